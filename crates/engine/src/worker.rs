@@ -62,8 +62,8 @@ mod watch;
 
 pub use shard_moves::MAX_HELD;
 
-/// Maximum number of rounds of the nodes in one burst. A packet that creates a session takes two, each of inspection and
-/// identification one, an ICMP error another. A hairpinned packet creates two sessions.
+/// Maximum number of rounds of the nodes in one burst. A packet that creates a session takes two, each of inspection and identification one,
+/// an ICMP error another. A hairpinned packet creates two sessions.
 const ROUNDS: usize = 8 * inter_router_link::MAX_PASSES as usize;
 
 /// The parts that a worker is made of.
@@ -185,8 +185,7 @@ struct State<'m> {
 enum ResumeReason {
     /// The event that it waited for has occurred.
     Ready,
-    /// It is a fragment parked by inspection, with what virtual reassembly has resolved for it, and whether it has been
-    /// inspected.
+    /// It is a fragment parked by inspection, with what virtual reassembly has resolved for it, and whether it has been inspected.
     Fragment(FragmentNote, bool),
     /// It came over an inter-router link.
     Crossed,
@@ -285,8 +284,8 @@ impl<'m> Worker<'m> {
         }
     }
 
-    /// Run one round: a burst from each port, as many bursts from other workers, unparked packets, timers and requests. Returns
-    /// the number of packets.
+    /// Run one round: a burst from each port, as many bursts from other workers, unparked packets, timers and requests. Returns the number of
+    /// packets.
     pub fn round(&mut self, now: Now) -> usize {
         self.wake();
         self.parts.counters.heartbeat.add(1);
@@ -343,16 +342,15 @@ impl<'m> Worker<'m> {
         }
     }
 
-    /// Whether rounds without packets have work to do: a request of the control thread, the move of a shard, or more expired
-    /// sessions than one round ends.
+    /// Whether rounds without packets have work to do: a request of the control thread, the move of a shard, or more expired sessions than
+    /// one round ends.
     pub fn is_answering(&self) -> bool {
         let is_assisting = self.assisting.as_ref().is_some_and(|work| work.is_answering());
         let is_moving = is_assisting || self.is_moving();
         self.desk.is_answering() || self.parts.settling.is_under_way() || is_moving || self.is_behind
     }
 
-    /// Stop receiving. Further rounds complete the packets in progress. Also give away a shard whose release the control thread
-    /// has not confirmed.
+    /// /// Stop receiving. Further rounds complete the packets in progress, and the release of a shard that the control thread has started.
     pub fn stop_receiving(&mut self) {
         self.receives.clear();
         self.give_soon();

@@ -109,8 +109,8 @@ pub enum ControlPlaneError {
     /// A pool has mappings, subscribers or computed ports, which require all flows of a host in one shard.
     #[error("steering spreads the flows of a host over shards, and a pool or a destination rule keeps them together")]
     Apart,
-    /// Pool migration is not complete. Sessions may still hold ports that the pools have lost; a pool that regained such a port
-    /// would allocate it twice.
+    /// Pool migration is not complete. Sessions may still hold ports that the pools have lost; a pool that regained such a port would
+    /// allocate it twice.
     #[error("sessions that the last change of pools left without a port are still being ended")]
     Unsettled,
     /// New inspection rules can't be created.
@@ -155,8 +155,8 @@ pub struct ControlPlane {
     now: Now,
 }
 
-/// Minimum nanoseconds between two generations that follow changes of individual rules and routes. Together with the time that
-/// a session may be out of date, a session that is no longer allowed ends within a second.
+/// Minimum nanoseconds between two generations that follow changes of individual rules and routes. Together with the time that a session may
+/// be out of date, a session that is no longer allowed ends within a second.
 pub const FOLLOW: u64 = 400_000_000;
 
 /// Set which interfaces are point-to-point links with a single neighbour.
@@ -271,8 +271,8 @@ impl ControlPlane {
         Ok(SharedCapacity::new(&self.start, self.snapshot.current(), memory).map_err(ShardError::Table)?)
     }
 
-    /// Create the worker `own`. `memory` returns [`ShardMemory::total`] lines for each of its shards, by the shard's number.
-    /// Must be called once for each worker.
+    /// Create the worker `own`. `memory` returns [`ShardMemory::total`] lines for each of its shards, by the shard's number. Must be called
+    /// once for each worker.
     pub fn worker<'m>(
         &mut self,
         own: WorkerIndex,
@@ -413,8 +413,8 @@ impl ControlPlane {
         })))
     }
 
-    /// Apply a new snapshot and new routes by router as one commit, or refuse both. Memory is limited to the interfaces of the
-    /// start, and to its pools with some reserve. This sets the snapshot's generation, port layouts and owner.
+    /// Apply a new snapshot and new routes by router as one commit, or refuse both. Memory is limited to the interfaces of the start, and to
+    /// its pools with some reserve. This sets the snapshot's generation, port layouts and owner.
     pub fn commit(&mut self, mut snapshot: Snapshot, routes: &[RouteSet]) -> Result<u32, ControlPlaneError> {
         let most = self.counters.first().map_or(0, |counters| counters.interfaces.len());
         if snapshot.interfaces.len() > most {
@@ -486,8 +486,8 @@ impl ControlPlane {
         Ok(generation)
     }
 
-    /// Update a port whose device has changed: `change` updates the newest snapshot's interfaces and the transmitting worker of
-    /// the port. `routes` are those of all routers, with link-local addresses derived from the new MAC addresses.
+    /// Update a port whose device has changed: `change` updates the newest snapshot's interfaces and the transmitting worker of the port.
+    /// `routes` are those of all routers, with link-local addresses derived from the new MAC addresses.
     pub fn change_device(
         &mut self,
         change: impl FnOnce(&mut Snapshot),
@@ -503,8 +503,8 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// Change individual NAT rules of the newest snapshot. New flows follow immediately, sessions after
-    /// [`ControlPlane::follow_changes`]. The next commit replaces all rules.
+    /// Change individual NAT rules of the newest snapshot. New flows follow immediately, sessions after [`ControlPlane::follow_changes`]. The
+    /// next commit replaces all rules.
     pub fn edit_rules<F: Family, R>(&mut self, edit: impl FnOnce(&Nat<F>) -> R) -> R {
         self.edited = true;
         edit(self.snapshot.current().nat::<F>())
@@ -518,8 +518,7 @@ impl ControlPlane {
         rule.v6.iter().for_each(|rule| filter::mark::<V6>(six, rule));
     }
 
-    /// Replace the filters. They must be equal to the newest ones except for rules that are also passed to
-    /// [`ControlPlane::filter_changed`].
+    /// Replace the filters. They must be equal to the newest ones except for rules that are also passed to [`ControlPlane::filter_changed`].
     pub fn replace_filter(&mut self, filters: Arc<Filters>) {
         let mut snapshot = self.snapshot.current().clone();
         if !snapshot.routers.iter().any(|router| router.filters) {
@@ -534,8 +533,8 @@ impl ControlPlane {
         self.snapshot.publish(snapshot);
     }
 
-    /// Let sessions follow changes of individual rules and routes, at most every [`FOLLOW`] nanoseconds. Must be called
-    /// periodically. Returns the generation if it is a new one.
+    /// Let sessions follow changes of individual rules and routes, at most every [`FOLLOW`] nanoseconds. Must be called periodically. Returns
+    /// the generation if it is a new one.
     pub fn follow_changes(&mut self, now: Now) -> Option<u32> {
         self.now = now;
         if !(self.edited || self.fib.has_changed()) || now.nanoseconds.saturating_sub(self.followed) < FOLLOW {
@@ -587,8 +586,8 @@ impl ControlPlane {
         }
     }
 
-    /// Whether pool migration is complete: shards allocate from the new pools, and no session holds a port that no pool owns.
-    /// Pools can't change until then.
+    /// Whether pool migration is complete: shards allocate from the new pools, and no session holds a port that no pool owns. Pools can't
+    /// change until then.
     pub fn is_migrated(&self) -> bool {
         let generation = u64::from(self.snapshot.current().leases.generation);
         self.counters
@@ -620,9 +619,8 @@ impl ControlPlane {
         self.ribs.change(router, &mut self.fib, &mut self.next_hops, change)
     }
 
-    /// Set the link state of an interface. Routes by an interface whose link is down are not used; its own addresses stay.
-    /// Interfaces are initially up. Sessions follow after [`ControlPlane::follow_changes`]. Returns `false` if the state is
-    /// unchanged.
+    /// Set the link state of an interface. Routes by an interface whose link is down are not used; its own addresses stay. Interfaces are
+    /// initially up. Sessions follow after [`ControlPlane::follow_changes`]. Returns `false` if the state is unchanged.
     pub fn set_link(&mut self, interface: InterfaceIndex, up: bool) -> bool {
         let snapshot = self.snapshot.current();
         let router = snapshot.router_of(interface);
@@ -641,8 +639,7 @@ impl ControlPlane {
         is_news
     }
 
-    /// Set whether routes may use an uplink's gateway, given by its interface and address. Returns `false` if the state is
-    /// unchanged.
+    /// Set whether routes may use an uplink's gateway, given by its interface and address. Returns `false` if the state is unchanged.
     pub fn set_gateway(&mut self, gateway: (InterfaceIndex, sluice_route::Address), up: bool) -> bool {
         let snapshot = self.snapshot.current();
         let router = snapshot.router_of(gateway.0);

@@ -1,5 +1,5 @@
-//! bridge: forwards frames between the two interfaces of a bridge unchanged: tags, EtherType and hop limit are kept. Only the
-//! tags of a VLAN interface are popped, and those of the outgoing VLAN interface are pushed.
+//! bridge: forwards frames between the two interfaces of a bridge unchanged: tags, EtherType and hop limit are kept. Only the tags of a VLAN
+//! interface are popped, and those of the outgoing VLAN interface are pushed.
 
 use std::ops::Range;
 
@@ -114,8 +114,7 @@ pub fn receive(
     tally.flush(ctx);
 }
 
-/// Receive those packets of a slot mask, all from `port`, whose tags are those of a bridge's interface. Returns the mask of the
-/// others.
+/// Receive those packets of a slot mask, all from `port`, whose tags are those of a bridge's interface. Returns the mask of the others.
 #[inline(never)]
 pub fn receive_tagged(
     batch: &mut Batch<'_, '_>,
@@ -129,8 +128,7 @@ pub fn receive_tagged(
     })
 }
 
-/// Move packets to the bridge list if the tags of their interface differ from those of the other interface of the bridge.
-/// Returns the mask of the others.
+/// /// Move packets whose interface has other tags than its bridge peer to the bridge list. Returns the mask of the others.
 fn gather(
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
@@ -172,8 +170,7 @@ fn vlan_of(snapshot: &Snapshot, port: PortIndex, frame: &[u8]) -> Option<u16> {
         .or_else(|| of(None))
 }
 
-/// Forward frames between two interfaces with different tags: pop the tags of one and push those of the other. Such frames are
-/// not inspected.
+/// Forward frames between two interfaces with different tags: pop the tags of one and push those of the other. Such frames are not inspected.
 #[inline(never)]
 pub fn bridge(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, '_>, _tools: &mut NodeTools<'_>) {
     for slot in std::mem::take(&mut lists.bridge) {
@@ -194,8 +191,7 @@ pub fn bridge(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_
         }
         match look(packet, interface, ctx) {
             Ok(layers) => meta.layers = layers,
-            // A frame that ends within its own Ethernet header has no room for tags, so it is dropped even if invalid frames
-            // pass.
+            // A frame that ends within its own Ethernet header has no room for tags, so it is dropped even if invalid frames pass.
             Err(reason) if bridge.drops_invalid || reason == Fault::ShortFrame.into() => {
                 lists.drop_packet(slot, reason);
                 continue;
@@ -215,8 +211,7 @@ pub fn bridge(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_
 /// The fault that the inspection's bad-checksum policy applies to.
 const WRONG_CHECKSUM: Reason = Reason::Wire(Fault::BadTransportChecksum);
 
-/// Apply the bad-checksum policy to a packet with a wrong transport checksum. Its receiver would discard it, so inspection
-/// doesn't add it to the stream.
+/// /// Apply the bad-checksum policy to a packet with a wrong transport checksum, which its receiver would discard.
 fn wrong_checksum(
     slot: BufferIndex,
     bridge: Bridge,
@@ -338,8 +333,8 @@ fn look_by(
     Ok(layers)
 }
 
-/// Send packets of flows that are inspected, or whose application is being identified, to session lookup. All other packets are
-/// forwarded to the peer interface.
+/// Send packets of flows that are inspected, or whose application is being identified, to session lookup. All other packets are forwarded to
+/// the peer interface.
 fn onward(
     slot: BufferIndex,
     bridge: Bridge,
@@ -554,8 +549,7 @@ fn midstream_flow(
     send(slot, bridge.peer, batch, lists, ctx);
 }
 
-/// Count and track a packet of a known session and send it by the other interface of the bridge, whichever side created the
-/// session.
+/// Count and track a packet of a known session and send it by the other interface of the bridge, whichever side created the session.
 #[inline(never)]
 pub fn forward_session<F: Family>(
     slot: BufferIndex,

@@ -1,5 +1,5 @@
-//! inspect: reassembles the streams of inspected sessions, searches them for patterns and evaluates the inspection rules.
-//! Packets are untranslated here.
+//! inspect: reassembles the streams of inspected sessions, searches them for patterns and evaluates the inspection rules. Packets are
+//! untranslated here.
 
 use sluice_inspect::evaluate::PacketFields;
 use sluice_inspect::inspector::{BurstContext, DetectionContext, FlowHandle, FlowPacket, RuleMatch, Settings, Verdict};
@@ -418,8 +418,7 @@ fn finish<F: Family>(
     }
 }
 
-/// Forward a packet after the other fragments of its datagram. Parked fragments are sent in a later burst, and then all of them
-/// are.
+/// Forward a packet after the other fragments of its datagram. Parked fragments are sent in a later burst, and then all of them are.
 fn forward_fragment<F: Family>(
     slot: BufferIndex,
     meta: &Meta,
@@ -511,8 +510,8 @@ fn shed<F: Family>(
     }
 }
 
-/// Whether a packet arrived by an interface on its sender's side. False if it arrived by the interface of the other side,
-/// provided that the sides differ and the route to the server is known.
+/// Whether a packet arrived by an interface on its sender's side. False if it arrived by the interface of the other side, provided that the
+/// sides differ and the route to the server is known.
 fn is_own_side<F: Family>(session: &F::Session, direction: Direction, interface: u16) -> bool {
     let [client, server] = [
         usize::from(session.interface()),

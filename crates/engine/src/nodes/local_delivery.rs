@@ -1,5 +1,5 @@
-//! local-delivery: receives packets addressed to the gateway itself. Each class has a policer, so that a flood of one class
-//! leaves the others unaffected.
+//! local-delivery: receives packets addressed to the gateway itself. Each class has a policer, so that a flood of one class leaves the others
+//! unaffected.
 
 use sluice_route::policer::ControlClass as Policed;
 use sluice_wire::echo::Echo;
@@ -68,8 +68,7 @@ pub fn local_delivery(
         let is_fragment = layers.fragment != Fragment::Whole;
         let is_asked = input_filter::has_rules(ctx.snapshot, meta.interface);
         if is_fragment && (is_asked || !is_punted && is_icmp(layers.protocol)) && meta.identification == 0 {
-            // The ports of a fragment are resolved before its policer class is known. Fragments that precede the first one
-            // wait.
+            // The ports of a fragment are resolved before its policer class is known. Fragments that precede the first one wait.
             put(&mut lists.virtual_reassembly, slot);
             continue;
         }

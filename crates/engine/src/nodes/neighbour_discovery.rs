@@ -273,8 +273,8 @@ fn is_conflict(frame: &[u8], meta: &Meta, snapshot: &Snapshot) -> bool {
     owner.is_some_and(|site| sites.table.mac(site) != Some(message.sender_mac()))
 }
 
-/// Process ARP of a site's terminal that requests the gateway. The gateway learns nothing from it, because the terminal's lease
-/// determines its location.
+/// Process ARP of a site's terminal that requests the gateway. The gateway learns nothing from it, because the terminal's lease determines
+/// its location.
 fn receive_terminal_arp(
     slot: BufferIndex,
     meta: &Meta,
@@ -367,8 +367,7 @@ fn receive_discovery(
             let flags = ndp::Advertised {
                 router: true,
                 solicited: !detection,
-                // A proxy advertisement must not override the target's own advertisement, in case the target returns to the
-                // link.
+                // A proxy advertisement must not override the target's own advertisement, in case the target returns to the link.
                 overriding: ours,
             };
             if ndp::emit_advertisement(packet, link, (target, destination), target, flags)

@@ -57,11 +57,10 @@ pub struct Adjacency {
     port: PortIndex,
     /// The interface has no tags, and this worker has a queue of its port.
     plain: bool,
-    /// Maximum length of an L3 datagram that is sent directly, without tags, by this worker's queue of a port; 0 if that is not
-    /// possible.
+    /// Maximum length of an L3 datagram that is sent directly, without tags, by this worker's queue of a port; 0 if that is not possible.
     direct: u16,
-    /// Maximum length of an L3 datagram that is sent directly, with or without tags, by this worker's queue of a port; 0 if
-    /// that is not possible.
+    /// Maximum length of an L3 datagram that is sent directly, with or without tags, by this worker's queue of a port; 0 if that is not
+    /// possible.
     open: u16,
     /// The worker that has a queue of the port, if this worker has none.
     sender: Option<WorkerIndex>,
@@ -90,8 +89,7 @@ impl Adjacency {
 /// Mask of a MAC address in a word whose lowest byte is the first byte of the address.
 const MAC: u64 = (1 << 48) - 1;
 
-/// Cache of the adjacencies that a node uses. It has as many entries as a burst is likely to have next hops; further ones
-/// replace entries.
+/// Cache of the adjacencies that a node uses. It has as many entries as a burst is likely to have next hops; further ones replace entries.
 #[derive(Debug)]
 pub struct AdjacencyCache([Adjacency; CACHE_SIZE]);
 
@@ -209,8 +207,8 @@ impl Adjacency {
         self.plain && layers.tags == 0
     }
 
-    /// Write the link header `link` of a frame of `length` bytes that arrived without tags, and send it. Returns `false`,
-    /// without changes, if tags or another worker's queue are needed.
+    /// Write the link header `link` of a frame of `length` bytes that arrived without tags, and send it. Returns `false`, without changes, if
+    /// tags or another worker's queue are needed.
     #[inline(always)]
     pub fn take(
         &mut self,
@@ -231,8 +229,7 @@ impl Adjacency {
         false
     }
 
-    /// Whether a packet that arrived without tags, with an L3 datagram of this length, can be sent unchanged by this worker's
-    /// own queue.
+    /// Whether a packet that arrived without tags, with an L3 datagram of this length, can be sent unchanged by this worker's own queue.
     #[inline(always)]
     pub fn is_direct_for(&self, length: u16) -> bool {
         length <= self.direct
@@ -273,8 +270,8 @@ impl Adjacency {
         length <= self.open
     }
 
-    /// Write the MAC addresses and tags of a frame that arrived with this number of tags, and count it as sent. Returns
-    /// `false`, without changes, if there is no room for more tags.
+    /// Write the MAC addresses and tags of a frame that arrived with this number of tags, and count it as sent. Returns `false`, without
+    /// changes, if there is no room for more tags.
     #[inline(always)]
     pub fn relabel(&mut self, packet: &mut Packet<'_>, tags: u8) -> bool {
         let kept = self.priority_of(packet, tags);
@@ -317,13 +314,12 @@ impl Adjacency {
 }
 
 impl Adjacency {
-    /// Write the MAC addresses and tags of a frame of a site's session that arrived with this number of tags, towards its
-    /// terminal or upstream with the site's virtual MAC. The frame is counted as sent unless it still has to be fragmented.
-    /// Returns `false`, without changes, if there is no room for more tags.
+    /// Write the MAC addresses and tags of a frame of a site's session that arrived with this number of tags, towards its terminal or
+    /// upstream with the site's virtual MAC. The frame is counted as sent unless it still has to be fragmented. Returns `false`, without
+    /// changes, if there is no room for more tags.
     #[inline(always)]
     pub fn relabel_as(&mut self, packet: &mut Packet<'_>, tags: u8, view: &View, upstream: bool, cut: bool) -> bool {
-        // The header is built in little-endian words in registers, so that no load has to wait for a store that is still in the
-        // store buffer.
+        // The header is built in little-endian words in registers, so that no load has to wait for a store that is still in the store buffer.
         let word = |at: usize| {
             let bytes = self.head.get(at..at + 8).and_then(|bytes| bytes.first_chunk());
             bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))

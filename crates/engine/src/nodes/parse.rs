@@ -304,8 +304,7 @@ fn cut_passing(packet: &mut Packet<'_>, tags: u8) {
     packet.cut_trailer(at + usize::from(total));
 }
 
-/// Fast path for plain packets on a port with VLAN interfaces. It caches the tags of the previous packet, which most packets
-/// share.
+/// Fast path for plain packets on a port with VLAN interfaces. It caches the tags of the previous packet, which most packets share.
 struct Tagged {
     port: PortIndex,
     /// The port has VLAN interfaces.
@@ -514,8 +513,8 @@ pub(super) fn parse_other(
     }
 }
 
-/// Whether a frame has a priority tag that must be popped: one in front of two other tags, or any if sites exist, because sites
-/// are identified by their tags. Any other priority tag stays, and its priority is forwarded.
+/// Whether a frame has a priority tag that must be popped: one in front of two other tags, or any if sites exist, because sites are
+/// identified by their tags. Any other priority tag stays, and its priority is forwarded.
 #[inline(always)]
 fn has_priority_tag(frame: &[u8], snapshot: &Snapshot) -> bool {
     let Some(outer) = vlan::tag(frame, 0) else {
@@ -527,9 +526,8 @@ fn has_priority_tag(frame: &[u8], snapshot: &Snapshot) -> bool {
     }
 }
 
-/// Pop the first priority tag. If sites exist, also pop priority tags before, between and after the site's tags, because an
-/// access switch adds its own tag around a priority tag of the customer. At most four are popped; a frame with more is not
-/// accepted.
+/// Pop the first priority tag. If sites exist, also pop priority tags before, between and after the site's tags, because an access switch
+/// adds its own tag around a priority tag of the customer. At most four are popped; a frame with more is not accepted.
 #[cold]
 fn pop_priority_tags(packet: &mut Packet<'_>, snapshot: &Snapshot) {
     vlan::pop_priority(packet);
@@ -546,8 +544,7 @@ fn pop_priority_tags(packet: &mut Packet<'_>, snapshot: &Snapshot) {
     }
 }
 
-/// Whether a packet is addressed to an end of a tunnel, or is an ICMP error about a packet sent by one. Such packets need no
-/// session and no translation.
+/// /// Whether a packet is addressed to an end of a tunnel, or is an ICMP error about a packet sent by one. Such packets have no session.
 #[inline(always)]
 fn is_tunnelled(snapshot: &Snapshot, interface: &Interface, layers: &Layers, frame: &[u8]) -> bool {
     snapshot.tunnels.end_in(interface.router)
@@ -563,8 +560,7 @@ fn is_for_inspection(snapshot: &Snapshot, meta: &Meta, fault: Fault) -> bool {
     inspection.is_some_and(|inspection| inspection.is_on(meta.interface) && inspection.takes_wrong_checksums(fault))
 }
 
-/// Complete a checksum that the sender left to its card (checksum offload). The transmitting card must not compute it again,
-/// because it would include the finished sum.
+/// /// Complete an offloaded checksum. The transmitting card must not compute it again, because it would include the finished sum.
 pub(super) fn complete_checksum(packet: &mut Packet<'_>, layers: &Layers, ctx: &NodeContext<'_, '_>) {
     validity::complete_checksum(packet.bytes_mut(), layers);
     packet.set_checksums(Checksums::Vouched);
@@ -578,8 +574,7 @@ pub(super) fn forget_wrong(packet: &mut Packet<'_>) {
     }
 }
 
-/// Whether the frame is addressed to this interface and valid for forwarding. If the router only routes, the lengths and flags
-/// of TCP and UDP aren't checked here.
+/// /// Whether the frame is addressed to this interface and valid. A router that only routes doesn't check TCP and UDP headers.
 #[inline(always)]
 fn check(
     frame: &[u8],
@@ -699,8 +694,7 @@ pub(super) struct ReceiveTally {
 }
 
 impl ReceiveTally {
-    /// Start with a port. Packets that belong to no interface are counted for the untagged interface of the port, or for its
-    /// first VLAN.
+    /// Start with a port. Packets that belong to no interface are counted for the untagged interface of the port, or for its first VLAN.
     pub fn of(ctx: &NodeContext<'_, '_>, port: PortIndex) -> Self {
         let snapshot = ctx.snapshot;
         let untagged = snapshot.untagged.get(port as usize).copied().flatten();

@@ -191,8 +191,8 @@ fn is_of_last_commit<F: Family>(session: &F::Session, snapshot: &Snapshot) -> bo
     session.generation().wrapping_sub(snapshot.committed) as i32 >= 0
 }
 
-/// Whether the session's own endpoints determine the rules that match it. Hairpinned sessions match more than one rule, and
-/// bridged sessions are matched by their frames.
+/// Whether the session's own endpoints determine the rules that match it. Hairpinned sessions match more than one rule, and bridged sessions
+/// are matched by their frames.
 #[inline(always)]
 fn is_plain<F: Family>(session: &F::Session) -> bool {
     let hops = [Direction::Forward, Direction::Reverse].map(|direction| session.adjacency(direction));
@@ -200,8 +200,8 @@ fn is_plain<F: Family>(session: &F::Session) -> bool {
         .all(|hop| hop.has_neighbour() || hop.as_terminal().is_some())
 }
 
-/// Whether individual rules that may match a session have changed within this number of generations. `false` is exact; `true`
-/// may be a false positive.
+/// Whether individual rules that may match a session have changed within this number of generations. `false` is exact; `true` may be a false
+/// positive.
 #[inline(always)]
 fn rules_may_concern<F: Family>(session: &F::Session, snapshot: &Snapshot, generations: u32) -> bool {
     let (nat, filter) = (
@@ -217,8 +217,7 @@ fn rules_may_concern<F: Family>(session: &F::Session, snapshot: &Snapshot, gener
         || filter.is_some_and(|changed| filter::may_concern::<F>(changed, session))
 }
 
-/// Whether routes that may affect a session have changed within this number of generations. `false` is exact; `true` may be a
-/// false positive.
+/// Whether routes that may affect a session have changed within this number of generations. `false` is exact; `true` may be a false positive.
 #[inline(always)]
 fn routes_may_concern<F: Family>(session: &F::Session, snapshot: &Snapshot, generations: u32) -> bool {
     let concern = |changed: &RouteChanges| {
@@ -232,8 +231,7 @@ fn routes_may_concern<F: Family>(session: &F::Session, snapshot: &Snapshot, gene
     snapshot.route_changes.since(generations).is_none_or(concern)
 }
 
-/// The adjacency of a session in each direction, and the source and destination address for its route lookup, as the hosts see
-/// them.
+/// The adjacency of a session in each direction, and the source and destination address for its route lookup, as the hosts see them.
 #[inline(always)]
 fn adjacencies<F: Family>(session: &F::Session) -> [(AdjacencyIndex, [F::Address; 2]); 2] {
     let (client, server) = (session.forward().source(), session.reverse().source());
@@ -258,8 +256,8 @@ pub fn is_unconcerned<F: Family>(session: &F::Session, snapshot: &Snapshot) -> b
         && !routes_may_concern::<F>(session, snapshot, generations)
 }
 
-/// Whether changed rules and routes still give the same result for a session, and nothing else has changed. If not, the session
-/// must be decided again.
+/// Whether changed rules and routes still give the same result for a session, and nothing else has changed. If not, the session must be
+/// decided again.
 #[inline]
 pub fn is_confirmed<F: Family>(session: &F::Session, snapshot: &Snapshot, paths: &ForwardingState) -> bool {
     let generations = snapshot.generation.wrapping_sub(session.generation());
@@ -270,8 +268,7 @@ pub fn is_confirmed<F: Family>(session: &F::Session, snapshot: &Snapshot, paths:
             || is_as_ruled::<F>(session, snapshot, paths, generations))
 }
 
-/// Whether both adjacencies of a session still match the routes, or are terminals, and source validation still accepts its
-/// packets.
+/// Whether both adjacencies of a session still match the routes, or are terminals, and source validation still accepts its packets.
 fn is_on_its_way<F: Family>(session: &F::Session, snapshot: &Snapshot, paths: &ForwardingState) -> bool {
     let are_offered = adjacencies::<F>(session).into_iter().all(|(hop, [from, to])| {
         !hop.is_routed()
@@ -281,8 +278,7 @@ fn is_on_its_way<F: Family>(session: &F::Session, snapshot: &Snapshot, paths: &F
     are_offered && source_validation::are_valid::<F>(session, snapshot, paths)
 }
 
-/// Whether the answers of a session go back by the uplink that it was created from. Its client need not have a route by that
-/// uplink.
+/// Whether the answers of a session go back by the uplink that it was created from. Its client need not have a route by that uplink.
 fn is_by_uplink<F: Family>(session: &F::Session, snapshot: &Snapshot, paths: &ForwardingState) -> bool {
     let wanted = paths.unresolved(session.adjacency(Direction::Reverse));
     session.nat().translates_destination()
@@ -492,8 +488,7 @@ fn keeps<F: Family>(
     })
 }
 
-/// The adjacency that a session uses: its present one as long as its route still offers it, otherwise the one that the route
-/// now selects.
+/// The adjacency that a session uses: its present one as long as its route still offers it, otherwise the one that the route now selects.
 fn keep<F: Family>(
     ctx: &NodeContext<'_, '_>,
     session: &F::Session,
@@ -526,8 +521,8 @@ fn reverse_adjacency<F: Family>(
     }
 }
 
-/// Whether the filter still allows a session that has no route. After a while its outgoing interface is no longer known; then
-/// only changed rules are evaluated.
+/// Whether the filter still allows a session that has no route. After a while its outgoing interface is no longer known; then only changed
+/// rules are evaluated.
 fn may_stay<F: Family>(
     ctx: &NodeContext<'_, '_>,
     (session, mark): (&F::Session, u32),

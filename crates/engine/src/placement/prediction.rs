@@ -2,8 +2,8 @@
 
 use super::{Core, Costs, Load, Part, Placement, Topology};
 
-/// Factor of the cycles per packet on a core with two busy hyperthreads: together they do 1.25 times the work of one. Workers
-/// poll, so even an idle sibling takes its half.
+/// Factor of the cycles per packet on a core with two busy hyperthreads: together they do 1.25 times the work of one. Workers poll, so even
+/// an idle sibling takes its half.
 pub const SIBLINGS: f64 = 1.6;
 
 /// Factor of the cycles for receive and transmit on a core of another memory node than the device.
@@ -187,8 +187,8 @@ fn to_queues(at: &[At], queues: usize) -> Vec<At> {
 
 /// Predict the performance of a placement on a machine with a clock of `hz` cycles per second.
 ///
-/// The cycles of a worker per offered packet are the sum of the costs of its parts, weighted by its share, and of its
-/// hand-overs. The maximum rate is the one at which the cycles of the busiest worker add up to `hz`.
+/// The cycles of a worker per offered packet are the sum of the costs of its parts, weighted by its share, and of its hand-overs. The maximum
+/// rate is the one at which the cycles of the busiest worker add up to `hz`.
 ///
 /// With assistance, workers take over the share of sessions that balances their load with that of the assisted workers.
 pub fn predict(placement: &Placement, costs: &Costs, topology: &Topology, load: &Load, hz: f64) -> Prediction {
@@ -351,8 +351,7 @@ mod tests {
         };
         let prediction = predict(&all(2), &costs, &Topology::flat(2), &load, HZ);
         let first = prediction.workers[0];
-        // It receives, parses and sends everything and has half of the sessions; the other half goes to the other worker and
-        // back.
+        // It receives, parses and sends everything and has half of the sessions; the other half goes to the other worker and back.
         assert_eq!([10.0, 10.0, 30.0, 20.0], first.parts);
         assert_eq!((10.0, 10.0), (first.given, first.taken));
         let second = prediction.workers[1];
@@ -434,8 +433,7 @@ mod tests {
             busiest: 1.0,
             ..Load::even(16)
         };
-        // Four workers reach no more than one, because the busiest shard limits them, but a pipeline relieves its worker of
-        // other parts.
+        // Four workers reach no more than one, because the busiest shard limits them, but a pipeline relieves its worker of other parts.
         assert_eq!(rate(&all(1), &costs, &load), rate(&all(4), &costs, &load));
         let pipeline = Placement::new([vec![0], vec![0], vec![1], vec![2]]).unwrap();
         assert!(rate(&pipeline, &costs, &load) > 1.5 * rate(&all(4), &costs, &load));
@@ -461,8 +459,7 @@ mod tests {
             let prediction = predict(placement, &costs, &Topology::flat(2), &Load::even(1024), HZ);
             [0, 1].map(|place| (prediction.workers[place].cycles() * 10.0).round() / 10.0)
         };
-        // Handing over and taking cost 20 each: 10 + 10 + 20 + 20 + 20 on the receiving worker and 20 + 100 + 20 on the session
-        // worker.
+        // Handing over and taking cost 20 each: 10 + 10 + 20 + 20 + 20 on the receiving worker and 20 + 100 + 20 on the session worker.
         assert_eq!([80.0, 140.0], cycles(&sends));
         // With the share x taken over: 80 - 40 x + 100 x and 140 - 140 x, so x = 0.3.
         assert_eq!([98.0, 98.0], cycles(&sends.with_assist().unwrap()));

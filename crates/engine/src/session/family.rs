@@ -149,8 +149,7 @@ pub trait Session<F: Family>: Record<Key = F::Key> + Default {
             inspect: 0,
             bound: BoundInterfaces::new(
                 parts.protocol,
-                // Reverse packets arrive by the interface that forward packets leave by. A hairpinned flow is not bound to an
-                // interface.
+                // Reverse packets arrive by the interface that forward packets leave by. A hairpinned flow is not bound to an interface.
                 [parts.interface, parts.hops[0].interface() as u16],
                 [Direction::Forward, Direction::Reverse]
                     .map(|direction| parts.inbound_refresh | parts.nat.outbound(direction)),
@@ -247,8 +246,8 @@ pub trait Family: Copy + std::fmt::Debug + Sized + 'static {
     fn address(address: Self::Address) -> sluice_route::Address;
     /// Translate a packet of a session and decrement its TTL by a number of hops. Returns `false` if its headers are too short.
     fn rewrite(frame: &mut [u8], layers: &Layers, session: &Self::Session, direction: Direction, hops: u8) -> bool;
-    /// Translate a plain packet of a session, decrement its TTL and track it. Returns the result of tracking and the link
-    /// header to be written. Returns `None`, without changes, if the packet is not plain.
+    /// Translate a plain packet of a session, decrement its TTL and track it. Returns the result of tracking and the link header to be
+    /// written. Returns `None`, without changes, if the packet is not plain.
     fn plain<'f>(
         frame: &'f mut [u8],
         layers: &Layers,
@@ -263,12 +262,12 @@ pub trait Family: Copy + std::fmt::Debug + Sized + 'static {
         direction: Direction,
         hops: u8,
     ) -> Result<(), Reason>;
-    /// Decrement the TTL of a plain packet. Returns the link header to be written. Returns `None`, without changes, if the
-    /// packet is not plain.
+    /// Decrement the TTL of a plain packet. Returns the link header to be written. Returns `None`, without changes, if the packet is not
+    /// plain.
     fn count_down<'f>(frame: &'f mut [u8], layers: &Layers) -> Option<&'f mut [u8]>;
 
-    /// The key for the lookup of an ICMP error: that of packets in the direction opposite to the quoted packet. `as_it_came`:
-    /// the error is not rewritten, so that the quoted ports are enough.
+    /// The key for the lookup of an ICMP error: that of packets in the direction opposite to the quoted packet. `as_it_came`: the error is
+    /// not rewritten, so that the quoted ports are enough.
     fn quoted(layers: &Layers, frame: &[u8], context: Context, as_it_came: bool) -> Result<Self::Key, Fault> {
         let quoted = match as_it_came {
             true => quoted_flow(frame, layers)?,
@@ -338,8 +337,7 @@ pub trait Family: Copy + std::fmt::Debug + Sized + 'static {
         if Self::IS_V6 {
             high >> 56 == 0xff
         } else {
-            // 240.0.0.0/4 without the broadcast address holds no groups. Its addresses only get here if they are configured as
-            // hosts.
+            // 240.0.0.0/4 without the broadcast address holds no groups. Its addresses only get here if they are configured as hosts.
             low as u32 >= 0xe000_0000 && ((low as u32) < 0xf000_0000 || low as u32 == u32::MAX)
         }
     }

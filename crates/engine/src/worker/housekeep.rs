@@ -34,8 +34,7 @@ impl Worker<'_> {
         };
         state.settling.follow(&mut state.shards, snapshot);
         state.settling.advance(&mut state.shards, snapshot, &tools);
-        // One shard per round. A shard with more expired sessions is served again in the next round, but not a third time in a
-        // row, because other shards have timers, too.
+        // // One shard per round. A busy shard is served again in the next round, but not a third time in a row, because others wait.
         let count = state.shards.len();
         self.is_behind = false;
         let mut looked_at = None;
@@ -215,8 +214,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Attach or detach the device of a port. No shard may be moving, because a move counts the packets that ports still
-    /// deliver.
+    /// Attach or detach the device of a port. No shard may be moving, because a move counts the packets that ports still deliver.
     fn renew_port(&mut self, port: PortIndex, receives: bool) {
         self.io.replace_device(port);
         self.receives.retain(|&other| other != port);

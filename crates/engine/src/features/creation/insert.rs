@@ -117,8 +117,7 @@ impl<F: Family> NewFlows<F> {
                     }
                 }
                 Err(refusal) => {
-                    // Both endpoints may send first within one burst: the packet of the other endpoint has created this session
-                    // already.
+                    // Both endpoints may send first within one burst: the packet of the other endpoint has created this session already.
                     let known = F::table_ref(shard).find(hash, key).is_some();
                     release::<F>(ctx, meta, key, &decided);
                     holds.release(ctx.paths, &translation.hops);
@@ -244,8 +243,7 @@ fn session<F: Family>(
     (session, schedule.seconds(timer))
 }
 
-/// Set the mark and class that filter rules have given to a new session, or clear those that a former session left in the
-/// record's place.
+/// Set the mark and class that filter rules have given to a new session, or clear those that a former session left in the record's place.
 #[cold]
 fn mark<F: Family>(ctx: &mut NodeContext<'_, '_>, shard: u16, index: RecordIndex, marking: Option<SessionMarking>) {
     let (mark, class) = marking.map_or((0, TrafficClass::ANY), |marking| (marking.mark, marking.class));

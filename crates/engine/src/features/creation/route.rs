@@ -104,8 +104,7 @@ pub(super) fn route_flow<F: Family>(
 ) -> Result<RoutedFlow<F>, FlowDecision<F>> {
     let nat = ctx.snapshot.nat::<F>();
     let (tuple, interface, layers) = (F::tuple(key), meta.interface, &meta.layers);
-    // Link-local packets are never routed (RFC 4291, 2.5.6). The node `forward` recognises the gateway's own link-local
-    // addresses.
+    // Link-local packets are never routed (RFC 4291, 2.5.6). The node `forward` recognises the gateway's own link-local addresses.
     let of_link = |address| F::IS_V6 && F::address(address).is_link_local();
     if of_link(tuple.source()) || of_link(tuple.destination()) {
         return Err(FlowDecision::Plain);
@@ -168,8 +167,8 @@ pub(super) fn route_flow<F: Family>(
         },
     };
     if target.is_none() && public {
-        // The address may belong to both an interface and a pool. Queries to the gateway are answered by it, and packets
-        // without a mapping go to the interface's host.
+        // The address may belong to both an interface and a pool. Queries to the gateway are answered by it, and packets without a mapping go
+        // to the interface's host.
         let asks = layers.flags.has(Flags::ICMP_QUERY) && !layers.flags.has(Flags::ICMP_REPLY);
         let has_host = || ctx.snapshot.host(interface).is_some();
         let answers = layers.flags.has(Flags::ICMP_REPLY) && ctx.snapshot.probes.expects(tuple.destination_port());
@@ -311,8 +310,8 @@ pub(super) fn complete<F: Family>(
     })
 }
 
-/// The next hop of the reverse direction for a flow that arrives by an uplink to an inside host: back by the same uplink. The
-/// sender uses that uplink's outside address, and other providers drop packets with it as their source.
+/// The next hop of the reverse direction for a flow that arrives by an uplink to an inside host: back by the same uplink. The sender uses
+/// that uplink's outside address, and other providers drop packets with it as their source.
 fn by_uplink<F: Family>(
     ctx: &NodeContext<'_, '_>,
     meta: &Meta,
@@ -337,8 +336,7 @@ fn by_uplink<F: Family>(
         })
 }
 
-/// Whether a flow from outside to an inside host's own address needs a session, so that a source rule doesn't translate its
-/// reverse packets.
+/// Whether a flow from outside to an inside host's own address needs a session, so that a source rule doesn't translate its reverse packets.
 pub fn keeps_address<F: Family>(snapshot: &Snapshot, interface: u16, tuple: &F::Tuple, protocol: u8) -> bool {
     if !snapshot.interface(interface).is_some_and(|interface| interface.outside) {
         return false;
@@ -377,8 +375,8 @@ pub(super) fn is_examined(snapshot: &Snapshot, meta: &Meta, protocol: u8, there:
         || is_identified(snapshot, meta, protocol, there)
 }
 
-/// Whether a flow gets a session for application identification. Midstream connections don't, nor do protocols that identify
-/// the application by themselves.
+/// Whether a flow gets a session for application identification. Midstream connections don't, nor do protocols that identify the application
+/// by themselves.
 fn is_identified(snapshot: &Snapshot, meta: &Meta, protocol: u8, there: AdjacencyIndex) -> bool {
     snapshot.identifies([meta.interface, there.interface() as u16])
         && !is_icmp(protocol)
@@ -387,8 +385,7 @@ fn is_identified(snapshot: &Snapshot, meta: &Meta, protocol: u8, there: Adjacenc
 
 /// Look up the inside host of an outside address and port.
 fn inbound<F: Family>(ctx: &NodeContext<'_, '_>, meta: &Meta, key: &F::Key) -> Inbound<F::Address> {
-    // Replies to ICMP queries belong to existing sessions, and a query from outside can't select an inside host by its
-    // identifier.
+    // Replies to ICMP queries belong to existing sessions, and a query from outside can't select an inside host by its identifier.
     let class = PortClass::of(F::protocol(key), <F::Address as Address>::BITS);
     let class = class.filter(|&class| class != PortClass::Query);
     let (Some(class), Some(shard)) = (class, ctx.shard_of(meta)) else {
