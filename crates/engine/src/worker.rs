@@ -350,7 +350,7 @@ impl<'m> Worker<'m> {
         self.desk.is_answering() || self.parts.settling.is_under_way() || is_moving || self.is_behind
     }
 
-    /// /// Stop receiving. Further rounds complete the packets in progress, and the release of a shard that the control thread has started.
+    /// Stop receiving. Further rounds complete the packets in progress, and the release of a shard that the control thread has started.
     pub fn stop_receiving(&mut self) {
         self.receives.clear();
         self.give_soon();

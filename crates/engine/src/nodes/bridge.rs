@@ -128,7 +128,7 @@ pub fn receive_tagged(
     })
 }
 
-/// /// Move packets whose interface has other tags than its bridge peer to the bridge list. Returns the mask of the others.
+/// Move packets whose interface has other tags than its bridge peer to the bridge list. Returns the mask of the others.
 fn gather(
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
@@ -211,7 +211,7 @@ pub fn bridge(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_
 /// The fault that the inspection's bad-checksum policy applies to.
 const WRONG_CHECKSUM: Reason = Reason::Wire(Fault::BadTransportChecksum);
 
-/// /// Apply the bad-checksum policy to a packet with a wrong transport checksum, which its receiver would discard.
+/// Apply the bad-checksum policy to a packet with a wrong transport checksum, which its receiver would discard.
 fn wrong_checksum(
     slot: BufferIndex,
     bridge: Bridge,

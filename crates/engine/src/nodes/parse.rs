@@ -544,7 +544,7 @@ fn pop_priority_tags(packet: &mut Packet<'_>, snapshot: &Snapshot) {
     }
 }
 
-/// /// Whether a packet is addressed to an end of a tunnel, or is an ICMP error about a packet sent by one. Such packets have no session.
+/// Whether a packet is addressed to an end of a tunnel, or is an ICMP error about a packet sent by one. Such packets have no session.
 #[inline(always)]
 fn is_tunnelled(snapshot: &Snapshot, interface: &Interface, layers: &Layers, frame: &[u8]) -> bool {
     snapshot.tunnels.end_in(interface.router)
@@ -560,7 +560,7 @@ fn is_for_inspection(snapshot: &Snapshot, meta: &Meta, fault: Fault) -> bool {
     inspection.is_some_and(|inspection| inspection.is_on(meta.interface) && inspection.takes_wrong_checksums(fault))
 }
 
-/// /// Complete an offloaded checksum. The transmitting card must not compute it again, because it would include the finished sum.
+/// Complete an offloaded checksum. The transmitting card must not compute it again, because it would include the finished sum.
 pub(super) fn complete_checksum(packet: &mut Packet<'_>, layers: &Layers, ctx: &NodeContext<'_, '_>) {
     validity::complete_checksum(packet.bytes_mut(), layers);
     packet.set_checksums(Checksums::Vouched);
@@ -574,7 +574,7 @@ pub(super) fn forget_wrong(packet: &mut Packet<'_>) {
     }
 }
 
-/// /// Whether the frame is addressed to this interface and valid. A router that only routes doesn't check TCP and UDP headers.
+/// Whether the frame is addressed to this interface and valid. A router that only routes doesn't check TCP and UDP headers.
 #[inline(always)]
 fn check(
     frame: &[u8],

@@ -114,7 +114,7 @@ pub fn session_lookup<F: Family>(
     tools: &mut NodeTools<'_>,
 ) {
     let (nat, work) = (ctx.snapshot.nat::<F>(), tools.lookups.of::<F>());
-    // // Subscribers' sites are supported over IPv4 only. Specialised copies avoid the cost of features that are not configured.
+    // Subscribers' sites are supported over IPv4 only. Specialised copies avoid the cost of features that are not configured.
     match (!F::IS_V6 && ctx.snapshot.sites.is_some(), nat.spread.is_some()) {
         (true, _) => look_up::<F, true, true>(batch, lists, ctx, nat, work),
         (false, true) => look_up::<F, false, true>(batch, lists, ctx, nat, work),

@@ -34,7 +34,7 @@ impl Worker<'_> {
         };
         state.settling.follow(&mut state.shards, snapshot);
         state.settling.advance(&mut state.shards, snapshot, &tools);
-        // // One shard per round. A busy shard is served again in the next round, but not a third time in a row, because others wait.
+        // One shard per round. A busy shard is served again in the next round, but not a third time in a row, because others wait.
         let count = state.shards.len();
         self.is_behind = false;
         let mut looked_at = None;
