@@ -1,17 +1,17 @@
-//! The folders of the engine are layers: a module uses those of its own folder and of folders below.
+//! The folders of the engine are layers: a module only uses modules of its own folder and of lower layers.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The layers, the lowest first. `placement` stands beside them.
+/// The layers, the lowest first. `placement` is independent of them.
 const LAYERS: [&str; 7] = [
     "packet", "session", "snapshot", "features", "nodes", "worker", "control",
 ];
 
-/// Files that use a higher layer, and which. The list may only become shorter.
+/// Files that use a higher layer, with that layer. The list may only become shorter.
 const EXCEPTIONS: [(&str, &[&str]); 3] = [
-    // The end of a session releases what its features hold.
+    // The end of a session releases resources of its features.
     ("session/shard.rs", &["features", "snapshot"]),
     ("session/shared_capacity.rs", &["snapshot"]),
     // A snapshot holds the settings of features.
@@ -32,7 +32,7 @@ fn modules_use_their_own_layer_and_lower_ones() {
         };
         let text = fs::read_to_string(&file).unwrap();
         let code = text.split("#[cfg(test)]\nmod tests").next().unwrap();
-        // A comment may name what stands above.
+        // Comments may mention higher layers.
         let code: String = code
             .lines()
             .filter(|line| !line.trim_start().starts_with("//"))

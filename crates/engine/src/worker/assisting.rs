@@ -190,7 +190,7 @@ impl<'m> Worker<'m> {
         self.parts.counters.assist_waiting.set(work.queue.len() as u64);
         match work.asked {
             Some((ask, whom)) if !work.is_answered => self.handle_request(ask, whom, now),
-            // The owner expects the shard, so it is given back as soon as no other move is in progress.
+            // The session worker already expects the shard, so it is given back as soon as no other move is in progress.
             Some((ask, whom)) if ask.what == ShardMove::TakeBack && !self.is_moving() => {
                 self.give_by_itself(ask.shard, whom);
             }
