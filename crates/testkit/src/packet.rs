@@ -1,4 +1,4 @@
-//! Frames built with `etherparse`, which knows nothing of our own header code. All checksums are right.
+//! Frames built with `etherparse`, independently of our own header code. All checksums are correct.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4, SocketAddrV6};
 use std::str::FromStr;
@@ -23,12 +23,12 @@ pub mod flag {
     pub const ACK: u8 = 0x10;
 }
 
-/// Source Ethernet address of a frame where nothing else is set.
+/// Default source MAC address of a frame.
 pub const SOURCE_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
-/// Destination Ethernet address of a frame where nothing else is set.
+/// Default destination MAC address of a frame.
 pub const DESTINATION_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
 
-/// What names an address or an address and port: the type itself, or its text.
+/// An address, or address and port: the type itself, or its text.
 pub trait Named<A> {
     /// The address.
     fn resolve(self) -> A;
@@ -74,22 +74,22 @@ pub enum Transport {
     Raw(IpNumber),
 }
 
-/// A frame to be built. Everything can be set, by field or by method.
+/// A frame to be built. All parts can be set, by field or by method.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Frame {
-    /// Source Ethernet address.
+    /// Source MAC address.
     pub source_mac: [u8; 6],
-    /// Destination Ethernet address.
+    /// Destination MAC address.
     pub destination_mac: [u8; 6],
-    /// Tags from the outermost: protocol identifier, control information.
+    /// Tags from the outermost: TPID, control information.
     pub tags: Vec<(u16, u16)>,
-    /// IP header; lengths, protocol and checksum are filled in.
+    /// IP header; lengths, protocol and checksum are computed.
     pub network: Network,
-    /// Transport header; lengths and checksum are filled in.
+    /// Transport header; lengths and checksum are computed.
     pub transport: Transport,
-    /// What follows the transport header.
+    /// Payload after the transport header.
     pub payload: Vec<u8>,
-    /// Pad the frame with zero to this length.
+    /// Pad the frame with zeros to this length.
     pub pad: usize,
 }
 
@@ -121,7 +121,7 @@ pub fn icmp4_echo_reply(source: impl Named<Ipv4Addr>, destination: impl Named<Ip
     frame4(source.resolve(), destination.resolve(), Transport::Icmp4(echo))
 }
 
-/// An ICMP error that quotes as much of `frame` as `quote` says, from its IP header on (no tags).
+/// An ICMP error that quotes the first `quote` bytes of `frame`, from its IP header on (no tags).
 pub fn icmp4_error(
     source: impl Named<Ipv4Addr>,
     destination: impl Named<Ipv4Addr>,
@@ -162,7 +162,7 @@ pub fn icmp6_echo(source: impl Named<Ipv6Addr>, destination: impl Named<Ipv6Addr
     frame6(source.resolve(), destination.resolve(), Transport::Icmp6(echo))
 }
 
-/// An ICMPv6 error that quotes as much of `frame` as `quote` says, from its IP header on (no tags).
+/// An ICMPv6 error that quotes the first `quote` bytes of `frame`, from its IP header on (no tags).
 pub fn icmp6_error(
     source: impl Named<Ipv6Addr>,
     destination: impl Named<Ipv6Addr>,
@@ -280,21 +280,21 @@ fn ethernet(destination: [u8; 6], source: [u8; 6], tags: &[(u16, u16)], ethertyp
 }
 
 impl Frame {
-    /// With these Ethernet addresses.
+    /// With these MAC addresses.
     #[must_use]
     pub fn macs(mut self, source: [u8; 6], destination: [u8; 6]) -> Self {
         (self.source_mac, self.destination_mac) = (source, destination);
         self
     }
 
-    /// With one more tag inside those that are there: 0x8100 or 0x88a8, and the VLAN.
+    /// With another tag inside the present ones: 0x8100 or 0x88a8, and the VLAN.
     #[must_use]
     pub fn tag(mut self, protocol: u16, vlan: u16) -> Self {
         self.tags.push((protocol, vlan));
         self
     }
 
-    /// With this time to live or hop limit.
+    /// With this TTL or hop limit.
     #[must_use]
     pub fn ttl(mut self, ttl: u8) -> Self {
         match &mut self.network {
@@ -384,7 +384,7 @@ impl Frame {
         self
     }
 
-    /// Padded with zero to `length`, as a card pads to 60 bytes.
+    /// Padded with zeros to `length`, as a card pads to 60 bytes.
     #[must_use]
     pub fn padded(mut self, length: usize) -> Self {
         self.pad = length;
@@ -483,7 +483,7 @@ impl Frame {
     }
 }
 
-/// A frame in a room with headroom and tailroom, as a driver lends it.
+/// A frame in a buffer with headroom and tailroom, as a driver provides it.
 pub fn room(frame: &[u8]) -> (Vec<u8>, sluice_wire::Window) {
     const HEADROOM: usize = 128;
     let mut room = vec![0; HEADROOM + frame.len().max(1514) + 256];
