@@ -188,7 +188,7 @@ macro_rules! lists {
         /// The lists that nodes fill: one per node, then the lists of exits.
         #[derive(Debug, Default)]
         pub struct Lists {
-            $($(#[$only])* #[doc = concat!("What waits for the node of `nodes/", stringify!($node), ".rs`.")] pub $node: $list,)+
+            $($(#[$only])* #[doc = concat!("Packets that wait for the node of `nodes/", stringify!($node), ".rs`.")] pub $node: $list,)+
             /// To be parked until a neighbour is resolved.
             pub park: ArrayVec<(BufferIndex, NeighbourIndex), BURST_BUFFERS>,
             /// To be parked until the first fragment of their datagram arrives, with the entry of the fragment table.
