@@ -36,7 +36,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// All of them, in the order of processing.
+    /// All parts, in the order of processing.
     pub const ALL: [Part; 4] = [Self::Receive, Self::Parse, Self::Session, Self::Transmit];
 
     /// The part's name in configuration and tables.
@@ -60,9 +60,9 @@ pub struct Placement {
 /// Adjacent parts with the same workers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CoreGroup<'p> {
-    /// The parts, in order.
+    /// The parts of the group, in order.
     pub parts: Vec<Part>,
-    /// The workers, in order.
+    /// The workers of the group, in order.
     pub workers: &'p [Core],
 }
 
@@ -107,7 +107,7 @@ impl Placement {
         &self.workers[part as usize]
     }
 
-    /// All workers, in order.
+    /// All workers of the placement, in order.
     pub fn workers(&self) -> Vec<Core> {
         let mut all = self.workers.concat();
         all.sort_unstable();
@@ -196,7 +196,7 @@ pub struct HandOver {
     pub take: f64,
 }
 
-/// Cycles per packet.
+/// Costs of packet processing, in cycles per packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Costs {
     /// Cost of each part, in the order of [`Part::ALL`].

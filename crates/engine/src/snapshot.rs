@@ -116,7 +116,7 @@ pub struct EventSettings {
 pub struct SubscriberCapacity {
     /// Maximum number of subscribers of each family, over all shards.
     pub most: u32,
-    /// Number of their port blocks.
+    /// Number of port blocks of all subscribers.
     pub blocks: u32,
     /// Number of ports and blocks in quarantine (RFC 6888, REQ-8), over all shards.
     pub held: u32,
@@ -182,11 +182,11 @@ pub type Senders = Box<[WorkerIndex]>;
 /// Translation of one family.
 #[derive(Clone, Debug)]
 pub struct Nat<F: Family> {
-    /// Rules.
+    /// Translation rules.
     pub rules: Rules<F::Address>,
     /// Changes of individual rules in the last generations.
     pub changes: Changes<Changed>,
-    /// Pools.
+    /// Address pools.
     pub pools: Pools<F::Address>,
     /// Networks of inside hosts, if untranslated flows have sessions, too.
     pub hosts: Option<InsideHosts<F::Address>>,
@@ -317,7 +317,7 @@ pub struct Router {
 /// Quotas of a router; unlimited if not configured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Quotas {
-    /// Learned routes.
+    /// Number of learned routes.
     pub routes: Option<usize>,
     /// Neighbours, including those being resolved.
     pub neighbours: Option<u32>,
@@ -342,7 +342,7 @@ pub struct Snapshot {
     pub senders: Vec<Senders>,
     /// The interfaces of tagged frames.
     tagged: Arc<VlanTable>,
-    /// Tunnels.
+    /// Tunnels of all interfaces.
     pub tunnels: Arc<Tunnels>,
     /// By interface: what the fast path needs. Set by [`Self::link`].
     pub(crate) links: Arc<[Link]>,

@@ -68,13 +68,13 @@ const ROUNDS: usize = 8 * inter_router_link::MAX_PASSES as usize;
 
 /// The parts that a worker is made of.
 pub struct WorkerParts<'m> {
-    /// This worker.
+    /// Number of this worker.
     pub own: WorkerIndex,
     /// Start parameters.
     pub start: Arc<StartParameters>,
     /// The stages that it leaves to other workers.
     pub role: Role,
-    /// The snapshots.
+    /// Reader of the published snapshots.
     pub snapshot: Reader<Snapshot>,
     /// Routes and neighbours.
     pub paths: ForwardingState,
@@ -82,9 +82,9 @@ pub struct WorkerParts<'m> {
     pub quiescence: Arc<Quiescence>,
     /// The shards that this worker owns.
     pub shards: Vec<Shard<'m>>,
-    /// Counters.
+    /// Counters of this worker.
     pub counters: Arc<WorkerCounters>,
-    /// Its devices.
+    /// Packet I/O of the worker's devices.
     pub io: Box<dyn Handover + 'm>,
     /// The ports that it receives from.
     pub receives: Vec<PortIndex>,
@@ -112,7 +112,7 @@ pub struct WorkerParts<'m> {
     pub inspecting: Option<Box<Inspector>>,
 }
 
-/// A worker.
+/// A worker of the data plane.
 pub struct Worker<'m> {
     parts: State<'m>,
     io: Box<dyn Handover + 'm>,
@@ -187,13 +187,13 @@ enum ResumeReason {
     Ready,
     /// It is a fragment parked by inspection, with what virtual reassembly has resolved for it, and whether it has been inspected.
     Fragment(FragmentNote, bool),
-    /// It came over an inter-router link.
+    /// The packet came over an inter-router link.
     Crossed,
-    /// It leaves by a tunnel.
+    /// The packet leaves by a tunnel.
     Tunnelled,
-    /// Its neighbour did not answer.
+    /// The packet's neighbour did not answer.
     Failed,
-    /// It is an unsolicited SYN, with the reason to reject it.
+    /// The packet is an unsolicited SYN, with the reason to reject it.
     Unsolicited(Reason),
 }
 

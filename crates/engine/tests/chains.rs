@@ -280,7 +280,7 @@ fn policer_that_names_a_chain_sends_there_what_is_above() {
     for _ in 0..3 {
         assert_eq!(1, rig.host_sends(&udp(80)).len());
     }
-    // 58 bytes each, out of 100.
+    // Each frame has 58 bytes, out of a burst of 100.
     assert_eq!(58, udp(80).macs(HOST_MAC, INSIDE_MAC).build().len());
     assert_eq!((2, 2), (packets(&rig, "Police"), packets(&rig, "Count(\"slow\")")));
 }

@@ -502,7 +502,7 @@ fn flow_that_the_host_begins_is_translated_where_a_rule_of_its_own_says_so() {
         (INSIDE, socket("192.168.1.1:4000"), socket("192.168.1.10:80")),
         only(&rig, &sent)
     );
-    // A commit does not change them.
+    // A commit does not change these sessions.
     let snapshot = Snapshot::clone(rig.plane.snapshot());
     rig.plane
         .commit(snapshot, &[rig::snapshot(&Plan::default()).1])

@@ -314,7 +314,7 @@ fn filter_rejects_tcp_by_a_reset_and_others_by_an_error() {
     let tcp = etherparse::TcpSlice::from_slice(&sent[0].frame[34..]).unwrap();
     assert!(tcp.rst() && tcp.ack() && !tcp.syn());
     assert_eq!((0, 1_005), (tcp.sequence_number(), tcp.acknowledgment_number()));
-    // A reset is never answered.
+    // A reset is never answered by the filter.
     assert!(rig.host_sends(&packet::tcp4(host(), server(80)).flags(RST)).is_empty());
     let sent = rig.host_sends(&packet::udp4(host(), server(53)));
     assert_eq!([3, 3], sent[0].frame[34..36]);

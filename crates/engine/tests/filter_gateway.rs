@@ -297,7 +297,7 @@ fn fragments_to_the_host_share_what_became_of_the_first_one() {
             let later = datagram.clone().payload(&[1; 64]).fragment(10, false, identification);
             assert_eq!(passes, comes_in(&mut rig, INSIDE, &first), "{:?}", rig.all_drops());
             assert_eq!(passes, comes_in(&mut rig, INSIDE, &later), "{:?}", rig.all_drops());
-            // A fragment that precedes the first one waits for it.
+            // A later fragment that arrives before the first one is parked until that arrives.
             let later = datagram
                 .clone()
                 .payload(&[1; 64])

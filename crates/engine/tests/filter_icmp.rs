@@ -103,7 +103,7 @@ fn filter_by_session_asks_about_echo_requests_against_a_session() {
             assert!(rig::is_valid(&came[0].frame));
             assert_eq!(OUTSIDE, rig.host_sends(&message(six, false, true))[0].port);
         }
-        // The session is unchanged.
+        // The session still has its original direction.
         assert_eq!(1, rig.host_sends(&message(six, false, false)).len());
         assert_eq!(1, rig.router_sends(&message(six, true, true)).len());
     }
@@ -117,7 +117,7 @@ fn filter_by_session_refuses_echo_requests_against_a_session_by_their_own_rule()
     let mut rig = untranslated(|snapshot| filter(snapshot, &[echo_from(INSIDE, ACCEPT), echo_from(OUTSIDE, REJECT)]));
     for six in [false, true] {
         assert_eq!(1, rig.host_sends(&message(six, false, false)).len());
-        // An answer without a request.
+        // An echo reply without a request.
         assert!(rig.host_sends(&message(six, false, true)).is_empty());
         let told = rig.router_sends(&message(six, true, false).ttl(1));
         assert_eq!((1, OUTSIDE), (told.len(), told[0].port), "{:?}", rig.all_drops());

@@ -501,7 +501,7 @@ fn addresses_of_the_reserved_ranges_are_hosts_where_these_are_allowed_and_martia
     let sent = rig.router_sends(&packet::udp4(remote, host));
     let expected = packet::udp4(remote, host).ttl(63).macs(INSIDE_MAC, HOST_MAC);
     assert_eq!(expected.build(), sent[0].frame);
-    // The sender gets ICMP errors.
+    // The sender gets ICMP errors about its packets.
     let sent = rig.host_sends(&packet::udp4(host, remote).ttl(1));
     assert_eq!([11, 0], sent[0].frame[34..36]);
     for (source, destination) in [

@@ -114,7 +114,7 @@ fn fragments_of_an_echo_request_open_their_session_at_whichever_worker() {
             ..Plan::default()
         });
         for identifier in 1..17 {
-            // Hosts of both workers.
+            // Use hosts whose sessions belong to either worker.
             let host = format!("192.168.1.{}", 10 + identifier);
             let whole = packet::icmp4_echo(host.as_str(), "198.51.100.7", identifier, 1).payload(&[7; 150]);
             let pieces = pieces(&whole, 100 + u32::from(identifier));

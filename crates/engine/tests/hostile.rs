@@ -135,7 +135,7 @@ proptest! {
                 rig.wires[burst % workers].inject(*interface, bytes, *checksums);
             }
             rig.round();
-            // Sent frames have headers.
+            // Sent frames have valid headers.
             for sent in rig.sent() {
                 prop_assert!(sluice_wire::layers::parse(&sent.frame).is_ok() || sent.frame.len() >= 34);
             }

@@ -488,7 +488,7 @@ fn what_is_no_packet_of_a_host_is_dropped_and_counted() {
     let dropped: u64 = rig.all_drops().iter().map(|(_, count)| count).sum();
     assert_eq!(5, dropped, "{:?}", rig.all_drops());
     assert_eq!((1, 2), (rig.drops("interface-gone"), rig.drops("unknown-ethertype")));
-    // The next frame is intact.
+    // The next frame is delivered unchanged.
     let expected = frame.clone().macs(INSIDE_MAC, HOST_MAC).build();
     assert_eq!(vec![(INSIDE, expected)], host_of(&mut rig, INSIDE, &frame.build()));
 }

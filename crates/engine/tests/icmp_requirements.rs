@@ -41,7 +41,7 @@ fn query(source: Ipv4Addr, destination: Ipv4Addr, kind: u8, identifier: u16) -> 
 
 #[test]
 fn rfc5508_req1_queries_from_inside_and_their_answers_pass() {
-    // Echo, timestamp, address mask.
+    // The ICMP types of echo, timestamp and address mask messages.
     for (asks, answers) in [(8, 0), (13, 14), (17, 18)] {
         let mut rig = Rig::new(Plan::default());
         let sent = rig.host_sends(&query(host(), REMOTE, asks, 77));

@@ -134,7 +134,7 @@ fn acknowledgment_from_the_clients_side_does_not_free_what_the_client_has_sent()
         let talk = Talk::open(&mut rig, 40_000);
         for place in 0..16 {
             assert_eq!(1, rig.host_sends(&talk.data(1000 * place, &[b'a'; 1000])).len());
-            // Forged with the server's address.
+            // Forge an acknowledgement with the server's address.
             let forged = packet::tcp4(talk.remote, talk.public).flags(flag::ACK);
             rig.host_sends(&forged.numbers(FIRST[1] + 1, FIRST[0] + 1001 + 1000 * place));
         }

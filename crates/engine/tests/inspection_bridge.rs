@@ -330,7 +330,7 @@ fn icmp_error_with_a_short_quote_passes_and_is_no_data() {
             let told = error(&datagram[..length]);
             assert_eq!(1, over(&mut rig, OUTSIDE, &told), "{length}: {:?}", rig.all_drops());
             assert_eq!(1, bypassed(&rig, Skipped::IcmpError), "{length}");
-            // If the quote identifies a flow, the error belongs to it.
+            // If the quote identifies a flow, the ICMP error belongs to that flow.
             let unknown = u64::from(length < 24);
             assert_eq!(unknown, spared(&rig, "short-quote"), "{length}");
             assert_eq!(live, rig.live(), "an error begins no flow");

@@ -65,7 +65,7 @@ fn connection_in_its_midst_that_is_not_translated_is_inspected_from_there() {
         ..Ledger::default()
     };
     assert_eq!(expected, ledger(&mut rig));
-    // It has the timeout of an established connection.
+    // The session has the timeout of an established connection.
     rig.seconds(600);
     assert_eq!(1, rig.live());
 }
@@ -329,7 +329,7 @@ fn flows_of_a_class_that_is_bypassed_are_not_inspected_and_counted() {
         },
         ..plan()
     });
-    // The same data in an inspected class and in a bypassed one.
+    // Send the same data in an inspected class and in a bypassed one.
     assert_eq!(0, rig.host_sends(&datagram("198.51.100.7:99", b"planted here")).len());
     for _ in 0..3 {
         assert_eq!(1, rig.host_sends(&datagram("198.51.100.15:99", b"planted here")).len());

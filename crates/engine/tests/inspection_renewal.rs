@@ -205,7 +205,7 @@ fn rules_are_let_go_when_their_time_is_over_though_a_flow_is_silent() {
     rig.plane.collect();
     assert!(old.upgrade().is_none());
     assert_eq!((0, 1), (reopened(&rig), rig.live()));
-    // The flow continues.
+    // The flow continues with the new rules.
     assert_eq!(1, rig.host_sends(&talk.data(8, b"evil")).len());
     assert_eq!(1, reopened(&rig));
 }

@@ -75,7 +75,7 @@ fn rfc6888_req11_pool_exhausted_refuses_the_new_and_keeps_the_old() {
     assert!(through.iter().all(|(_, public)| (2000..=2019).contains(&public.port())));
     all_still_answered(&mut rig, &through);
     assert_eq!(20, rig.sessions(Filter::default()).len());
-    // Each protocol has all ports.
+    // Each protocol has all ports of the pool.
     let ping = packet::icmp4_echo("192.168.1.10", "198.51.100.7", 7, 1);
     assert_eq!(OUTSIDE, rig.host_sends(&ping)[0].port);
     // The sessions end, and their ports stay in quarantine (RFC 6888, REQ-8).

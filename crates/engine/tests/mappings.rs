@@ -44,7 +44,7 @@ fn filtering(filtering: Filtering) -> Plan {
     }
 }
 
-/// Both protocols with ports.
+/// Builders of packets for both protocols with ports.
 fn transports() -> [fn(SocketAddrV4, SocketAddrV4) -> Frame; 2] {
     [
         |from, to| packet::udp4(from, to),

@@ -31,7 +31,7 @@ fn frame(number: u8, sequence: u32) -> Vec<u8> {
 enum Style {
     /// At the owner of their shard, as with the cards' indirection tables.
     Steered,
-    /// At any worker.
+    /// At any worker, regardless of the shard.
     Unsteered,
     /// At the first stage of a pipeline; the second stage has the shards, and the third transmits.
     Pipeline,
@@ -231,7 +231,7 @@ fn moves_that_make_no_sense_are_refused() {
     assert!(matches!(rig.ask(owner, Request::Give { shard: 3, to }), Reply::Refused));
     assert!(matches!(rig.ask(other, Request::Expect { shard: 3 }), Reply::Done));
     assert!(matches!(rig.ask(other, Request::Expect { shard: 5 }), Reply::Refused));
-    // The move is cancelled.
+    // The move of the shard is cancelled.
     assert!(matches!(rig.ask(other, Request::Release), Reply::Done));
     assert!(matches!(rig.ask(other, Request::Expect { shard: 5 }), Reply::Done));
 }

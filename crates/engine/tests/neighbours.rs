@@ -227,7 +227,7 @@ fn arp_request_for_the_gateway_is_answered_and_its_sender_learned() {
     );
     let inbound = packet::udp4("198.51.100.7:53", "192.168.1.10:5000");
     assert_eq!(HOST_MAC, rig.router_sends(&inbound)[0].frame[..6]);
-    // An ARP probe (RFC 5227).
+    // The request is an ARP probe (RFC 5227).
     let sent = rig.send(INSIDE, &packet::arp_request(HOST_MAC, "0.0.0.0", "192.168.1.1"));
     assert_eq!(1, sent.len());
     assert_eq!(HOST_MAC, sent[0].frame[..6]);
@@ -538,7 +538,7 @@ fn flood_of_one_class_leaves_the_others_answered() {
     let ping = packet::icmp4_echo(HOST, "192.168.1.1", 7, 1);
     let answered: usize = (0..300).map(|_| rig.host_sends(&ping).len()).sum();
     assert_eq!((200, 100), (answered, rig.drops("policed-echo")));
-    // Forwarding is unaffected.
+    // The flood does not affect forwarding.
     assert_eq!(1, rig.host_sends(&datagram(1)).len());
 }
 

@@ -331,7 +331,7 @@ fn pools_do_not_change_again_before_the_last_change_is_settled() {
     let mut rig = rig(1, &both);
     assert!(commit(&mut rig, &one));
     assert!(!commit(&mut rig, &both));
-    // All other changes are allowed.
+    // All other changes of the configuration are allowed.
     assert!(commit(&mut rig, &one));
     settle(&mut rig);
     assert!(commit(&mut rig, &both));

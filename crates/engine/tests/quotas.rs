@@ -138,7 +138,7 @@ fn routes_above_the_quota_are_refused_and_counted_and_those_of_others_learned() 
     };
     assert_eq!((10, 15), learn(&mut gateway, 0, 25));
     assert_eq!((25, 0), learn(&mut gateway, 1, 25));
-    // A commit that raises the quota.
+    // Commit a higher quota.
     gateway.commit(|snapshot| snapshot.routers[0].quotas.routes = Some(20));
     assert_eq!((20, 20), learn(&mut gateway, 0, 25));
 }

@@ -420,7 +420,7 @@ fn session_that_no_edit_concerns_is_confirmed_and_keeps_everything() {
     server_sends(&mut rig, &packet::udp4(at(SERVER, 1), socket(REMOTE)));
     rig.router_sends(&packet::udp4(socket(REMOTE), at(SERVER_OUTSIDE, 7)));
     rig.router_sends(&packet::udp4(socket(REMOTE), socket("203.0.113.20:5353")));
-    // Inbound by a mapping.
+    // These sessions are inbound by a mapping.
     let stranger = socket("198.51.100.9:9");
     rig.router_sends(&packet::udp4(stranger, public));
     rig.host_sends(&packet::udp4(at(HOST, 1), public));

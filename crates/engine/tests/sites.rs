@@ -390,7 +390,7 @@ fn echo_to_the_gateway_and_errors_are_answered_in_the_site() {
     assert_eq!((INSIDE, 2, &ONE[..]), (sent[0].port, layers.tags, &sent[0].frame[..6]));
     assert_eq!(Some(Tag::vlan(1)), layers.tag(&sent[0].frame, 1));
     assert!(is_valid(&sent[0].frame));
-    // The TTL expires here.
+    // The packet's TTL expires at the gateway.
     let sent = terminal_sends(&mut rig, 1, OTHER, &question("10.0.0.5:5000").ttl(1));
     assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
     let layers = layers::parse(&sent[0].frame).unwrap();
@@ -457,7 +457,7 @@ fn dhcp_goes_to_control_as_it_came_and_a_flood_of_one_site_is_policed() {
     for _ in 0..300 {
         rig.send(INSIDE, &from_site(0));
     }
-    // One was sent before.
+    // One packet was sent before.
     assert_eq!((199, 101), (told(&mut rig).len(), rig.drops("site-policed-dhcp")));
     rig.send(INSIDE, &from_site(1));
     assert_eq!(1, told(&mut rig).len());

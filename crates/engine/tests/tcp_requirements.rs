@@ -135,11 +135,11 @@ const SCRIPTS: &[(&str, Script)] = &[
 /// How a connection is opened.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Opening {
-    /// By the inside host.
+    /// The inside host opens the connection.
     Inside,
-    /// By a remote host to a forwarded port.
+    /// A remote host connects to a forwarded port.
     Forwarded,
-    /// By a remote host to a mapped port.
+    /// A remote host connects to a mapped port.
     Mapped,
 }
 

@@ -86,7 +86,7 @@ fn rfc4787_req6a_udp_session_that_inbound_does_not_refresh_ends_under_inbound_tr
     rig.seconds(200);
     assert_eq!(1, rig.router_sends(&packet::udp4(remote(), public)).len());
     ends_after(&mut rig, 100);
-    // A port with a timeout of its own.
+    // Port 53 has a timeout of its own.
     let resolver: SocketAddrV4 = "198.51.100.7:53".parse().unwrap();
     rig.public(&packet::udp4(inside(), resolver));
     ends_after(&mut rig, 30);

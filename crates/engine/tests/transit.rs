@@ -130,7 +130,7 @@ fn packet_behind_tags_takes_the_shorter_way_too() {
             way(&mut rig, &frame),
             "{inside:?}"
         );
-        // With any priority.
+        // The priority of the tag makes no difference.
         if let Some((protocol, vlan)) = inside.first() {
             let mut frame = frame.macs(HOST_MAC, INSIDE_MAC).build();
             assert_eq!([protocol.to_be_bytes(), vlan.to_be_bytes()].concat(), frame[12..16]);

@@ -196,7 +196,7 @@ fn commit_keeps_what_is_known_of_paths_that_stay() {
     };
     commit(&mut rig, tunnel);
     assert_eq!(Some(1276), mtu_for(&mut rig, &datagram(1400)));
-    // Nothing is known of another path.
+    // The MTU of another path is not known.
     let elsewhere = Tunnel {
         remote: plain("198.51.100.8"),
         ..tunnel

@@ -254,7 +254,7 @@ fn own_packets_of_the_gateway_go_by_their_source() {
     }
 }
 
-/// Both uplinks, with weights.
+/// A default route by both uplinks, with weights.
 fn shared(weights: [u8; 2], balance: Balance) -> Vec<Route> {
     let ways = ["203.0.113.254", "192.0.2.254"].into_iter().zip(weights);
     ways.map(|(gateway, weight)| Route {
@@ -456,7 +456,7 @@ fn probe_leaves_by_its_uplink_whatever_routes_say_and_its_answer_is_noted() {
         reply.macs(SECOND_MAC, OUTSIDE_MAC).tag(0x8100, 30).build()
     };
     rig.now = sluice_engine::packet::time::Now::at(rig.now.nanoseconds + 5_000_000);
-    // An answer with a wrong number.
+    // The answer has a wrong number.
     assert!(rig.send(OUTSIDE, &answer([0; 8])).is_empty());
     assert_eq!(None, rig.plane.snapshot().probes.answer(4));
     assert!(rig.send(OUTSIDE, &answer([1, 2, 3, 4, 5, 6, 7, 8])).is_empty());

@@ -24,7 +24,7 @@ const NONE: Tags = &[];
 const ONE: Tags = &[(0x8100, 100)];
 const SERVICE: Tags = &[(0x88a8, 200)];
 const TWO: Tags = &[(0x88a8, 300), (0x8100, 30)];
-/// With the older QinQ TPID.
+/// Tags with the older QinQ TPID.
 const QINQ: Tags = &[(0x9100, 300), (0x8100, 30)];
 
 fn tags(tags: Tags) -> Vec<Tag> {

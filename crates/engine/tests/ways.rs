@@ -357,7 +357,7 @@ fn destination_behind_a_link_that_is_down_is_unreachable_where_no_other_route_le
     let frame = packet::udp4("192.168.1.10:5000", "203.0.113.254:53").payload(&[0; 26]);
     let sent = rig.host_sends(&frame);
     assert_eq!(INSIDE, sent[0].port);
-    // ICMP, destination unreachable.
+    // The answer is an ICMP destination-unreachable error.
     assert_eq!([1, 3], [sent[0].frame[23], sent[0].frame[34]]);
     assert_eq!(1, rig.drops("no-route"));
 }

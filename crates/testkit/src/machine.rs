@@ -24,7 +24,7 @@ impl Default for Machine {
 }
 
 impl Machine {
-    /// The folder.
+    /// Root folder of the simulated machine.
     pub fn root(&self) -> &Path {
         self.root.path()
     }

@@ -30,7 +30,7 @@ pub const DESTINATION_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
 
 /// An address, or address and port: the type itself, or its text.
 pub trait Named<A> {
-    /// The address.
+    /// The address, parsed if it is text.
     fn resolve(self) -> A;
 }
 
@@ -280,21 +280,21 @@ fn ethernet(destination: [u8; 6], source: [u8; 6], tags: &[(u16, u16)], ethertyp
 }
 
 impl Frame {
-    /// With these MAC addresses.
+    /// Set the MAC addresses.
     #[must_use]
     pub fn macs(mut self, source: [u8; 6], destination: [u8; 6]) -> Self {
         (self.source_mac, self.destination_mac) = (source, destination);
         self
     }
 
-    /// With another tag inside the present ones: 0x8100 or 0x88a8, and the VLAN.
+    /// Add another tag inside the present ones: 0x8100 or 0x88a8, and the VLAN.
     #[must_use]
     pub fn tag(mut self, protocol: u16, vlan: u16) -> Self {
         self.tags.push((protocol, vlan));
         self
     }
 
-    /// With this TTL or hop limit.
+    /// Set the TTL or hop limit.
     #[must_use]
     pub fn ttl(mut self, ttl: u8) -> Self {
         match &mut self.network {
@@ -304,7 +304,7 @@ impl Frame {
         self
     }
 
-    /// With exactly these TCP control flags.
+    /// Set exactly these TCP control flags.
     #[must_use]
     pub fn flags(mut self, flags: u8) -> Self {
         let Transport::Tcp(header) = &mut self.transport else {
@@ -319,7 +319,7 @@ impl Frame {
         self
     }
 
-    /// With these TCP sequence and acknowledgment numbers.
+    /// Set the TCP sequence and acknowledgment numbers.
     #[must_use]
     pub fn numbers(mut self, sequence: u32, acknowledgment: u32) -> Self {
         let Transport::Tcp(header) = &mut self.transport else {
@@ -329,7 +329,7 @@ impl Frame {
         self
     }
 
-    /// With these TCP options, padded to a multiple of 4 bytes.
+    /// Set the TCP options, padded to a multiple of 4 bytes.
     #[must_use]
     pub fn tcp_options(mut self, options: &[u8]) -> Self {
         let Transport::Tcp(header) = &mut self.transport else {
@@ -339,14 +339,14 @@ impl Frame {
         self
     }
 
-    /// With this payload.
+    /// Set the payload.
     #[must_use]
     pub fn payload(mut self, payload: &[u8]) -> Self {
         self.payload = payload.to_vec();
         self
     }
 
-    /// With these IPv4 options, a multiple of 4 bytes.
+    /// Set the IPv4 options, whose length must be a multiple of 4 bytes.
     #[must_use]
     pub fn options(mut self, options: &[u8]) -> Self {
         let Network::V4(header) = &mut self.network else {
@@ -356,7 +356,7 @@ impl Frame {
         self
     }
 
-    /// With the don't-fragment flag.
+    /// Set the Don't Fragment flag.
     #[must_use]
     pub fn dont_fragment(mut self) -> Self {
         let Network::V4(header) = &mut self.network else {
@@ -384,7 +384,7 @@ impl Frame {
         self
     }
 
-    /// Padded with zeros to `length`, as a card pads to 60 bytes.
+    /// Pad with zeros to `length`, as a card pads to 60 bytes.
     #[must_use]
     pub fn padded(mut self, length: usize) -> Self {
         self.pad = length;
@@ -402,7 +402,7 @@ impl Frame {
         }
     }
 
-    /// The bytes.
+    /// Build the bytes of the frame.
     pub fn build(&self) -> Vec<u8> {
         let body = [self.transport_header(), self.payload.clone()].concat();
         let ethertype = if matches!(self.network, Network::V4(_)) {

@@ -13,9 +13,9 @@ use crate::snapshot::{Interface, Snapshot};
 /// An edge of the graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Edge {
-    /// The node that sends a packet.
+    /// The node that the edge leads from.
     pub from: &'static str,
-    /// The next node.
+    /// The node that the edge leads to.
     pub to: &'static str,
     /// Condition for the edge in one to three words; empty if the node has no other edge.
     pub why: &'static str,
@@ -35,7 +35,7 @@ pub fn edges() -> impl Iterator<Item = Edge> {
     })
 }
 
-/// The node of a name.
+/// The node with this name.
 pub fn node(name: &str) -> Option<&'static Node> {
     NODES.iter().find(|node| node.name == name)
 }

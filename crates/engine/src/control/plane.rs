@@ -73,7 +73,7 @@ impl Default for NeighbourLimits {
 /// Why the control plane can't be created or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlPlaneError {
-    /// The routes don't fit.
+    /// The routes don't fit the FIB.
     #[error(transparent)]
     Routes(#[from] FibError),
     /// A shard's memory does not fit.
@@ -101,9 +101,9 @@ pub enum ControlPlaneError {
     /// The memory for port allocations was reserved for smaller pools.
     #[error("the pools need {needed} bytes for their port leases, {reserved} were reserved at the start")]
     PoolsTooLarge {
-        /// Required memory.
+        /// Memory in bytes that the new pools need.
         needed: usize,
-        /// Reserved memory.
+        /// Memory in bytes that is reserved.
         reserved: usize,
     },
     /// A pool has mappings, subscribers or computed ports, which require all flows of a host in one shard.
@@ -118,7 +118,7 @@ pub enum ControlPlaneError {
     Renewal(#[from] RuleUpdateError),
 }
 
-/// The control thread's state.
+/// The control thread's state of the data plane.
 pub struct ControlPlane {
     start: Arc<StartParameters>,
     snapshot: Publisher<Snapshot>,
@@ -133,7 +133,7 @@ pub struct ControlPlane {
     waiting: ParkedCounts,
     /// Sends new inspection rules to shards and workers.
     renewals: RuleUpdates,
-    /// Shared counters of IP IDs.
+    /// IP ID counters that all shards share.
     drawn: Arc<IpIdCounters>,
     /// Memory of each shard.
     lines: ShardMemory,
@@ -665,7 +665,7 @@ impl ControlPlane {
         &self.next_hops
     }
 
-    /// The neighbour table, for lists.
+    /// The neighbour table, from which lists are made.
     pub fn neighbours(&self) -> &Arc<Neighbours> {
         &self.neighbours
     }
@@ -675,7 +675,7 @@ impl ControlPlane {
         &self.waiting
     }
 
-    /// Counters by worker.
+    /// Counters of each worker, by its number.
     pub fn counters(&self) -> &[Arc<WorkerCounters>] {
         &self.counters
     }

@@ -44,7 +44,7 @@ impl AddressPosition {
         (is_ours && !before.copied().any(|one| is_known(&one))).then_some(plain)
     }
 
-    /// The next position.
+    /// The next position to check.
     fn next(self, interface: &Interface) -> Self {
         let entry = interface.link.addresses.get(usize::from(self.network));
         let size = match entry {
@@ -68,7 +68,7 @@ impl AddressPosition {
     }
 }
 
-/// Progress of an interface.
+/// Announcement progress of an interface.
 #[derive(Clone, Debug, Default)]
 struct Announcing {
     /// The commit for which the digest was last checked.

@@ -20,7 +20,7 @@ use crate::session::application::{SERIAL_BITS, SLOT_BITS};
 
 pub use crate::session::application::{Application, MAX_PENDING, PendingIndex};
 
-/// Settings of a commit.
+/// Application identification as a commit configures it.
 #[derive(Clone, Debug)]
 pub struct IdentificationSettings {
     /// By interface: whether applications of sessions that enter or leave by it are identified.
@@ -61,15 +61,15 @@ impl IdentificationSettings {
 /// A session that is being identified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdentifiedSession {
-    /// Its shard.
+    /// The session's shard.
     pub shard: u16,
-    /// Whether it is IPv6.
+    /// Whether the session is IPv6.
     pub six: bool,
-    /// Its record.
+    /// The session's record.
     pub index: RecordIndex,
 }
 
-/// Result of a packet.
+/// Result of identification after a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdentificationResult {
     /// The application as known by now.

@@ -25,11 +25,11 @@ use crate::snapshot::{Snapshot, StartParameters};
 /// A parked packet.
 #[derive(Debug)]
 pub struct WaitingPacket {
-    /// Its buffer.
+    /// The packet's buffer.
     pub parked: Parked,
     /// Interface that it was received by.
     pub interface: u16,
-    /// Its origin.
+    /// Origin of the packet.
     pub origin: Origin,
 }
 
@@ -46,7 +46,7 @@ pub struct OwnerState {
     pub policer: ControlPolicer,
     /// The commit for which the neighbour quotas were last set.
     pub quotas: Option<u32>,
-    /// Fragmented datagrams.
+    /// Fragmented datagrams in virtual reassembly.
     pub datagrams: VirtualReassembly,
     /// By interface: time of the next router advertisement and of the last one, in nanoseconds.
     pub advertise_at: Vec<(u64, Option<u64>)>,
@@ -147,12 +147,12 @@ impl Revalidations {
     }
 }
 
-/// What sending a packet requires.
+/// The context that a node needs to send packets.
 #[derive(Clone, Copy)]
 pub struct OutputContext<'c> {
     /// The time of the burst.
     pub now: Now,
-    /// This worker.
+    /// This worker's number.
     pub own: WorkerIndex,
     /// Start parameters.
     pub start: &'c StartParameters,
@@ -160,7 +160,7 @@ pub struct OutputContext<'c> {
     pub snapshot: &'c Snapshot,
     /// Routes and neighbours.
     pub paths: &'c ForwardingState,
-    /// Counters.
+    /// Counters of this worker.
     pub counters: &'c WorkerCounters,
 }
 
@@ -168,7 +168,7 @@ pub struct OutputContext<'c> {
 pub struct NodeContext<'c, 'm> {
     /// The time of the burst.
     pub now: Now,
-    /// This worker.
+    /// This worker's number.
     pub own: WorkerIndex,
     /// Start parameters.
     pub start: &'c StartParameters,
@@ -182,7 +182,7 @@ pub struct NodeContext<'c, 'm> {
     pub hasher: &'c Hasher,
     /// Shards by number; `None` if another worker owns the shard.
     pub shards: &'c mut [Option<Box<Shard<'m>>>],
-    /// Counters.
+    /// Counters of this worker.
     pub counters: &'c WorkerCounters,
     /// Queue of translation events.
     pub events: &'c EventQueue,

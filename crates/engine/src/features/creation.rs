@@ -58,11 +58,11 @@ pub enum FlowDecision<F: Family> {
     Gateway,
     /// Forward to an inside host by its outside address, from a source that is not translated, as if it came from outside.
     Hairpin,
-    /// Resolve a neighbour first.
+    /// Resolve the neighbour before the flow gets a session.
     Wait(UnresolvedNeighbour),
     /// Reject with an ICMP error.
     Complain(IcmpError, Reason),
-    /// Drop.
+    /// Drop the packet silently.
     Drop(Reason),
 }
 
@@ -142,7 +142,7 @@ pub enum CreationState<F: Family> {
     Known,
     /// An earlier packet of the batch belongs to the same flow, and this one shares its result.
     Follows(u8),
-    /// The session is refused.
+    /// The flow gets no session, for this reason.
     Refused(Refusal),
     /// Everything but the record is complete. The flag tells whether another session may have the same outside port.
     Made(decision::Translation<F::Tuple>, bool),
@@ -153,21 +153,21 @@ pub enum CreationState<F: Family> {
 /// A packet without a session, and the results of the steps for its flow.
 #[derive(Clone, Copy)]
 pub struct NewFlow<F: Family> {
-    /// The packet.
+    /// The packet's slot.
     pub slot: BufferIndex,
     /// The destination rule that matches.
     pub destination: DestinationMatch<F>,
     /// The route. `None` if the decision is already made.
     route: Option<RoutedFlow<F>>,
-    /// The source rule that matches.
+    /// The source rule that matches the flow.
     pub source_rule: Option<RuleId>,
-    /// The decision.
+    /// The decision about the flow.
     pub decision: FlowDecision<F>,
     /// The port request, if the flow needs an outside port.
     request: Option<PortRequest<F::Address>>,
-    /// Progress of its session.
+    /// Progress of the flow's session.
     pub state: CreationState<F>,
-    /// It replaces the session of a closed connection.
+    /// The new session replaces that of a closed connection.
     replaces: bool,
 }
 
@@ -188,7 +188,7 @@ impl<F: Family> NewFlow<F> {
 
 /// The packets of a batch without a session, in order.
 pub struct NewFlows<F: Family> {
-    /// The flows.
+    /// The new flows of the batch.
     pub flows: ArrayVec<NewFlow<F>, BURST_BUFFERS>,
     /// Their keys at the same places, contiguous so that they are hashed together.
     pub keys: ArrayVec<F::Key, BURST_BUFFERS>,

@@ -36,7 +36,7 @@ use rule_updates::RuleReceiver;
 /// Inspection settings of a commit.
 #[derive(Clone, Debug)]
 pub struct InspectionPolicy {
-    /// Configured settings.
+    /// Settings of inspection.
     pub settings: Settings,
     /// Rates of rule matches, shared by all workers.
     pub rates: Arc<HostTable>,
@@ -93,9 +93,9 @@ impl InspectionPolicy {
 pub struct Alert {
     /// The packet, with the number of its flow.
     pub about: About,
-    /// The rule.
+    /// The rule that has matched.
     pub rule: RuleNumber,
-    /// The action taken.
+    /// The action taken because of the match.
     pub action: Action,
     /// Packets of the session so far, the client's first.
     pub packets: [u64; 2],
@@ -140,7 +140,7 @@ pub struct Inspector {
     pub assemblies: Reassembly,
     /// Overload state of the worker.
     pub load: Load,
-    /// Alert queue.
+    /// Queue of alerts.
     pub alerts: AlertQueue,
     /// Fragments of the current burst that are to be parked, with their tickets.
     pub parking: ArrayVec<(BufferIndex, u32), BURST_BUFFERS>,

@@ -22,7 +22,7 @@ const SESSIONS_PER_ROUND: u32 = 64;
 pub enum PortOwner {
     /// The session needs no port.
     None,
-    /// A pool.
+    /// The port belongs to this pool.
     Pool(PoolIndex),
     /// No pool owns the port any more.
     Nobody,

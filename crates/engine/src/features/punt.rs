@@ -52,7 +52,7 @@ impl PuntClass {
         PuntClass::Rest,
     ];
 
-    /// Its name.
+    /// Name of the class.
     pub fn name(self) -> &'static str {
         match self {
             PuntClass::Routing => "routing",
@@ -99,7 +99,7 @@ pub enum Multicast {
     LinkLocal,
     /// All groups, for services that also receive other multicast.
     All,
-    /// None.
+    /// No groups.
     None,
 }
 

@@ -141,7 +141,7 @@ pub enum TerminalFault {
     /// The lease of its terminal has ended, or the public address of its site has changed. The flag tells whether the terminal
     /// sent the packet.
     LeaseLost(bool),
-    /// Its destination MAC address belongs to another host.
+    /// The frame's destination MAC address belongs to another host.
     NotOurMac,
 }
 

@@ -18,7 +18,7 @@ const PROBES: usize = 8;
 /// Maximum number of fragments of a datagram that wait for its first fragment.
 pub const WAITING: usize = 8;
 
-/// Limits of the table.
+/// Limits of virtual reassembly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Number of datagrams.
@@ -49,14 +49,14 @@ pub struct DatagramKey {
     pub destination: [u64; 2],
     /// IP ID or IPv6 fragment identification.
     pub identification: u32,
-    /// Protocol.
+    /// IP protocol.
     pub protocol: u8,
     /// Virtual router.
     pub context: u32,
 }
 
 impl DatagramKey {
-    /// The keyed hash of all fields.
+    /// Keyed hash of all fields of the key.
     pub fn hash(&self, hasher: &Hasher) -> u64 {
         let identification = self.identification;
         let tuple = Tuple6 {
@@ -76,7 +76,7 @@ impl DatagramKey {
 /// What a datagram's first fragment determines for the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FirstFragment {
-    /// Its ports.
+    /// Source and destination port of the datagram.
     pub ports: (u16, u16),
     /// IP ID with which its fragments leave if they are translated.
     pub identification: u16,
@@ -95,7 +95,7 @@ struct Entry {
 /// Takes a fragment that may continue, or returns it.
 pub type Ready<'r> = dyn FnMut(WaitingPacket) -> Result<(), WaitingPacket> + 'r;
 
-/// The table.
+/// Table of fragmented datagrams.
 #[derive(Debug)]
 pub struct VirtualReassembly {
     entries: Box<[Entry]>,

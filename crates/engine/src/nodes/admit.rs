@@ -17,7 +17,7 @@ use crate::snapshot::Snapshot;
 use crate::snapshot::shares::deficit::Demand;
 use crate::snapshot::shares::{RouterEntry, Shares, SideState};
 
-/// The node.
+/// Declaration of this node of the graph.
 pub const NODE: Node = Node {
     name: "admit",
     help: "limits routers to their share of a receive queue",

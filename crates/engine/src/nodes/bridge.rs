@@ -31,7 +31,7 @@ use crate::packet::reason::{Own, Reason};
 use crate::session::family::{Family, Session, V4, V6};
 use crate::snapshot::{Bridge, Interface, LATER_SIDE, Snapshot};
 
-/// The node.
+/// Declaration of this node of the graph.
 pub const NODE: Node = Node {
     name: "bridge",
     help: "forwards frames between the two interfaces of a bridge",

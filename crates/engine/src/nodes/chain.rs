@@ -20,7 +20,7 @@ use crate::session::family::{Family, V4, V6};
 use crate::snapshot::Snapshot;
 use crate::snapshot::chains::{Chains, Finder, MAX_STEPS, Step, TallyIndex};
 
-/// The node.
+/// Declaration of this node of the graph.
 pub const NODE: Node = Node {
     name: "chain",
     help: "runs the steps of a router's chains",

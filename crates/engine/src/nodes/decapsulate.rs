@@ -19,7 +19,7 @@ use crate::packet::lists::{Leave, Lists};
 use crate::packet::reason::Own;
 use crate::snapshot::tunnels::{TunnelKind, TunnelTag, addresses};
 
-/// The node.
+/// Declaration of this node of the graph.
 pub const NODE: Node = Node {
     name: "decapsulate",
     help: "removes the outer header of a tunnel",

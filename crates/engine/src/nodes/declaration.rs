@@ -7,9 +7,9 @@ use crate::packet::lists::Leave;
 /// A node of the graph.
 #[derive(Debug)]
 pub struct Node {
-    /// Its name, which is that of its file.
+    /// The node's name, which is that of its file.
     pub name: &'static str,
-    /// One-line description.
+    /// Description of the node in one line.
     pub help: &'static str,
     /// The stage that the node's cycles are counted for. `None` for an inline node.
     pub stage: Option<CycleStage>,
@@ -22,7 +22,7 @@ pub struct Node {
 /// An edge from a node to another.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Exit {
-    /// The next node.
+    /// The node that the edge leads to.
     pub to: &'static str,
     /// Condition for the edge in one to three words; empty if the node has no other edge.
     pub why: &'static str,
@@ -39,7 +39,7 @@ impl Exit {
 
 /// What a snapshot must configure for an edge to exist, one bit each.
 pub mod needs {
-    /// Nothing.
+    /// No condition: the edge always exists.
     pub const ALWAYS: u16 = 0;
     /// An interface belongs to a router.
     pub const ROUTED: u16 = 1;

@@ -21,7 +21,7 @@ use crate::packet::reason::{Own, Reason};
 use crate::session::family::{Family, V4, V6};
 use crate::snapshot::tunnels::{Tunnel, TunnelKind};
 
-/// The node.
+/// Declaration of this node of the graph.
 pub const NODE: Node = Node {
     name: "encapsulate",
     help: "writes the outer header of a tunnel",
@@ -147,7 +147,7 @@ fn wrap(packet: &mut Packet<'_>, tunnel: &Tunnel, ctx: &NodeContext<'_, '_>) -> 
 fn shim(payload: &mut [u8], tunnel: &Tunnel, kind: u16, flow: u32) -> (u8, u16) {
     match tunnel.kind {
         TunnelKind::Vxlan(port) => {
-            // The dynamic ports (RFC 7348, 5).
+            // Source ports are chosen from the dynamic ports (RFC 7348, 5).
             let source = 0xc000 | (flow >> 16) as u16 & 0x3fff;
             let length = payload.len() as u16;
             udp::SOURCE_PORT.write(payload, source);

@@ -27,7 +27,7 @@ use crate::session::family::Family;
 use crate::snapshot::forwarding::ForwardingDecision;
 use crate::snapshot::marks::set_class;
 
-/// The node.
+/// Declaration of this node of the graph.
 pub const NODE: Node = Node {
     name: "forward",
     help: "routes packets without a session",

@@ -14,7 +14,7 @@ use crate::packet::io::BufferIndex;
 use crate::packet::lists::{Leave, Lists};
 use crate::packet::reason::Own;
 
-/// The node.
+/// Declaration of this node of the graph.
 pub const NODE: Node = Node {
     name: "fragmentation",
     help: "fragments datagrams longer than the MTU",

@@ -12,7 +12,7 @@ use crate::packet::lists::{Leave, Lists};
 use crate::packet::reason::Own;
 use crate::session::family::{Family, V4, V6};
 
-/// The node.
+/// Declaration of this node of the graph.
 pub const NODE: Node = Node {
     name: "hand-off",
     help: "hands packets to the workers of the next stage",

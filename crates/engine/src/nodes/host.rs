@@ -32,7 +32,7 @@ use crate::session::family::{Family, Session, V4, V6};
 use crate::snapshot::forwarding::ForwardingDecision;
 use crate::snapshot::{Interface, Snapshot};
 
-/// The node.
+/// Declaration of this node of the graph.
 pub const NODE: Node = Node {
     name: "host",
     help: "sends packets of a router's host",

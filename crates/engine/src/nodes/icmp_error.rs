@@ -21,7 +21,7 @@ use crate::session::family::{Family, V4, V6};
 use crate::snapshot::Interface;
 use crate::snapshot::tunnels::addresses;
 
-/// The node.
+/// Declaration of this node of the graph.
 pub const NODE: Node = Node {
     name: "icmp-error",
     help: "makes ICMP errors and resets",

@@ -19,7 +19,7 @@ use crate::session::shard::Shard;
 use sluice_inspect::applications::ProtocolPair;
 use sluice_table::flow::RecordIndex;
 
-/// The node.
+/// Declaration of this node of the graph.
 pub const NODE: Node = Node {
     name: "identify",
     help: "identifies the applications of sessions",

@@ -36,7 +36,7 @@ use crate::session::family::{Family, Session};
 use crate::session::records::{About, EndReason, RecordKind, flow_number};
 use crate::session::shard::{self, Shard, log_end};
 
-/// The node.
+/// Declaration of this node of the graph.
 pub const NODE: Node = Node {
     name: "inspect",
     help: "inspects streams in order",

@@ -13,7 +13,7 @@ use crate::packet::lists::{Leave, Lists};
 use crate::packet::reason::Own;
 use crate::snapshot::shares::Shares;
 
-/// The node.
+/// Declaration of this node of the graph.
 pub const NODE: Node = Node {
     name: "inter-router-link",
     help: "passes packets over a virtual link to another router",

@@ -20,7 +20,7 @@ use crate::packet::lists::Leave;
 use crate::packet::lists::{FastForwardList, Lists};
 use crate::session::family::V4;
 
-/// The node.
+/// Declaration of this node of the graph.
 pub const NODE: Node = Node {
     name: "ip4-fast-forward",
     help: "routes plain IPv4 packets without a session",

@@ -24,7 +24,7 @@ use crate::packet::reason::Own;
 use crate::session::family::{Family, V4, V6};
 use crate::snapshot::Snapshot;
 
-/// The node.
+/// Declaration of this node of the graph.
 pub const NODE: Node = Node {
     name: "local-delivery",
     help: "receives what is addressed to the router itself",

@@ -26,7 +26,7 @@ use crate::session::family::{Family, V4, V6};
 use crate::snapshot::forwarding::ForwardingState;
 use crate::snapshot::{Interface, SiteClassifier, Snapshot};
 
-/// The node.
+/// Declaration of this node of the graph.
 pub const NODE: Node = Node {
     name: "neighbour-discovery",
     help: "answers ARP and neighbour discovery",

@@ -13,7 +13,7 @@ use crate::packet::icmp_error::IcmpError;
 use crate::packet::lists::{Leave, Lists};
 use crate::packet::reason::Own;
 
-/// The node.
+/// Declaration of this node of the graph.
 pub const NODE: Node = Node {
     name: "neighbour-resolution",
     help: "parks packets until their neighbour is known",

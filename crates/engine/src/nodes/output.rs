@@ -16,7 +16,7 @@ use crate::packet::lists::{Leave, Lists};
 use crate::packet::reason::Own;
 use crate::snapshot::{HEAD, Interface};
 
-/// The node.
+/// Declaration of this node of the graph.
 pub const NODE: Node = Node {
     name: "output",
     help: "writes the link header of the next hop",
@@ -36,7 +36,7 @@ pub enum OutputResult {
     Transmit(PortIndex),
     /// Transmitted by the worker that has a queue of the interface's port.
     HandOver(WorkerIndex, u16),
-    /// Can't be sent.
+    /// The packet can't be sent and is dropped.
     Drop(Own),
 }
 
@@ -235,19 +235,19 @@ impl Adjacency {
         length <= self.direct
     }
 
-    /// Index of its interface.
+    /// Number of the egress interface.
     #[inline(always)]
     pub fn egress(&self) -> u16 {
         self.hop.interface() as u16
     }
 
-    /// Number of tags of its frames.
+    /// Number of tags of sent frames.
     #[inline(always)]
     pub fn tags(&self) -> u8 {
         self.tags
     }
 
-    /// Its port.
+    /// The port that frames are sent by.
     #[inline(always)]
     pub fn port(&self) -> PortIndex {
         self.port
@@ -365,7 +365,7 @@ impl Adjacency {
         }
     }
 
-    /// Its adjacency index.
+    /// The index of this adjacency.
     pub fn hop(&self) -> AdjacencyIndex {
         self.hop
     }

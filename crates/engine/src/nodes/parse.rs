@@ -16,7 +16,7 @@ use crate::packet::lists::{Leave, Lists};
 use crate::packet::reason::{Own, Reason};
 use crate::snapshot::{Interface, Link, SiteClassifier, Snapshot, sites};
 
-/// The node.
+/// Declaration of this node of the graph.
 pub const NODE: Node = Node {
     name: "parse",
     help: "parses headers and checks their validity",

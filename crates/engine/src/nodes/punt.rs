@@ -19,7 +19,7 @@ use crate::packet::lists::{Leave, Lists};
 use crate::packet::reason::Own;
 use crate::session::family::{Family, Session, V4, V6};
 
-/// The node.
+/// Declaration of this node of the graph.
 pub const NODE: Node = Node {
     name: "punt",
     help: "delivers packets to a router's host",

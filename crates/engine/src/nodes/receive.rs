@@ -3,7 +3,7 @@
 
 use crate::nodes::declaration::{Exit, Node, needs};
 
-/// The node.
+/// Declaration of this node of the graph.
 pub const NODE: Node = Node {
     name: "receive",
     help: "receives frames from devices",

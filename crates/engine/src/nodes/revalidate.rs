@@ -35,7 +35,7 @@ use crate::snapshot::Snapshot;
 use crate::snapshot::forwarding::{ForwardingDecision, ForwardingState};
 use crate::snapshot::marks::{class_of, of_class};
 
-/// The node.
+/// Declaration of this node of the graph.
 pub const NODE: Node = Node {
     name: "revalidate",
     help: "decides sessions of an older snapshot again",

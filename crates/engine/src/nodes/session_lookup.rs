@@ -35,7 +35,7 @@ use crate::packet::reason::Own;
 use crate::session::family::{Family, PerFamily, Session, Tracked, V4, V6};
 use crate::snapshot::Nat;
 
-/// The node.
+/// Declaration of this node of the graph.
 pub const NODE: Node = Node {
     name: "session-lookup",
     help: "finds the session of a packet and translates it",

@@ -22,7 +22,7 @@ use crate::packet::task::UnsolicitedSyn;
 use crate::session::family::Family;
 use crate::session::shard::end;
 
-/// The node.
+/// Declaration of this node of the graph.
 pub const NODE: Node = Node {
     name: "slow-path",
     help: "decides the first packet of a flow",

@@ -19,7 +19,7 @@ use crate::packet::io::{BURST_BUFFERS, BufferIndex};
 use crate::packet::lists::{Leave, Lists};
 use crate::packet::reason::Own;
 
-/// The node.
+/// Declaration of this node of the graph.
 pub const NODE: Node = Node {
     name: "subscriber",
     help: "relays DHCP and ARP of subscribers' sites to the control plane",

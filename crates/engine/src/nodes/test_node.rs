@@ -7,7 +7,7 @@ use crate::packet::batch::{Batch, put};
 use crate::packet::counters::CycleStage;
 use crate::packet::lists::{Leave, Lists};
 
-/// The node.
+/// Declaration of this node of the graph.
 pub const NODE: Node = Node {
     name: "test-node",
     help: "receives every packet",

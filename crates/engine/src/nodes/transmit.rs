@@ -3,7 +3,7 @@
 
 use crate::nodes::declaration::Node;
 
-/// The node.
+/// Declaration of this node of the graph.
 pub const NODE: Node = Node {
     name: "transmit",
     help: "transmits frames to devices",

@@ -16,7 +16,7 @@ use crate::packet::lists::{Leave, Lists};
 use crate::packet::reason::Own;
 use crate::session::family::{Family, V4, V6};
 
-/// The node.
+/// Declaration of this node of the graph.
 pub const NODE: Node = Node {
     name: "virtual-reassembly",
     help: "gives later fragments the ports of their datagram",

@@ -30,7 +30,7 @@ impl Counter {
         self.add(count.wrapping_neg());
     }
 
-    /// The value.
+    /// The counter's value.
     #[inline(always)]
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
@@ -164,13 +164,13 @@ impl CounterKind {
 /// A counter of workers as it appears in lists and documents.
 #[derive(Clone, Copy, Debug)]
 pub struct NamedCounter {
-    /// Its name.
+    /// Name of the counter.
     pub name: &'static str,
-    /// Its kind.
+    /// Kind of the counter.
     pub kind: CounterKind,
-    /// One line for an operator.
+    /// Description for an operator, in one line.
     pub help: &'static str,
-    /// Reads its value.
+    /// Reads the counter's value.
     pub read: fn(&WorkerCounters) -> u64,
 }
 
@@ -224,7 +224,7 @@ counters! {
         /// Packets by shard. The first packet of each batch stands for the batch, so a single shard's value is an estimate, and
         /// the sum is exact.
         pub shards: Box<[Counter]>,
-        /// Packets in those bursts.
+        /// Packets in the bursts.
         pub packets: Counter,
         /// Packets put into the worker's queues to routers' hosts and to the subscriber service.
         pub punted: Counter,

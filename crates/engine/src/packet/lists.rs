@@ -34,7 +34,7 @@ pub type IcmpErrors = ArrayVec<(BufferIndex, IcmpError, Reason), BURST_BUFFERS>;
 pub trait SlotList {
     /// Number of packets.
     fn len(&self) -> usize;
-    /// Whether there are none.
+    /// Whether no packet waits for the node.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -136,7 +136,7 @@ pub enum Leave {
 }
 
 impl Leave {
-    /// All of them.
+    /// All exits of the graph.
     pub const ALL: [Leave; 6] = [
         Self::Drop,
         Self::TakenIn,
@@ -162,11 +162,11 @@ impl Leave {
 /// Where a packet is during a burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Location {
-    /// It waits for a node.
+    /// The packet waits for this node.
     Node(NodeIndex),
-    /// It has left the graph.
+    /// The packet has left the graph.
     Left(Leave),
-    /// It is dropped.
+    /// The packet is dropped for this reason.
     Dropped(Reason),
 }
 
@@ -181,7 +181,7 @@ macro_rules! lists {
         }
 
         impl NodeIndex {
-            /// All of them, in the order of the table.
+            /// All nodes, in the order of the table.
             pub const ALL: &'static [NodeIndex] = &[$($(#[$only])* NodeIndex::$node,)+];
         }
 
@@ -199,7 +199,7 @@ macro_rules! lists {
             pub hold: BufferIndices,
             /// Of a shard that has arrived, to be queued until it is their turn.
             pub queue: BufferIndices,
-            /// Received by the gateway itself.
+            /// Packets received by the gateway itself.
             pub taken: BufferIndices,
             /// Consumed by a node that has counted the packet: only its buffer is freed.
             pub used: BufferIndices,
@@ -207,11 +207,11 @@ macro_rules! lists {
             pub tasks: ArrayVec<Task, BURST_BUFFERS>,
             /// Copies to be sent.
             pub copies: Copies,
-            /// To be handed to other workers.
+            /// Packets to be handed to other workers.
             pub hand_over: ArrayVec<(BufferIndex, WorkerIndex, HandOffCause, NoteWords), BURST_BUFFERS>,
-            /// Dropped.
+            /// Dropped packets, with their reasons.
             pub drop: ArrayVec<(BufferIndex, Reason), BURST_BUFFERS>,
-            /// To be transmitted, by port.
+            /// Packets to be transmitted, by port.
             pub to_send: Vec<BufferIndices>,
             /// Mask of the slots that inspection has passed in this burst.
             pub passed: u128,

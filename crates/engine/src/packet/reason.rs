@@ -10,11 +10,11 @@ macro_rules! named {
         #[repr(u8)]
         pub enum $name { $(#[doc = $help] $variant),+ }
         impl $name {
-            /// All of them, in the order of their numbers.
+            /// All variants, in the order of their numbers.
             pub const ALL: &[$name] = &[$($name::$variant),+];
-            /// The name in counters.
+            /// Name of the counter.
             pub fn name(self) -> &'static str { match self { $($name::$variant => $text),+ } }
-            /// One line for an operator.
+            /// Description for an operator, in one line.
             pub fn help(self) -> &'static str { match self { $($name::$variant => $help),+ } }
         }
     };
@@ -109,10 +109,10 @@ impl Reason {
     const FILTER: usize = Self::NAT + sluice_nat::Reason::ALL.len();
     const INSPECT: usize = Self::FILTER + sluice_filter::Reason::ALL.len();
     const OWN: usize = Self::INSPECT + sluice_inspect::Reason::ALL.len();
-    /// Number of reasons.
+    /// Number of drop reasons.
     pub const COUNT: usize = Self::OWN + Own::ALL.len();
 
-    /// Its number, below [`Reason::COUNT`].
+    /// Number of the reason, below [`Reason::COUNT`].
     #[inline(always)]
     pub fn number(self) -> usize {
         match self {
@@ -125,12 +125,12 @@ impl Reason {
         }
     }
 
-    /// The reason of a number.
+    /// The reason with this number.
     pub fn numbered(number: usize) -> Option<Reason> {
         Self::all().nth(number)
     }
 
-    /// All of them, in the order of their numbers.
+    /// All reasons, in the order of their numbers.
     pub fn all() -> impl Iterator<Item = Reason> {
         let wire = Fault::ALL.iter().map(|&r| Self::Wire(r));
         let route = sluice_route::Reason::ALL.iter().map(|&r| Self::Route(r));
@@ -144,7 +144,7 @@ impl Reason {
             .chain(Own::ALL.iter().map(|&r| Self::Own(r)))
     }
 
-    /// The name in counters.
+    /// Name of the reason's counter.
     pub fn name(self) -> &'static str {
         match self {
             Self::Wire(r) => r.name(),
@@ -156,7 +156,7 @@ impl Reason {
         }
     }
 
-    /// One line for an operator.
+    /// Description of the reason for an operator, in one line.
     pub fn help(self) -> &'static str {
         match self {
             Self::Wire(r) => r.help(),
@@ -168,7 +168,7 @@ impl Reason {
         }
     }
 
-    /// The node that decides it.
+    /// Name of the node that drops packets for this reason.
     pub fn node(self) -> &'static str {
         match self {
             Self::Wire(_) => "parse",

@@ -14,7 +14,7 @@ pub enum Task {
     Cut(BufferIndex, AdjacencyIndex),
     /// Send a neighbour request to the link, or a probe to the neighbour itself.
     Ask {
-        /// The neighbour.
+        /// The neighbour to request.
         neighbour: NeighbourIndex,
         /// Its MAC address is known, so that the request is a unicast probe.
         probe: bool,
@@ -25,7 +25,7 @@ pub enum Task {
     Announce {
         /// The link's interface.
         interface: u16,
-        /// Position of the address.
+        /// Position of the announced address.
         place: AddressPosition,
     },
     /// Send the pending echo request of the owner state.
@@ -42,21 +42,21 @@ pub struct AddressPosition {
 /// A neighbour that must be resolved before a packet can be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnresolvedNeighbour {
-    /// The interface of its link.
+    /// The interface of the neighbour's link.
     pub interface: u16,
-    /// Its address.
+    /// The neighbour's IP address.
     pub address: Address,
 }
 
 /// An unsolicited SYN that is to be parked.
 #[derive(Clone, Copy, Debug)]
 pub struct UnsolicitedSyn {
-    /// Its slot.
+    /// Slot of the SYN.
     pub slot: BufferIndex,
-    /// Hash of its key.
+    /// Hash of the SYN's flow key.
     pub hash: u64,
     /// Time at which it is answered, in nanoseconds.
     pub due: u64,
-    /// Why it is rejected.
+    /// Why the SYN is rejected.
     pub reason: Reason,
 }

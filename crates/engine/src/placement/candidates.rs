@@ -1,4 +1,4 @@
-//! The placements to compare.
+//! Lists the placements to compare.
 
 use super::{Core, Load, Part, Placement, Topology};
 

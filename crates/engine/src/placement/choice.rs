@@ -1,4 +1,4 @@
-//! Selects one of the candidates.
+//! Selects one of the candidate placements.
 
 use super::{Costs, Load, Placement, Prediction, Topology, predict};
 
@@ -10,12 +10,12 @@ const EQUAL: f64 = 0.03;
 pub struct Planned {
     /// The placement.
     pub placement: Placement,
-    /// The prediction.
+    /// Prediction for the placement.
     pub prediction: Prediction,
 }
 
 impl Planned {
-    /// Packets per second.
+    /// Predicted packets per second.
     pub fn rate(&self) -> f64 {
         self.prediction.packets_per_second
     }

@@ -23,7 +23,7 @@ pub enum Item {
 }
 
 impl Item {
-    /// Its name in tables.
+    /// Name of the item in tables.
     pub fn name(self) -> &'static str {
         match self {
             Self::Part(part) => part.name(),
@@ -37,7 +37,7 @@ impl Item {
 /// Cycles of a worker per packet offered to the machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WorkerLoad {
-    /// The worker.
+    /// Core of the worker.
     pub core: Core,
     /// By part, in the order of [`Part::ALL`].
     pub parts: [f64; 4],
@@ -63,12 +63,12 @@ impl WorkerLoad {
         }
     }
 
-    /// The sum, including the slowdown.
+    /// Total cycles of the worker, including the slowdown.
     pub fn cycles(&self) -> f64 {
         (self.parts.iter().sum::<f64>() + self.given + self.taken + self.returned) * self.slowdown
     }
 
-    /// The largest item.
+    /// The item that takes most cycles.
     pub fn most(&self) -> Item {
         let parts = Part::ALL.map(|part| (self.parts[part as usize], Item::Part(part)));
         let others = [
@@ -87,7 +87,7 @@ impl WorkerLoad {
 pub struct Prediction {
     /// Maximum packets per second without loss.
     pub packets_per_second: f64,
-    /// Its workers, in order.
+    /// Loads of the workers, in order.
     pub workers: Vec<WorkerLoad>,
     /// Index in [`Self::workers`] of the busiest one.
     pub busiest: usize,
@@ -171,7 +171,7 @@ impl Way<'_> {
     }
 }
 
-/// Equal shares.
+/// Equal shares for some workers.
 fn evenly(cores: &[Core]) -> Vec<At> {
     cores.iter().map(|&core| (core, 1.0 / cores.len() as f64)).collect()
 }

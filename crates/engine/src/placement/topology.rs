@@ -17,7 +17,7 @@ pub enum Distance {
 }
 
 impl Distance {
-    /// All of them, near ones first.
+    /// All distances, near ones first.
     pub const ALL: [Distance; 4] = [Self::Core, Self::Cache, Self::Socket, Self::Far];
 
     /// The distance in words.
@@ -36,20 +36,20 @@ impl Distance {
 pub struct Site {
     /// The core's number in the kernel: a hyperthread, if the machine has these.
     pub core: Core,
-    /// Its socket.
+    /// Number of the core's socket.
     pub socket: u16,
     /// Its physical core: the lowest number among its hyperthreads.
     pub physical: Core,
     /// Its last-level cache: the lowest number among the cores that share it.
     pub cache: Core,
-    /// Its memory node.
+    /// Number of the core's memory node.
     pub node: u16,
 }
 
 /// Location of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceSite {
-    /// The interface's name.
+    /// Name of the device's interface.
     pub name: String,
     /// Its memory node; `None` for a device without one, such as a virtual device.
     pub node: Option<u16>,

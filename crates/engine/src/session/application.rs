@@ -34,7 +34,7 @@ const KNOWN: u32 = 2;
 const WANTED: u32 = 3;
 
 impl Application {
-    /// Decode the record's field.
+    /// Decode the field of a session record.
     #[inline(always)]
     pub fn from_bits(bits: u32) -> Self {
         let rest = bits & ((1 << KIND) - 1);

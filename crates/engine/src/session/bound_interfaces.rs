@@ -53,7 +53,7 @@ impl BoundInterfaces {
         self.of(direction) & Self::REFRESHES != 0
     }
 
-    /// IP protocol.
+    /// IP protocol of the session.
     #[inline(always)]
     pub fn protocol(self) -> u8 {
         (self.0 >> (2 * Self::WIDTH)) as u8

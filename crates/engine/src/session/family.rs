@@ -54,7 +54,7 @@ pub trait Session<F: Family>: Record<Key = F::Key> + Default {
     fn generation(&self) -> u32 {
         self.verdict().generation
     }
-    /// Set the generation.
+    /// Set the generation of the snapshot that the session was decided by.
     fn set_generation(&mut self, generation: u32) {
         self.verdict_mut().generation = generation;
     }
@@ -72,7 +72,7 @@ pub trait Session<F: Family>: Record<Key = F::Key> + Default {
             self.verdict_mut().application = application.bits();
         }
     }
-    /// IP protocol.
+    /// IP protocol of the session.
     #[inline(always)]
     fn protocol(&self) -> u8 {
         self.verdict().bound.protocol()
@@ -106,7 +106,7 @@ pub trait Session<F: Family>: Record<Key = F::Key> + Default {
     fn set_adjacency(&mut self, direction: Direction, adjacency: AdjacencyIndex) {
         self.verdict_mut().adjacencies[direction as usize] = adjacency.0;
     }
-    /// State of inspection.
+    /// State of the session's inspection.
     #[inline(always)]
     fn inspect(&self) -> InspectState {
         InspectState::from_bits(self.verdict().inspect)
@@ -116,7 +116,7 @@ pub trait Session<F: Family>: Record<Key = F::Key> + Default {
     fn diverts(&self) -> bool {
         self.verdict().inspect != 0
     }
-    /// Set the state of inspection.
+    /// Set the state of the session's inspection.
     fn set_inspect(&mut self, inspect: InspectState) {
         self.verdict_mut().inspect = inspect.bits();
     }
@@ -166,13 +166,13 @@ pub struct SessionParts<F: Family> {
     pub forward: F::Tuple,
     /// Key of the reverse direction.
     pub reverse: F::Tuple,
-    /// The translation.
+    /// Translation of the session.
     pub nat: Decision,
     /// Adjacencies by direction.
     pub hops: [AdjacencyIndex; 2],
     /// Generation of the snapshot.
     pub generation: u32,
-    /// IP protocol.
+    /// IP protocol of the session.
     pub protocol: u8,
     /// Whether inbound packets refresh the session.
     pub inbound_refresh: bool,
@@ -181,7 +181,7 @@ pub struct SessionParts<F: Family> {
 }
 
 impl<T> ByFamily<T> {
-    /// The list of a family.
+    /// The list of an address family.
     #[inline(always)]
     pub fn of<F: Family>(&mut self) -> &mut T {
         match F::IS_V6 {
@@ -199,17 +199,17 @@ pub trait PerFamily {
 
 /// An address family.
 pub trait Family: Copy + std::fmt::Debug + Sized + 'static {
-    /// Its addresses.
+    /// Addresses of the family.
     type Address: sluice_nat::Address + Default;
-    /// Its tuples.
+    /// Address and port tuples of the family.
     type Tuple: Tuple<Address = Self::Address>;
-    /// Its keys.
+    /// Flow keys of the family.
     type Key: Copy + Default + Eq + std::fmt::Debug;
-    /// Its sessions.
+    /// Session records of the family.
     type Session: Session<Self>;
     /// Its addresses as integers, as the packet filter and the routing tables use them.
     type Number: sluice_filter::Address + sluice_table::prefix::Address + Default + Into<u128>;
-    /// Whether it is IPv6.
+    /// Whether the family is IPv6.
     const IS_V6: bool;
 
     /// The value for this family.
@@ -221,7 +221,7 @@ pub trait Family: Copy + std::fmt::Debug + Sized + 'static {
     fn key(layers: &Layers, frame: &[u8], context: Context) -> Self::Key;
     /// Key of the packet that an ICMP error quotes, in the direction that the quoted packet went.
     fn quoted_key(quoted: &Quoted, frame: &[u8], context: Context) -> Self::Key;
-    /// Build a key.
+    /// Build a key from a tuple and a protocol.
     fn make_key(tuple: Self::Tuple, protocol: u8) -> Self::Key;
     /// A key's tuple.
     fn tuple(key: &Self::Key) -> &Self::Tuple;
@@ -373,10 +373,10 @@ pub enum Tracked {
     Nothing,
 }
 
-/// IPv4.
+/// The IPv4 address family.
 #[derive(Clone, Copy, Debug)]
 pub struct V4;
-/// IPv6.
+/// The IPv6 address family.
 #[derive(Clone, Copy, Debug)]
 pub struct V6;
 

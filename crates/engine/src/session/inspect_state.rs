@@ -5,7 +5,7 @@ use sluice_filter::RejectKind;
 /// State of a session that decides whether its packets are diverted before translation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum InspectState {
-    /// Not diverted.
+    /// The session is not diverted.
     #[default]
     Nothing,
     /// Inspection starts with the next packet.
@@ -52,7 +52,7 @@ impl InspectState {
         }
     }
 
-    /// Encode as the record's field.
+    /// Encode as the field of a session record.
     pub fn bits(self) -> u32 {
         match self {
             Self::Nothing => 0,

@@ -54,7 +54,7 @@ impl Default for IpIdCounters {
     }
 }
 
-/// The unused rest of a range.
+/// The unused rest of a range of IP IDs.
 #[derive(Clone, Copy, Debug, Default)]
 struct IpIdRange {
     next: u16,

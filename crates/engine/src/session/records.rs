@@ -32,7 +32,7 @@ pub struct Records {
 /// Subject of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct About {
-    /// Nanoseconds since the start.
+    /// Time in nanoseconds since the start.
     pub at: u64,
     /// Number of the flow, unique and equal in all of its records. 0 if the packet belongs to no flow.
     pub flow: u64,
@@ -40,7 +40,7 @@ pub struct About {
     pub addresses: [IpAddr; 2],
     /// Source and destination port, or client and server port.
     pub ports: [u16; 2],
-    /// IP protocol.
+    /// IP protocol of the flow.
     pub protocol: u8,
     /// The packet was sent by the client.
     pub to_server: bool,
@@ -96,11 +96,11 @@ pub struct Ended {
     pub bytes: [u64; 2],
     /// State of the flow at its end.
     pub state: FlowState,
-    /// Reason of its end.
+    /// Reason why the flow ended.
     pub why: EndReason,
     /// A rule has raised an alert.
     pub alerted: bool,
-    /// Its application by nDPI, if identified.
+    /// The flow's application by nDPI, if identified.
     pub application: Option<ProtocolPair>,
 }
 
@@ -113,7 +113,7 @@ pub enum FlowState {
     Established,
     /// Both sides have closed the connection, or one has reset it.
     Closed,
-    /// It is no longer inspected.
+    /// The flow is no longer inspected.
     Bypassed,
 }
 
@@ -157,7 +157,7 @@ impl Ended {
     }
 }
 
-/// Content of a record.
+/// Content of a log record.
 #[derive(Clone, Copy, Debug)]
 #[expect(
     clippy::large_enum_variant,
@@ -166,9 +166,9 @@ impl Ended {
 pub enum RecordKind {
     /// A packet was dropped.
     Drop {
-        /// Why.
+        /// The reason of the drop.
         reason: Reason,
-        /// The rule that dropped it.
+        /// The rule that dropped the packet.
         rule: Option<RuleNumber>,
         /// Bytes of its IP datagram; 0 if no longer known.
         length: u32,
@@ -179,19 +179,19 @@ pub enum RecordKind {
     Transaction(Transaction),
 }
 
-/// A record.
+/// A log record of an inspected flow.
 #[derive(Clone, Copy, Debug)]
 pub struct Record {
-    /// Its subject.
+    /// Subject of the record.
     pub about: About,
-    /// Its content.
+    /// Content of the record.
     pub said: RecordKind,
 }
 
-/// The logger's end of a queue.
+/// The logger's end of a record queue.
 pub type Taken = rtrb::Consumer<Record>;
 
-/// The worker's end of its queue.
+/// The worker's end of its record queue.
 #[derive(Debug, Default)]
 pub struct RecordQueue {
     queue: Option<RefCell<rtrb::Producer<Record>>>,

@@ -36,9 +36,9 @@ const EXPIRIES: usize = 128;
 /// Number of sessions ahead at which the memory of an expiring session is prefetched.
 const AHEAD: usize = 12;
 
-/// One shard.
+/// A shard of the session table.
 pub struct Shard<'m> {
-    /// Its number.
+    /// Number of the shard.
     pub number: u16,
     /// IPv4 sessions.
     pub sessions4: FlowTable<'m, Session4>,
@@ -63,10 +63,10 @@ pub struct Shard<'m> {
 /// Why a shard can't be created.
 #[derive(Debug, thiserror::Error)]
 pub enum ShardError {
-    /// Its memory does not fit its tables.
+    /// The shard's memory does not fit its tables.
     #[error(transparent)]
     Table(#[from] TableSizeError),
-    /// Its memory does not fit its pools.
+    /// The shard's memory does not fit its pools.
     #[error(transparent)]
     Ports(#[from] TooSmall),
     /// Out of memory for inspection.
@@ -80,15 +80,15 @@ pub enum ShardError {
 /// Memory of one shard, in lines of 64 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShardMemory {
-    /// IPv4 sessions.
+    /// Memory of IPv4 sessions.
     pub sessions4: usize,
-    /// IPv6 sessions.
+    /// Memory of IPv6 sessions.
     pub sessions6: usize,
-    /// Allocations of IPv4 pools.
+    /// Memory of allocations of IPv4 pools.
     pub bindings4: usize,
-    /// Allocations of IPv6 pools.
+    /// Memory of allocations of IPv6 pools.
     pub bindings6: usize,
-    /// Inspected streams.
+    /// Memory of inspected streams.
     pub streams: usize,
 }
 
@@ -109,7 +109,7 @@ impl ShardMemory {
         }
     }
 
-    /// All of it.
+    /// Total memory of the shard, in lines.
     pub fn total(&self) -> usize {
         self.sessions4 + self.sessions6 + self.bindings4 + self.bindings6 + self.streams
     }
@@ -220,13 +220,13 @@ impl<'m> Shard<'m> {
 /// What ending a session requires.
 #[derive(Clone, Copy)]
 pub struct SessionTools<'c> {
-    /// The time.
+    /// The present time.
     pub now: Now,
     /// Hash function of session keys.
     pub hasher: &'c Hasher,
     /// Forwarding state, in which sessions hold references to neighbours.
     pub paths: &'c ForwardingState,
-    /// Counters.
+    /// Counters of the worker.
     pub counters: &'c WorkerCounters,
     /// Session limits of pools and routers.
     pub meters: &'c Meters,

@@ -22,7 +22,7 @@ const PARTS: usize = 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Division {
     parts: usize,
-    /// Sessions of a part.
+    /// Number of sessions of a part.
     sessions: usize,
     /// Mappings of a part, including filtering entries.
     mappings: usize,

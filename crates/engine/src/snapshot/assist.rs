@@ -38,7 +38,7 @@ pub struct Assist {
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Post {
-    /// Rounds begun.
+    /// Number of rounds that the worker has begun.
     rounds: AtomicU64,
     /// The request of another worker, or the answer to it; 0 if there is none.
     asked: AtomicU64,
@@ -49,7 +49,7 @@ struct Post {
 pub struct AssistRequest {
     /// Direction of the move.
     pub what: ShardMove,
-    /// The shard.
+    /// The shard to move.
     pub shard: u16,
     /// The requesting worker.
     pub by: WorkerIndex,
@@ -101,7 +101,7 @@ impl Assist {
         }
     }
 
-    /// The settings.
+    /// The settings of assistance.
     pub fn settings(&self) -> Settings {
         self.settings
     }

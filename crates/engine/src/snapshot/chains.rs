@@ -28,7 +28,7 @@ pub type StepIndex = u16;
 /// Index of a tally of a router.
 pub type TallyIndex = u16;
 
-/// A step.
+/// A step of a chain.
 #[derive(Debug)]
 pub enum Step {
     /// Count packets.
@@ -37,7 +37,7 @@ pub enum Step {
     Classify(Box<Classify>),
     /// Police packets.
     Police {
-        /// The policer.
+        /// Index of the policer.
         policer: u16,
         /// Counts packets above the rate.
         tally: TallyIndex,
@@ -53,11 +53,11 @@ pub enum Step {
     },
     /// Continue at another step.
     Jump(StepIndex),
-    /// Drop.
+    /// Drop packets.
     Drop(TallyIndex),
     /// Continue to session lookup if the interface has sessions, otherwise to routing.
     Sessions(TallyIndex),
-    /// Route without a session.
+    /// Route packets without a session.
     Forward(TallyIndex),
 }
 
@@ -135,7 +135,7 @@ impl Tally {
         }
     }
 
-    /// Packets and bytes of all workers.
+    /// Packets and bytes counted by all workers.
     pub fn total(&self) -> (u64, u64) {
         let sum = |of: fn(&WorkerTally) -> u64| self.0.iter().map(of).fold(0, u64::wrapping_add);
         (sum(|share| share.packets.get()), sum(|share| share.bytes.get()))
@@ -214,13 +214,13 @@ fn cost(rate: PolicerRate, bytes: u64) -> u64 {
 /// A step as lists show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedStep {
-    /// Its chain.
+    /// Name of the step's chain.
     pub chain: String,
-    /// Its text in the configuration.
+    /// Text of the step in the configuration.
     pub text: String,
     /// The chain where all or some of its packets continue.
     pub to: Option<String>,
-    /// Its tally.
+    /// Tally of the step.
     pub tally: Option<TallyIndex>,
 }
 
@@ -253,13 +253,13 @@ impl Chains {
         &self.steps
     }
 
-    /// A tally.
+    /// The tally with this index.
     #[inline]
     pub fn tally(&self, index: TallyIndex) -> Option<&Tally> {
         self.tallies.get(usize::from(index)).map(|(_, tally)| &**tally)
     }
 
-    /// A policer.
+    /// The policer with this index.
     #[inline]
     pub fn policer(&self, index: u16) -> Option<&Policer> {
         self.policers.get(usize::from(index)).map(|(_, policer)| &**policer)

@@ -29,11 +29,11 @@ pub enum ForwardingDecision {
 /// One worker's view of routes and neighbours, always in their newest state.
 #[derive(Clone, Debug)]
 pub struct ForwardingState {
-    /// The FIB.
+    /// The FIB, as this worker reads it.
     pub fib: FibReader,
-    /// Next hops.
+    /// Next hops of routes.
     pub next_hops: Arc<NextHops>,
-    /// Neighbours.
+    /// The neighbour table.
     pub neighbours: Arc<Neighbours>,
 }
 
@@ -185,7 +185,7 @@ impl ForwardingState {
             })
     }
 
-    /// Remove a session's reference.
+    /// Remove a session's reference to a neighbour.
     pub fn release(&self, hop: AdjacencyIndex) {
         if !hop.has_neighbour() {
             return;
@@ -260,7 +260,7 @@ impl NeighbourReferences {
         hops.iter().for_each(|&hop| paths.release(hop));
     }
 
-    /// Write the counted references.
+    /// Write the counted references to the neighbour table.
     pub fn flush(&mut self, paths: &ForwardingState) {
         self.0.iter_mut().for_each(|counted| Self::write(paths, counted));
     }
@@ -296,7 +296,7 @@ impl NeighbourReleases {
         }
     }
 
-    /// Write the counted releases.
+    /// Write the counted releases to the neighbour table.
     pub fn flush(&mut self, paths: &ForwardingState) {
         self.0.iter_mut().for_each(|counted| Self::write(paths, counted));
     }

@@ -10,21 +10,21 @@ use crate::snapshot::tunnels::Tunnel;
 /// An interface: a port, or a VLAN on one.
 #[derive(Clone, Debug)]
 pub struct Interface {
-    /// Name in the configuration.
+    /// Name of the interface in the configuration.
     pub name: String,
     /// Its port. [`crate::packet::io::NO_PORT`] for an end of an inter-router link, and for a tunnel.
     pub port: PortIndex,
-    /// Its tags, outermost first; empty if untagged.
+    /// Tags of the interface, outermost first; empty if untagged.
     pub tags: Vec<Tag>,
-    /// Priority of its tags.
+    /// Priority of the tags of sent frames.
     pub priority: Priority,
-    /// Its MAC address.
+    /// MAC address of the interface.
     pub mac: [u8; 6],
     /// Maximum length of an L3 datagram in bytes.
     pub mtu: u16,
-    /// Its addresses and networks.
+    /// Addresses and networks of the interface.
     pub link: sluice_route::Interface,
-    /// Its virtual router.
+    /// Virtual router of the interface.
     pub router: RouterIndex,
     /// Context of its flows, which separates them from those of other routers.
     pub context: Context,
@@ -47,7 +47,7 @@ pub struct Interface {
     pub segment_size: Option<u16>,
     /// The other end, if it is an end of an inter-router link.
     pub peer: Option<u16>,
-    /// Its tunnel, if it is one.
+    /// Tunnel, if the interface is one.
     pub tunnel: Option<Tunnel>,
     /// Its router has a host, which receives packets addressed to the router that Sluice doesn't answer.
     pub host: bool,
@@ -98,7 +98,7 @@ impl Priority {
 /// The bridge of an interface. All frames received by the interface leave by the other one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bridge {
-    /// The other interface.
+    /// The other interface of the bridge.
     pub peer: u16,
     /// Drop invalid packets; otherwise count and forward them.
     pub drops_invalid: bool,
@@ -130,7 +130,7 @@ pub fn bridged_context(bridge: &Bridge, context: Context, number: u16, vlans: [u
 /// Router advertisements of an interface (RFC 4861).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Advertise {
-    /// Seconds between unsolicited ones.
+    /// Seconds between unsolicited advertisements.
     pub interval: u32,
     /// Router lifetime in seconds; 0: not a default router.
     pub lifetime: u16,

@@ -13,9 +13,9 @@ const TAGS: usize = 2;
 /// An interface as the fast path sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Link {
-    /// Its MAC address, and its tags in wire format.
+    /// MAC address of the interface, and its tags in wire format.
     head: [u8; 6 + 4 * TAGS],
-    /// Number of tags.
+    /// Number of tags of the interface.
     pub tags: u8,
     /// See [`super::Priority::kept`].
     pub keeps: u8,
@@ -25,17 +25,17 @@ pub struct Link {
     pub places: bool,
     /// Packets that arrive may need sessions, by family: see [`Interface::stateful`].
     pub stateful: [bool; 2],
-    /// Sources must be validated.
+    /// Sources of received packets must be validated.
     pub validated: bool,
-    /// Its virtual router.
+    /// Virtual router of the interface.
     pub router: RouterIndex,
-    /// Its port.
+    /// Port of the interface.
     pub port: PortIndex,
     /// Maximum length of an L3 datagram; for a tunnel an upper bound.
     pub mtu: u16,
-    /// It is a tunnel, whose path MTU may be lower.
+    /// The interface is a tunnel, whose path MTU may be lower.
     pub tunnel: bool,
-    /// Each worker has a transmit queue of its own.
+    /// Each worker has its own transmit queue of the port.
     pub queued: bool,
 }
 
@@ -91,7 +91,7 @@ impl Link {
         usize::from(self.tags) <= TAGS
     }
 
-    /// Its MAC address.
+    /// MAC address of the interface.
     #[inline(always)]
     pub fn mac(&self) -> &Mac {
         self.head.first_chunk().unwrap_or(&[0; 6])

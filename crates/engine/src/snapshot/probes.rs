@@ -14,13 +14,13 @@ pub const PROBES: usize = 512;
 /// An echo request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probe {
-    /// Its index among the pending requests.
+    /// Index among the pending requests.
     pub number: usize,
     /// The interface that it is sent by, which also determines its source address.
     pub interface: InterfaceIndex,
-    /// The gateway that it is sent to.
+    /// The gateway that the request is sent to.
     pub gateway: Address,
-    /// The destination.
+    /// Destination of the request.
     pub target: Address,
     /// Identifier and data that the answer returns.
     pub echo: Echo,
@@ -69,7 +69,7 @@ impl Probes {
         self.used.fetch_max(probe.number + 1, Ordering::Relaxed);
     }
 
-    /// Stop to expect an answer.
+    /// No longer expect an answer.
     pub fn forget(&self, number: usize) {
         if let Some(slot) = self.slots.get(number) {
             slot.identifier.store(0, Ordering::Relaxed);

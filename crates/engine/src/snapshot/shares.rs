@@ -21,18 +21,18 @@ use burst_limit::BurstLimit;
 use deficit::Deficits;
 use recent_demands::RecentDemands;
 
-/// Default weight.
+/// Default weight of routers and interfaces.
 pub const WEIGHT: u8 = 10;
 
-/// No entry.
+/// Marks an interface without an entry.
 const NONE: u16 = u16::MAX;
 
 /// Rates of packets and bits, over all workers. Frames are counted from their Ethernet header to the end of their payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rate {
-    /// Packets a second.
+    /// Maximum packets a second.
     pub packets: Option<u64>,
-    /// Bits a second.
+    /// Maximum bits a second.
     pub bits: Option<u64>,
     /// Burst size as nanoseconds of the rate.
     pub burst: u64,
@@ -69,9 +69,9 @@ struct RouterBuckets {
 /// A router on a port.
 #[derive(Clone, Copy, Debug)]
 pub struct RouterEntry {
-    /// The router.
+    /// Number of the router.
     pub router: RouterIndex,
-    /// Its weight.
+    /// Weight of the router.
     pub weight: u64,
 }
 

@@ -35,7 +35,7 @@ pub struct TagRange {
 /// How the sites behind an interface are identified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SiteKey {
-    /// By tags.
+    /// Sites are identified by tags.
     Tags(Vec<TagRange>),
     /// There is a single site, with this context.
     One(Context),
@@ -58,7 +58,7 @@ impl SiteKey {
 #[derive(Clone, Copy, Debug, Default)]
 struct First {
     first: u16,
-    /// 0 if the tag has no range.
+    /// Number of sites; 0 if the tag has no range.
     count: u16,
     context: Context,
 }
@@ -143,7 +143,7 @@ impl SiteClassifier {
         }
     }
 
-    /// The settings.
+    /// The settings of this classifier.
     pub fn settings(&self) -> &SiteSettings {
         &self.settings
     }

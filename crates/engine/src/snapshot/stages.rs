@@ -73,7 +73,7 @@ impl Stages {
         Part::ALL.iter().all(|&part| self.workers(part).is_empty())
     }
 
-    /// What a worker leaves to others.
+    /// The role of a worker: what it leaves to others.
     pub fn role(&self, own: WorkerIndex) -> Role {
         let elsewhere = |part: Part| -> Box<[WorkerIndex]> {
             match self.does(own, part) {
@@ -121,7 +121,7 @@ impl Stages {
     }
 }
 
-/// What a worker leaves to others.
+/// Role of a worker: what it leaves to other workers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Role {
     /// Workers that parse the packets that this one receives; empty if it parses itself.

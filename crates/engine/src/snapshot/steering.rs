@@ -33,7 +33,7 @@ pub enum HashFields {
     /// The source address on inside interfaces, destination address and port on outside ones.
     #[default]
     Subset,
-    /// All addresses and ports.
+    /// Cards hash all addresses and ports.
     FiveTuple,
 }
 
@@ -126,7 +126,7 @@ impl Steering {
 
     /// Derive keys from a seed, for tests and other deterministic uses.
     pub fn seeded(shards: u32, wanted: &SteeringSettings, mut seed: u64) -> Option<Self> {
-        // SplitMix64.
+        // The generator is SplitMix64.
         Self::draw(shards, wanted, || {
             seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
             let mixed = (seed ^ seed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -364,7 +364,7 @@ fn is_public<F: Family>(nat: &Nat<F>, context: Context, address: F::Address) -> 
 
 /// Target of a destination rule.
 enum ForwardTarget<A> {
-    /// An inside host and port.
+    /// The target is an inside host and port.
     Host((A, u16)),
     /// One of several hosts, which only the session knows.
     Among,

@@ -17,7 +17,7 @@ type Range<A> = (Context, A, u16, u16);
 /// Address and port.
 type End<A> = (A, u16);
 
-/// Port ranges, in order.
+/// Translation targets as port ranges, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TranslationTargets<A> {
     ranges: Vec<Range<A>>,

@@ -29,7 +29,7 @@ pub enum TunnelKind {
 /// A tunnel: an interface whose link crosses another network to a single remote end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tunnel {
-    /// Its encapsulation.
+    /// Encapsulation of the tunnel.
     pub kind: TunnelKind,
     /// The local end: an address of the interface `underlay`.
     pub local: Address,
@@ -75,15 +75,15 @@ impl Tunnel {
 /// The fields of an outer packet that identify its tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TunnelTag {
-    /// The router that it arrived in.
+    /// The router that the outer packet arrived in.
     pub router: RouterIndex,
-    /// Encapsulation.
+    /// Encapsulation of the outer packet.
     pub kind: TunnelKind,
-    /// Local end.
+    /// Address of the local end.
     pub local: Address,
-    /// Remote end.
+    /// Address of the remote end.
     pub remote: Address,
-    /// Network identifier or key.
+    /// VXLAN network identifier or GRE key.
     pub id: Option<u32>,
 }
 

@@ -5,13 +5,13 @@ use sluice_wire::vlan::Tag;
 use crate::packet::io::PortIndex;
 use crate::snapshot::Interface;
 
-/// No interface.
+/// Marks a tag without an interface.
 const NONE: u16 = u16::MAX;
 
 /// Number of VLAN identifiers.
 const IDENTIFIERS: usize = 1 << 12;
 
-/// The interfaces with tags.
+/// Table of the interfaces with tags.
 #[derive(Clone, Debug, Default)]
 pub struct VlanTable {
     /// By port: whether it has VLAN interfaces.

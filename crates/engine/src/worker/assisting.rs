@@ -199,7 +199,7 @@ impl<'m> Worker<'m> {
         }
     }
 
-    /// Answer a request.
+    /// Answer a request of another worker.
     #[cold]
     fn answer(&mut self, ask: AssistRequest) {
         let Some(shared) = self.parts.start.assist.clone() else {

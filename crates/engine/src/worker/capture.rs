@@ -23,22 +23,22 @@ pub enum CaptureFilter {
 /// Where a frame was captured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CapturePoint {
-    /// Received.
+    /// Captured when received.
     Received,
-    /// Sent.
+    /// Captured when sent.
     Sent,
-    /// Dropped.
+    /// Captured when dropped, with the reason.
     Dropped(Reason),
 }
 
 /// A captured frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CapturedFrame {
-    /// Time.
+    /// Time of the capture, in nanoseconds.
     pub nanoseconds: u64,
-    /// Interface.
+    /// Interface that the frame was captured on.
     pub interface: u16,
-    /// Where it was captured.
+    /// Where the frame was captured.
     pub seen: CapturePoint,
     /// Length of the frame.
     pub length: u16,
@@ -79,7 +79,7 @@ impl Tap {
             .map(|frame| (frame, &self.bytes[frame.start..][..frame.kept as usize]))
     }
 
-    /// Whether the memory is full.
+    /// Whether the capture memory is full.
     pub fn is_full(&self) -> bool {
         self.frames.len() == self.frames.capacity()
     }

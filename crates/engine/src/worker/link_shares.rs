@@ -23,7 +23,7 @@ struct Part<'s> {
     weight: u64,
     guarantee: Option<&'s Bucket>,
     rate: Option<&'s Bucket>,
-    /// Bits that its rate still allows.
+    /// Bits that the interface's rate still allows.
     left: u64,
     /// Demand in bits, or in packets if the link has no configured rate.
     wants: u64,

@@ -35,7 +35,7 @@ pub fn portion(packets: usize) -> u32 {
 /// Addresses and a port of one side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Endpoint {
-    /// Addresses; any if not given.
+    /// Addresses that match; any if not given.
     pub net: Option<Prefix>,
     /// Port or ICMP identifier; any if not given.
     pub port: Option<u16>,
@@ -73,7 +73,7 @@ pub struct Filter {
     pub reply_destination: Option<IpAddr>,
     /// Destination port of the reverse direction.
     pub reply_destination_port: Option<u16>,
-    /// Protocol number.
+    /// IP protocol number.
     pub protocol: Option<u8>,
     /// Interface of the first packet.
     pub interface: Option<u16>,
@@ -89,11 +89,11 @@ pub struct Filter {
     pub remote: Option<Endpoint>,
     /// The interface towards either host.
     pub either: Option<u16>,
-    /// The pool of its outside address.
+    /// The pool of the session's outside address.
     pub pool: Option<PoolIndex>,
     /// Addresses of the inside host.
     pub subscriber: Option<Prefix>,
-    /// Its application.
+    /// The application of the session.
     pub application: Option<ApplicationSelector>,
     /// Only sessions whose outside address is from a pool.
     pub translated: bool,
@@ -121,7 +121,7 @@ pub struct SessionInfo {
     pub forward: Flow,
     /// The reverse direction.
     pub reverse: Flow,
-    /// IP protocol.
+    /// IP protocol of the session.
     pub protocol: u8,
     /// State of a TCP connection; `None` for other protocols.
     pub state: Option<&'static str>,
@@ -143,9 +143,9 @@ pub struct SessionInfo {
     pub inbound: bool,
     /// Its application once identification has finished; both numbers are 0 if it stayed unknown.
     pub application: Option<ProtocolPair>,
-    /// Its mark; 0 if it has none.
+    /// Mark of the session; 0 if it has none.
     pub mark: u32,
-    /// Shard.
+    /// Shard of the session.
     pub shard: u16,
 }
 
@@ -164,7 +164,7 @@ impl SessionInfo {
 }
 
 impl Filter {
-    /// Whether a session matches.
+    /// Whether a session matches the filter.
     pub fn matches(&self, session: &SessionInfo) -> bool {
         fn is<T: PartialEq>(wanted: Option<T>, value: T) -> bool {
             wanted.is_none_or(|wanted| wanted == value)
@@ -220,7 +220,7 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    /// Encode as one word.
+    /// Encode the cursor as one word.
     pub fn pack(self) -> u64 {
         u64::from(self.shard) << 33 | u64::from(self.six) << 32 | u64::from(self.record)
     }
@@ -261,29 +261,29 @@ impl Cursor {
 pub enum Request {
     /// List sessions from a cursor on into `into`, up to its capacity.
     List {
-        /// Where to continue.
+        /// Where the list continues.
         cursor: Cursor,
-        /// Filter.
+        /// Filter for sessions.
         filter: Filter,
-        /// Memory for the answer.
+        /// Memory for the listed sessions.
         into: Vec<SessionInfo>,
     },
     /// End sessions from a cursor on.
     Clear {
-        /// Where to continue.
+        /// Where clearing continues.
         cursor: Cursor,
-        /// Filter.
+        /// Filter for sessions.
         filter: Filter,
         /// Number of sessions ended so far.
         ended: u64,
     },
     /// List mappings, subscribers or blocks from a cursor on into `into`, up to its capacity.
     ListBindings {
-        /// Where to continue.
+        /// Where the list continues.
         cursor: Cursor,
-        /// Filter.
+        /// Filter for mappings, subscribers and blocks.
         filter: BindingFilter,
-        /// Memory for the answer.
+        /// Memory for the listed items.
         into: BindingList,
     },
     /// Add up the allocations of IPv4 pools in the worker's shards, into a [`BindingUsage`] sized for the number of pools.
@@ -298,14 +298,14 @@ pub enum Request {
     EndCapture,
     /// Hold packets of a shard that another worker is about to release.
     Expect {
-        /// The shard.
+        /// The shard that is about to arrive.
         shard: u16,
     },
     /// Release a shard to a worker that expects it. Packets from devices go to that worker immediately.
     Give {
-        /// The shard.
+        /// The shard to release.
         shard: u16,
-        /// The worker.
+        /// The worker that expects the shard.
         to: WorkerIndex,
     },
     /// Complete the release of a shard: all workers have made two rounds since [`Request::Give`] was answered, and the devices
@@ -313,20 +313,20 @@ pub enum Request {
     Release,
     /// Remove learned neighbours.
     ClearNeighbours {
-        /// Only of this interface.
+        /// Only remove neighbours of this interface.
         interface: Option<u16>,
-        /// Only with this address.
+        /// Only remove neighbours with this address.
         address: Option<sluice_route::Address>,
-        /// Static neighbours as well.
+        /// Also remove static neighbours.
         permanent: bool,
     },
     /// Set a static neighbour, which is never resolved.
     SetNeighbour {
-        /// Its interface.
+        /// Interface of the neighbour.
         interface: u16,
-        /// Its address.
+        /// IP address of the neighbour.
         address: sluice_route::Address,
-        /// Its MAC address.
+        /// MAC address of the neighbour.
         mac: [u8; 6],
     },
     /// Send an echo request. Refused if the gateway's neighbour is not resolved, which starts its resolution, and by workers
@@ -335,7 +335,7 @@ pub enum Request {
     /// The device of a port was attached or detached: reopen it, and start or stop receiving from it. Refused while a shard
     /// moves.
     RenewPort {
-        /// The port.
+        /// The port to reopen.
         port: PortIndex,
         /// Whether the worker has a queue to receive from.
         receives: bool,
@@ -349,25 +349,25 @@ pub enum Reply {
     Listed {
         /// Where it continues; `None` at its end.
         next: Option<Cursor>,
-        /// The part.
+        /// This part of the list.
         sessions: Vec<SessionInfo>,
     },
     /// Part of a list of mappings, subscribers or blocks.
     ListedBindings {
         /// Where it continues; `None` at its end.
         next: Option<Cursor>,
-        /// The part.
+        /// This part of the list.
         into: BindingList,
     },
-    /// The allocations.
+    /// Allocations of the worker's pools.
     Used(Box<BindingUsage>),
     /// All matching sessions have ended: their number.
     Cleared(u64),
-    /// The trace.
+    /// The trace that has ended, if there was one.
     Traced(Option<Box<Tracer>>),
-    /// The capture.
+    /// The capture that has ended, if there was one.
     Captured(Option<Box<Tap>>),
-    /// Done.
+    /// The request is done.
     Done,
     /// Not possible: the table is full, or this worker is not responsible.
     Refused,

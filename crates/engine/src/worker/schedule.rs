@@ -15,12 +15,12 @@ const IN_HAND: u64 = 8;
 /// Schedule of a worker's ports.
 #[derive(Debug)]
 pub(super) struct Schedule {
-    /// The commit that it is built from.
+    /// The commit that the schedule is built from.
     committed: Option<u32>,
     /// There are several accounts, so that weights apply.
     is_on: bool,
     accounts: Vec<Account>,
-    /// The account of each place.
+    /// Index of the account of each receive place.
     of: Vec<usize>,
     /// Recent average of the cycles of a full burst.
     burst: u64,
@@ -33,9 +33,9 @@ struct Account {
     price: u64,
     /// Weighted cycles spent.
     spent: u64,
-    /// More packets may be waiting.
+    /// More packets of the account may be waiting.
     waits: bool,
-    /// It is served in this round.
+    /// The account is served in this round.
     may: bool,
 }
 

@@ -19,7 +19,7 @@ pub const BYTES: usize = 128;
 /// One step of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceStep {
-    /// The node.
+    /// Name of the node.
     pub node: &'static str,
     /// Where it sent the packet: the next node, `transmit`, or the name of a drop reason.
     pub exit: &'static str,
@@ -32,13 +32,13 @@ pub struct PacketTrace {
     pub nanoseconds: u64,
     /// Interface that it was received by.
     pub interface: u16,
-    /// Its first bytes.
+    /// First bytes of the packet.
     pub bytes: ArrayVec<u8, BYTES>,
-    /// Its length.
+    /// Length of the packet in bytes.
     pub length: u16,
-    /// Its nodes.
+    /// Nodes that the packet passed, in order.
     pub steps: ArrayVec<TraceStep, STEPS>,
-    /// Egress interface, if it was sent.
+    /// Egress interface, if the packet was sent.
     pub egress: Option<u16>,
 }
 

@@ -32,7 +32,7 @@ pub fn inspected(snapshot: &mut Snapshot) {
     inspected_by(snapshot, RULES);
 }
 
-/// Apply other rules.
+/// Apply other inspection rules.
 pub fn inspected_by(snapshot: &mut Snapshot, rules: &str) {
     let file = read(
         rules.as_bytes(),

@@ -14,7 +14,7 @@ use crate::rig::{OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, plain, route};
 
 /// Number of the tunnel's interface.
 pub const TUNNEL: u16 = 2;
-/// Its MAC address.
+/// MAC address of the tunnel's interface.
 pub const MAC: [u8; 6] = [2, 0, 0, 0, 3, 1];
 /// The MAC address of the remote host of a VXLAN tunnel.
 pub const FAR_MAC: [u8; 6] = [2, 0, 0, 0, 3, 2];

@@ -10,14 +10,14 @@ use crate::packet::counters::WorkerCounters;
 /// Policy for packets of a class under overload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Shed {
-    /// Inspect.
+    /// Inspect the packet in full.
     #[default]
     Inspect,
     /// Inspect until this number of bytes of the flow have been inspected.
     Less(u64),
     /// Forward without inspection. A TCP connection is not inspected again, because its stream can't be continued after a gap.
     Bypass,
-    /// Drop.
+    /// Drop the packet.
     Drop,
 }
 
@@ -30,7 +30,7 @@ pub struct Class {
     pub ports: Vec<RangeInclusive<u16>>,
     /// Networks of either endpoint as inside hosts see it: address and prefix length.
     pub networks: Vec<(IpAddr, u8)>,
-    /// The policy.
+    /// Policy for packets of the class.
     pub shed: Shed,
 }
 
@@ -72,7 +72,7 @@ pub struct Overload {
 }
 
 impl Overload {
-    /// The policy for a packet.
+    /// The policy for a packet between two endpoints.
     pub fn shed(&self, ends: &Endpoints) -> Shed {
         let mut classes = self.classes.iter();
         classes

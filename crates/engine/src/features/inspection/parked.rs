@@ -8,7 +8,7 @@ use crate::packet::io::BufferIndex;
 /// What virtual reassembly has resolved for a fragment. It is kept while the fragment is parked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FragmentNote {
-    /// Ports.
+    /// Source and destination port of the datagram.
     pub ports: (u16, u16),
     /// IP ID with which the fragments leave.
     pub identification: u16,
@@ -40,11 +40,11 @@ struct Place {
 /// A released packet.
 #[derive(Debug)]
 pub struct ReleasedPacket {
-    /// The parked packet.
+    /// The parked packet with its buffer.
     pub waiting: WaitingPacket,
-    /// What virtual reassembly has resolved for it.
+    /// What virtual reassembly has resolved for the packet.
     pub told: FragmentNote,
-    /// It has been inspected and skips inspection.
+    /// The packet has been inspected and skips inspection.
     pub passed: bool,
 }
 
@@ -53,7 +53,7 @@ pub struct ReleasedPacket {
 pub struct ParkedPackets {
     places: Box<[Place]>,
     free: Vec<u32>,
-    /// Released packets, in this order.
+    /// Released packets, in the order of their release.
     released: VecDeque<u32>,
     /// Number of packets whose verdict is pending.
     waiting: usize,
@@ -66,12 +66,12 @@ pub enum Released {
     InHand(BufferIndex),
     /// The packet continues in a later burst.
     Later,
-    /// The packet was dropped.
+    /// The packet was dropped before.
     Gone,
 }
 
 impl ParkedPackets {
-    /// Space for a number of packets.
+    /// Space for `most` parked packets.
     pub fn new(most: u32) -> Self {
         let place = |_| Place {
             held: ParkState::Free,

@@ -42,11 +42,11 @@ impl Default for ReassemblyLimits {
 /// Position of a fragment in its datagram's payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FragmentSpan<'a> {
-    /// Offset of its first byte.
+    /// Offset of the fragment's first byte.
     pub from: usize,
-    /// It is the last fragment.
+    /// The fragment is the last of its datagram.
     pub is_last: bool,
-    /// Its bytes.
+    /// The fragment's bytes.
     pub bytes: &'a [u8],
 }
 
@@ -90,7 +90,7 @@ struct Part {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
-    /// Fragments are missing.
+    /// Fragments of the datagram are missing.
     #[default]
     Gathering,
     /// The datagram is refused, and its further fragments are dropped.
@@ -102,7 +102,7 @@ struct Entry {
     key: DatagramKey,
     source: Source,
     shard: u16,
-    /// Timeout in nanoseconds.
+    /// Time in nanoseconds at which the datagram times out.
     until: u64,
     state: State,
     /// Length of the payload, once known.
@@ -113,7 +113,7 @@ struct Entry {
     parts: ArrayVec<Part, FRAGMENTS>,
 }
 
-/// Result for a fragment.
+/// Result of adding a fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FragmentOutcome {
     /// Other fragments are missing: the caller parks this one and [keeps](Reassembly::keep) its ticket.
@@ -124,7 +124,7 @@ pub enum FragmentOutcome {
     Refused(Reason, Option<u32>),
 }
 
-/// The datagrams of a worker.
+/// Fragmented datagrams of a worker.
 #[derive(Debug)]
 pub struct Reassembly {
     /// Hashes of the keys; 0 if the entry is free.

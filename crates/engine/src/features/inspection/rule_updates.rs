@@ -27,13 +27,13 @@ pub enum RuleUpdateError {
     Unfollowed,
 }
 
-/// The control thread's end.
+/// The control thread's end of a channel.
 pub struct RuleSender<T> {
     fresh: rtrb::Producer<(u32, Box<T>)>,
     spent: rtrb::Consumer<Box<T>>,
 }
 
-/// The end of a shard or worker.
+/// A shard's or worker's end of a channel.
 pub struct RuleReceiver<T> {
     fresh: rtrb::Consumer<(u32, Box<T>)>,
     spent: rtrb::Producer<Box<T>>,

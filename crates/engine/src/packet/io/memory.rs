@@ -53,9 +53,9 @@ impl Buffer {
 /// A frame that was sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sent {
-    /// The port that it was sent by.
+    /// The port that the frame was sent by.
     pub port: PortIndex,
-    /// The frame.
+    /// Bytes of the frame.
     pub frame: Vec<u8>,
     /// The checksum state given to the device. The device completes an offloaded checksum.
     pub checksums: Checksums,

@@ -1,4 +1,4 @@
-//! The list of `ip4-fast-forward`.
+//! The packet list of the node `ip4-fast-forward`.
 
 use sluice_route::RouterIndex;
 

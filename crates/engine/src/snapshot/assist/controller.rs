@@ -25,7 +25,7 @@ const MEMORY: u64 = 1_000_000;
 /// A borrowed shard has at most this part of its worker's packets, so that an elephant flow stays in place.
 const PART: u64 = 4;
 
-/// A decision.
+/// A decision of the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Borrow a shard from a worker.

@@ -13,18 +13,18 @@ use super::{
 /// A configured chain.
 #[derive(Clone, Debug)]
 pub struct ChainText {
-    /// Its name.
+    /// Name of the chain.
     pub name: String,
-    /// Its steps in order.
+    /// Steps of the chain, in order.
     pub steps: Vec<ClassText>,
 }
 
 /// A configured step.
 #[derive(Clone, Debug)]
 pub struct ClassText {
-    /// Its text in lists.
+    /// Text of the step in lists.
     pub text: String,
-    /// Its action.
+    /// Action of the step.
     pub action: Action,
 }
 
@@ -35,11 +35,11 @@ pub enum Action {
     Count(String),
     /// Send packets that match one of the hyperrectangles to a chain.
     Classify {
-        /// For IPv4.
+        /// Hyperrectangles for IPv4.
         four: Vec<Rule<u32>>,
-        /// For IPv6.
+        /// Hyperrectangles for IPv6.
         six: Vec<Rule<u128>>,
-        /// The chain.
+        /// Name of the target chain.
         to: String,
     },
     /// Drop packets above a rate, or send them to a chain.
@@ -51,11 +51,11 @@ pub enum Action {
     Mirror(u16),
     /// Continue with a chain.
     To(String),
-    /// Drop.
+    /// Drop packets.
     Drop,
     /// Continue to session lookup, and then to routing.
     Sessions,
-    /// Route without a session.
+    /// Route packets without a session.
     Forward,
 }
 
@@ -74,7 +74,7 @@ pub enum ChainError {
     /// A chain leads back to itself.
     #[error("the chain `{0}` leads back to itself")]
     Loop(String),
-    /// Too many steps.
+    /// The chains have too many steps.
     #[error("{0} steps, and {MAX_STEPS} are possible")]
     TooMany(usize),
 }

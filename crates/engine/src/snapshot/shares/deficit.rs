@@ -1,17 +1,17 @@
 //! Weighted fair distribution of a budget, similar to deficit round robin. A claimant that demands less leaves the rest to the
 //! others and keeps it as credit, up to a limit.
 
-/// Fixed-point unit.
+/// One unit in fixed-point representation.
 const ONE: u64 = 1 << 24;
 
 /// Demand of a claimant.
 #[derive(Clone, Copy, Debug)]
 pub struct Demand {
-    /// Its number.
+    /// Number of the claimant.
     pub number: u16,
-    /// Its weight, at least 1.
+    /// Weight of the claimant, at least 1.
     pub weight: u64,
-    /// Units demanded.
+    /// Number of units demanded.
     pub wants: u64,
 }
 
@@ -33,7 +33,7 @@ pub struct Distribution {
     left: i64,
 }
 
-/// Credits by number.
+/// Credits of claimants, by number.
 #[derive(Debug)]
 pub struct Deficits(Box<[Deficit]>);
 

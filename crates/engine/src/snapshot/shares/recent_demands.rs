@@ -13,7 +13,7 @@ const BURSTS: u32 = 8;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RecentDemands {
     burst: u32,
-    /// Each with its burst.
+    /// Recent demands, each with the number of its burst.
     claims: [Option<(Demand, u32)>; PLACES],
 }
 

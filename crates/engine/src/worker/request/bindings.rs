@@ -18,7 +18,7 @@ pub struct BindingFilter {
     pub outside: Option<Endpoint>,
     /// Port class. It only applies to mappings.
     pub class: Option<PortClass>,
-    /// The pool.
+    /// Pool of the mapping, subscriber or block.
     pub pool: Option<PoolIndex>,
 }
 
@@ -29,32 +29,32 @@ pub struct MappingInfo {
     pub inside: (IpAddr, u16),
     /// Outside address and port.
     pub outside: (IpAddr, u16),
-    /// Port class.
+    /// Port class of the mapping.
     pub class: PortClass,
-    /// The pool.
+    /// Pool of the mapping.
     pub pool: PoolIndex,
-    /// Number of sessions that use it.
+    /// Number of sessions that use the mapping.
     pub sessions: u32,
-    /// Shard.
+    /// Shard of the mapping.
     pub shard: u16,
 }
 
 /// A subscriber as lists show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SubscriberInfo {
-    /// Its inside address, or the first address of its prefix.
+    /// Inside address of the subscriber, or the first address of its prefix.
     pub address: IpAddr,
     /// The outside address that it is paired with.
     pub paired: IpAddr,
-    /// The pool.
+    /// Pool of the subscriber.
     pub pool: PoolIndex,
-    /// Number of its sessions.
+    /// Number of sessions of the subscriber.
     pub sessions: u32,
     /// Outside ports in use, by class.
     pub ports: [u32; 3],
-    /// Number of its port blocks.
+    /// Number of port blocks of the subscriber.
     pub blocks: u16,
-    /// Shard.
+    /// Shard of the subscriber.
     pub shard: u16,
 }
 
@@ -63,26 +63,26 @@ pub struct SubscriberInfo {
 pub struct BlockInfo {
     /// Its subscriber: the inside address, or the first address of the prefix.
     pub subscriber: IpAddr,
-    /// Outside address.
+    /// Outside address of the block.
     pub address: IpAddr,
-    /// First port.
+    /// First port of the block.
     pub first: u16,
-    /// Last port.
+    /// Last port of the block.
     pub last: u16,
     /// Ports in use, by class.
     pub used: [u16; 3],
-    /// The pool.
+    /// Pool of the block.
     pub pool: PoolIndex,
-    /// Shard.
+    /// Shard of the block.
     pub shard: u16,
 }
 
 /// The kind of list, and its memory.
 #[derive(Debug)]
 pub enum BindingList {
-    /// Mappings.
+    /// A list of mappings.
     Mappings(Vec<MappingInfo>),
-    /// Subscribers.
+    /// A list of subscribers.
     Subscribers(Vec<SubscriberInfo>),
     /// Port blocks. The blocks of one subscriber are listed together, so there must be room for the maximum number per
     /// subscriber.
@@ -139,7 +139,7 @@ impl BindingList {
         }
     }
 
-    /// Remaining capacity.
+    /// Number of items that still fit the list.
     fn room(&self) -> usize {
         match self {
             Self::Mappings(into) => into.capacity() - into.len(),
@@ -149,11 +149,11 @@ impl BindingList {
     }
 }
 
-/// Progress of a round.
+/// Progress of a list in one round.
 pub(super) struct Progress {
-    /// Where to continue.
+    /// Where the list continues.
     pub next: Option<Cursor>,
-    /// The memory is full.
+    /// The list's memory is full.
     pub full: bool,
 }
 
@@ -199,7 +199,7 @@ pub(super) fn step(
 enum Scan {
     /// There is no memory for this record.
     Full(u32),
-    /// This record is the next.
+    /// This record is the next one.
     Some(u32),
     /// There are no more records.
     End,

@@ -20,7 +20,7 @@ use crate::session::records;
 use crate::session::shard::{SessionTools, Shard, end, remaining};
 use crate::snapshot::Snapshot;
 
-/// The worker's end.
+/// The worker's end of the request channel.
 #[derive(Debug)]
 pub struct RequestServer {
     requests: Receiver<Request>,
@@ -30,10 +30,10 @@ pub struct RequestServer {
     binding: Option<(Cursor, BindingFilter, BindingList)>,
 }
 
-/// The control thread's end.
+/// The control thread's end of the request channel.
 #[derive(Debug)]
 pub struct WorkerHandle {
-    /// Sends requests.
+    /// Sends requests to the worker.
     pub requests: SyncSender<Request>,
     /// Receives answers, in the order of the requests.
     pub replies: Receiver<Reply>,
