@@ -184,7 +184,7 @@ pub type Senders = Box<[WorkerIndex]>;
 pub struct Nat<F: Family> {
     /// Translation rules.
     pub rules: Rules<F::Address>,
-    /// Changes of individual rules in the last generations.
+    /// Changes of individual rules in recent generations.
     pub changes: Changes<Changed>,
     /// Address pools.
     pub pools: Pools<F::Address>,
@@ -397,9 +397,9 @@ pub struct Snapshot {
     pub inspected: u32,
     /// The packet filter. Without one, all packets pass.
     pub filter: Option<Arc<Filters>>,
-    /// Changes of individual filter rules in the last generations, for IPv4 and IPv6.
+    /// Changes of individual filter rules in recent generations, for IPv4 and IPv6.
     pub filter_changes: [Changes<Changed>; 2],
-    /// Changes of routes in the last generations.
+    /// Changes of routes in recent generations.
     pub route_changes: Changes<sluice_route::RouteChanges>,
     /// Timeouts of sessions without a pool.
     pub timeouts: Schedule,

@@ -264,7 +264,7 @@ fn frames_of_every_kind_pass_unchanged_where_flows_are_inspected() {
             );
         }
     }
-    // ARP, spanning tree; MPLS, PPPoE; too many tags, broken header, short frame.
+    // In this order: ARP and spanning tree; MPLS and PPPoE; too many tags, a broken header and a short frame.
     assert_eq!((4, 4), (spared(&rig, "not-ip"), spared(&rig, "encapsulated-ip")));
     assert_eq!(14, uninspected(&rig));
     assert!(rig.live() > 0);

@@ -366,8 +366,8 @@ impl Frame {
         self
     }
 
-    /// As a fragment: offset in units of 8 bytes, whether more follow, identification. One with an offset has no
-    /// transport header: its payload follows the IP header.
+    /// Turn the frame into a fragment: offset in units of 8 bytes, whether more fragments follow, identification. With an
+    /// offset, it has no transport header: the payload follows the IP header.
     #[must_use]
     pub fn fragment(mut self, offset: u16, more: bool, identification: u32) -> Self {
         let offset = IpFragOffset::try_new(offset).expect("13 bits");

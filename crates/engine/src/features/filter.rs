@@ -336,7 +336,7 @@ fn translated<F: Family>(session: &F::Session) -> F::Tuple {
     )
 }
 
-/// The changes of individual filter rules in the last generations. The outer `None` means no filter, the inner one that the
+/// The changes of individual filter rules in recent generations. The outer `None` means no filter, the inner one that the
 /// changes are no longer recorded.
 #[inline(always)]
 pub fn changed<F: Family>(snapshot: &Snapshot, generations: u32) -> Option<Option<&Changed>> {

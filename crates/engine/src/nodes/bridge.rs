@@ -392,7 +392,7 @@ pub fn unattributed_error(
     }
 }
 
-/// Count a packet that passes although it has a fault.
+/// Count a packet that passes the bridge although it has a fault.
 fn spare(meta: &Meta, reason: impl Into<Reason>, ctx: &NodeContext<'_, '_>) {
     if let Some(counters) = ctx.counters.interfaces.get(meta.interface as usize) {
         counters.count_spared(reason.into());

@@ -103,7 +103,7 @@ pub fn inspect<F: Family>(
     }
 }
 
-/// Inspect one packet. A panic or a verdict concerns its slot alone.
+/// Inspect one packet. The verdict concerns its slot alone.
 fn one<F: Family>(
     mut packet: Packet<'_, F>,
     batch: &mut Batch<'_, '_>,

@@ -263,7 +263,7 @@ counters! {
         pub searched: Counter,
         /// TCP segments whose urgent pointer inspection cleared.
         pub urgent_cleared: Counter,
-        /// Sessions whose inspection has ended, because they are clean or by policy.
+        /// Sessions whose inspection has ended, because they are clean, or by policy.
         pub left: Counter,
         /// Outcomes of application identification, in the order of [`OUTCOMES`].
         pub applications: [Counter; OUTCOMES.len()],

@@ -39,7 +39,7 @@ impl Item {
 pub struct WorkerLoad {
     /// Core of the worker.
     pub core: Core,
-    /// By part, in the order of [`Part::ALL`].
+    /// Cycles by part, in the order of [`Part::ALL`].
     pub parts: [f64; 4],
     /// For handing packets to other workers.
     pub given: f64,

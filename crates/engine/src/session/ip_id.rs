@@ -164,7 +164,7 @@ mod tests {
         let drawn = Arc::new(IpIdCounters::default());
         let mut shards: Vec<_> = (0..16).map(|_| IpIds::new(drawn.clone())).collect();
         let (mut seen, mut turn) = (BTreeSet::new(), 1u64);
-        // The numbers of a wrap-around less those that may be left of each shard's range.
+        // All numbers of a wrap-around, except those that may be left in each shard's range.
         for _ in 0..usize::from(FRAGMENTS) - 16 * usize::from(RUN) {
             turn = turn.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let number = shards[(turn >> 60) as usize].next(77, Now::at(1));

@@ -2,9 +2,10 @@
 //!
 //! Only the owner gives a shard away. It publishes the new owner here, and from then on hands packets that it receives for the
 //! shard to the new owner, which holds them. Once every worker has seen the change (a full round of each) and the devices are
-//! steered, the old owner processes what is still in its device queues and rings, as packets in its rings must not overtake
-//! each other at the new owner, which reads one ring after another. Then the shard moves, and the new owner processes first the
-//! packets from rings, then those that it received itself. So no packet is lost, and flows keep their order.
+//! steered, the old owner empties its device queues and rings. It processes the packets of its rings itself, and waits until
+//! other workers have taken what it handed to them: a worker reads one ring after another, and could otherwise take later
+//! packets of a flow first. Then the shard moves, and the new owner processes first the packets from rings, then those that it
+//! received itself. So no packet is lost, and flows keep their order.
 
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Mutex, PoisonError};

@@ -182,7 +182,7 @@ impl Steering {
         }
     }
 
-    /// The shard of a port unit of an outside address. Equal to [`Shards::shard_of_unit`], but faster.
+    /// The shard of a port unit of an outside address. Equal to [`Shards::shard_of_unit`], but computed by precomputed tables.
     #[inline(always)]
     fn of_unit<F: Family>(&self, address: F::Address, unit: u32) -> u16 {
         if F::IS_V6 {

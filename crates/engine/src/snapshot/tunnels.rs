@@ -87,7 +87,7 @@ pub struct TunnelTag {
     pub id: Option<u32>,
 }
 
-/// A fast hash without a secret: only the operator chooses the keys, so that collisions can't be provoked, and each outer
+/// A hash without a secret suffices: only the operator chooses the keys, so that collisions can't be provoked. Each outer
 /// packet needs two lookups.
 type Keys = FxBuildHasher;
 

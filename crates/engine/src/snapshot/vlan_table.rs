@@ -20,7 +20,7 @@ pub struct VlanTable {
     bridged: Vec<bool>,
     /// By port: the interface of each single 802.1Q tag, if the port has VLAN interfaces.
     single: Vec<Option<Box<[u16]>>>,
-    /// All others, in order: port, tags, interface.
+    /// All other combinations of tags, in order: port, tags, interface.
     others: Vec<(PortIndex, u64, u16)>,
 }
 

@@ -347,21 +347,21 @@ pub enum Request {
 pub enum Reply {
     /// Part of a list, and where it continues.
     Listed {
-        /// Where it continues; `None` at its end.
+        /// Where the list continues; `None` at its end.
         next: Option<Cursor>,
         /// This part of the list.
         sessions: Vec<SessionInfo>,
     },
     /// Part of a list of mappings, subscribers or blocks.
     ListedBindings {
-        /// Where it continues; `None` at its end.
+        /// Where the list continues; `None` at its end.
         next: Option<Cursor>,
         /// This part of the list.
         into: BindingList,
     },
     /// Allocations of the worker's pools.
     Used(Box<BindingUsage>),
-    /// All matching sessions have ended: their number.
+    /// All matching sessions have ended. The value is their number.
     Cleared(u64),
     /// The trace that has ended, if there was one.
     Traced(Option<Box<Tracer>>),
