@@ -363,7 +363,7 @@ pub struct Snapshot {
     pub uplinks: Vec<[Option<Address>; 2]>,
     /// Pending echo requests. The control plane sets it.
     pub probes: Arc<Probes>,
-    /// Source routes. Their tables are numbered after those of routers.
+    /// Source-based routes. Their tables are numbered after those of routers.
     pub sources: Arc<SourceTables>,
     /// Whether outside hosts may connect to the own addresses of inside hosts that source rules translate.
     pub passes_untranslated: bool,

@@ -100,7 +100,7 @@ pub fn forward<F: Family>(
     ways.flush(&exit);
 }
 
-/// Source routes take precedence over the routes of their router.
+/// Look up source-based routes, which take precedence over the routes of their router.
 #[inline(never)]
 fn look_up_by_source<F: Family>(
     batch: &Batch<'_, '_>,

@@ -43,14 +43,14 @@ impl AdjacencyIndex {
         let is_one = self.neighbour() & Self::TERMINAL != 0 && self.neighbour() != Self::BRIDGED;
         (is_one && self.interface() < Self::MAX_INTERFACES).then_some(self.neighbour() & !Self::TERMINAL)
     }
-    /// The bits that hold the terminal's number if the adjacency is a terminal, which is likely but not checked if they are
-    /// present.
+    /// The number of the terminal if the terminal bit is set. Some adjacencies that are no terminals have this bit, too, so the
+    /// result is only a hint.
     #[inline(always)]
     pub fn terminal_bits(self) -> Option<u32> {
         (self.0 & Self::TERMINAL != 0).then_some(self.0 & (Self::TERMINAL - 1))
     }
-    /// The adjacency of the interface without the terminal, if this is a terminal. The terminal's link header is stored
-    /// elsewhere.
+    /// A terminal's adjacency without the number of the terminal. The terminal's link header is stored elsewhere. Other
+    /// adjacencies are returned unchanged.
     #[inline(always)]
     pub fn without_terminal(self) -> Self {
         match self.0 & Self::TERMINAL != 0 && self.interface() < Self::MAX_INTERFACES {
@@ -68,7 +68,7 @@ impl AdjacencyIndex {
     pub fn is_routed(self) -> bool {
         !self.is_bridge() && self.as_terminal().is_none()
     }
-    /// Whether the adjacency has a neighbour entry, on which sessions keep a reference.
+    /// Whether the adjacency has an entry in the neighbour table, to which sessions hold a reference.
     #[inline(always)]
     pub fn has_neighbour(self) -> bool {
         self != Self::HAIRPIN && self.neighbour() & Self::TERMINAL == 0

@@ -61,7 +61,7 @@ impl ForwardingState {
         routes.lookup_batch(routers, numbers, values);
     }
 
-    /// The route for an address: a source route if one matches, otherwise that of the router.
+    /// The route for an address: a source-based route if one matches, otherwise that of the router.
     #[inline]
     pub fn route<F: Family>(&self, lookup: Lookup<'_>, address: F::Address) -> u32 {
         match lookup.is_plain() {

@@ -148,8 +148,8 @@ pub(super) fn untracked<F: Family>(
     }
 }
 
-/// A later fragment without a known first fragment is dropped, because it lacks the ports for rule matching and could create a
-/// session that lets its whole flow pass.
+/// Drop a later fragment that would create a session where a filter applies: it lacks the ports for rule matching, and its
+/// session would let its whole flow pass.
 #[inline(always)]
 fn later_fragment<F: Family>(snapshot: &Snapshot, meta: &Meta, plan: FlowDecision<F>) -> FlowDecision<F> {
     let opens = matches!(plan, FlowDecision::Session(_)) && meta.layers.fragment == Fragment::Later;
