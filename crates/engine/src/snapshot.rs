@@ -301,7 +301,7 @@ impl PortLayouts {
     }
 }
 
-/// A virtual router. Its number is the context of packets that arrive by its interfaces.
+/// A virtual router. Its number is the context of packets that arrive on its interfaces.
 #[derive(Clone, Debug, Default)]
 pub struct Router {
     /// Name in the configuration; empty if no router has this number.
@@ -554,7 +554,7 @@ impl Snapshot {
             .collect();
     }
 
-    /// Whether a redirect may be sent by an interface now.
+    /// Whether a redirect may be sent through an interface now.
     pub fn admits_redirect(&self, interface: u16, now: Now) -> bool {
         let pace = self.redirects.get(usize::from(interface));
         pace.is_some_and(|pace| pace.admits(now, REDIRECTS))
@@ -634,7 +634,7 @@ impl Snapshot {
         self.nat4.sites = Some(sites.table.clone());
         for (number, interface) in (0..).zip(&mut self.interfaces).filter(|(_, one)| one.bridge.is_none()) {
             let is_door = sites.is_access(number);
-            // Packets to the address of a pool may arrive by any interface of the router.
+            // Packets to the address of a pool may arrive on any interface of the router.
             let is_outside = sites.is_public(number) || !is_door && pooled.contains(&interface.context);
             interface.stateful[0] |= is_door || is_outside;
             interface.outside |= is_outside;
@@ -806,7 +806,7 @@ impl Snapshot {
         !self.chains.is_empty()
     }
 
-    /// The chains for packets that arrive by an interface.
+    /// The chains for packets that arrive on an interface.
     #[inline]
     pub fn chains_at(&self, interface: u16) -> Option<&Chains> {
         self.chains_of(self.router_of(interface))
@@ -861,7 +861,7 @@ impl Snapshot {
         self.interfaces.get(number as usize)
     }
 
-    /// Source address for a packet that the gateway sends to an IPv4 address by an interface. If the interface has none, it is
+    /// Source address for a packet that the gateway sends to an IPv4 address through an interface. If the interface has none, it is
     /// taken from another interface of its router.
     pub fn source4(&self, interface: &Interface, address: u32) -> Option<u32> {
         let others = || self.interfaces.iter().filter(|other| other.router == interface.router);

@@ -189,7 +189,7 @@ enum ResumeReason {
     Fragment(FragmentNote, bool),
     /// The packet came over an inter-router link.
     Crossed,
-    /// The packet leaves by a tunnel.
+    /// The packet leaves through a tunnel.
     Tunnelled,
     /// The packet's neighbour did not answer.
     Failed,

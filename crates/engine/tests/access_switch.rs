@@ -1,5 +1,5 @@
 //! Bridges between an untagged interface and a VLAN, as in an access switch: frames leave the trunk tagged, and tagged frames
-//! that arrive by the trunk leave the access port untagged.
+//! that arrive on the trunk leave the access port untagged.
 
 use std::net::Ipv4Addr;
 
@@ -204,7 +204,7 @@ fn frames_of_other_tags_or_none_do_not_come_to_the_site() {
     assert_eq!(1, rig.drops("not-our-mac"));
     assert_eq!([0, 0, 0], counts(&rig, SITE));
     assert_eq!([6, 0, 6], counts(&rig, OUTSIDE));
-    // Every frame that arrives by the access port belongs to the site, whatever its tags are.
+    // Every frame that arrives on the access port belongs to the site, whatever its tags are.
     let mut own = udp().tag(0x88a8, 100).tag(0x8100, 8).build();
     assert_eq!(
         vec![behind(&[(0x88a8, 100), (0x8100, 7)], &own)],

@@ -11,7 +11,7 @@ fn announces(interfaces: &mut Vec<Interface>) {
     interfaces[1].neighbours.announces = true;
 }
 
-/// The frames that leave by the outside interface within this number of milliseconds.
+/// The frames that leave through the outside interface within this number of milliseconds.
 fn told(rig: &mut Rig, milliseconds: u64) -> Vec<Vec<u8>> {
     rig.pass(milliseconds);
     let sent: Vec<Sent> = rig.sent();

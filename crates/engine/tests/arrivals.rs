@@ -81,7 +81,7 @@ fn filtering(interfaces: fn(&mut Vec<Interface>)) -> Rig {
     })
 }
 
-/// Number of frames that leave after one has arrived by an interface.
+/// Number of frames that leave after one has arrived on an interface.
 fn arrives(rig: &mut Rig, interface: u16, frame: &Frame) -> usize {
     let frame = match interface {
         INSIDE => frame.clone().macs(HOST_MAC, INSIDE_MAC),
@@ -232,7 +232,7 @@ fn answers_may_come_by_each_way_that_a_route_has_and_no_longer_by_one_that_it_ha
         ..Plan::default()
     });
     rig.know(UPLINK, plain("192.0.2.254"), ROUTER_MAC);
-    // A flow that leaves by the first uplink is translated.
+    // A flow that leaves through the first uplink is translated.
     let (question, public) = (5000..5100)
         .find_map(|port| {
             let question = packet::udp4(&*format!("192.168.1.10:{port}"), REMOTE);

@@ -1,4 +1,4 @@
-//! Bridges: frames received by one interface leave by the other one unchanged, also if they are inspected.
+//! Bridges: frames received on one interface leave through the other one unchanged, also if they are inspected.
 
 use std::net::{SocketAddrV4, SocketAddrV6};
 use std::sync::Arc;
@@ -90,7 +90,7 @@ fn plan() -> Plan {
     }
 }
 
-/// The frames that leave by the other interface. Asserts that none leave by the same one.
+/// The frames that leave through the other interface. Asserts that none leave through the same one.
 #[track_caller]
 fn over(rig: &mut Rig, interface: u16, frame: &[u8]) -> Vec<Vec<u8>> {
     let mut sent = rig.send(interface, frame);

@@ -303,7 +303,7 @@ fn mirror_sends_each_byte_as_it_came_and_the_packet_goes_on() {
     assert_eq!(2, sent.len());
     assert!(sent.iter().all(|sent| sent.port == OUTSIDE));
     assert_eq!(1, sent.iter().filter(|sent| sent.frame == frame).count(), "{sent:?}");
-    // A packet that was received by the mirror's own interface is not copied.
+    // A packet that was received on the mirror's own interface is not copied.
     let answer = packet::udp4(
         "198.51.100.7:80",
         rig::flow(&sent.iter().find(|s| s.frame != frame).unwrap().frame).0,

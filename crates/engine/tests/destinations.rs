@@ -74,7 +74,7 @@ fn punted(rig: &mut Rig) -> Vec<(u16, SocketAddrV4, SocketAddrV4)> {
     all
 }
 
-/// Let the router's host send a frame by an interface. Returns the frames that leave.
+/// Let the router's host send a frame through an interface. Returns the frames that leave.
 fn own_sends(rig: &mut Rig, interface: u16, frame: &Frame) -> Vec<Sent> {
     let frame = frame.clone().macs(INSIDE_MAC, INSIDE_MAC).build();
     let queue = rig.desks[rig.owner].from_hosts.as_mut().unwrap();

@@ -83,7 +83,7 @@ fn punted(rig: &mut Rig) -> usize {
     count
 }
 
-/// Whether the gateway's host receives a frame that arrives by an interface.
+/// Whether the gateway's host receives a frame that arrives on an interface.
 #[track_caller]
 fn comes_in(rig: &mut Rig, interface: u16, frame: &Frame) -> bool {
     let macs = match interface {

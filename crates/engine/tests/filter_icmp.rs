@@ -16,7 +16,7 @@ const FAR4: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 7);
 const HOST6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 0x10);
 const FAR6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 9, 0, 0, 0, 0, 1);
 
-/// A rule for echo requests that arrive by an interface, in both families.
+/// A rule for echo requests that arrive on an interface, in both families.
 fn echo_from(interface: u16, action: Action) -> CompiledRule {
     fn rule<A: sluice_filter::Address>(interface: u16, kind: u32) -> Rule<A> {
         Rule::any()

@@ -77,7 +77,7 @@ fn bytes(length: usize) -> Vec<u8> {
     (0..length).map(|k| k as u8).collect()
 }
 
-/// Packets that may arrive by an interface: from hosts on its side to hosts on the other side, to the gateway, and to unused
+/// Packets that may arrive on an interface: from hosts on its side to hosts on the other side, to the gateway, and to unused
 /// addresses.
 fn mix(interface: u16) -> Vec<Vec<u8>> {
     let (mac, own) = [(HOST_MAC, INSIDE_MAC), (ROUTER_MAC, OUTSIDE_MAC)][usize::from(interface)];

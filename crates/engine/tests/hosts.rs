@@ -35,7 +35,7 @@ fn punted(rig: &mut Rig) -> Vec<(usize, u16, Vec<u8>)> {
     all
 }
 
-/// Let a host send a frame by an interface. Returns the frames that leave.
+/// Let a host send a frame through an interface. Returns the frames that leave.
 fn host_of(rig: &mut Rig, interface: u16, frame: &[u8]) -> Vec<(u16, Vec<u8>)> {
     let owner = rig.owner;
     let queue = rig.desks[owner].from_hosts.as_mut().unwrap();
@@ -278,7 +278,7 @@ fn flood_of_a_class_leaves_the_others_alone() {
     assert_eq!((5, 4), (host.passed(PuntClass::Routing), host.passed(PuntClass::Rest)));
 }
 
-/// A flood by one interface does not affect packets by another.
+/// A flood on one interface does not affect packets on another.
 #[test]
 fn flood_by_an_interface_leaves_those_by_others_alone() {
     let mut rig = Rig::new(Plan {
@@ -415,7 +415,7 @@ fn groups_and_everybody_have_their_own_mac_addresses_and_keep_their_time_to_live
 #[test]
 fn what_a_host_sends_far_away_is_routed_untranslated() {
     let mut rig = Rig::new(plan(true));
-    // Sent by the wrong interface: routing chooses the egress interface.
+    // Sent through the wrong interface: routing chooses the egress interface.
     for interface in [INSIDE, OUTSIDE] {
         let syn = packet::tcp4("203.0.113.1:40000", "198.51.100.7:80")
             .flags(flag::SYN)

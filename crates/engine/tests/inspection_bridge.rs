@@ -45,7 +45,7 @@ fn detects(snapshot: &mut Snapshot) {
     inspected::change(snapshot, |on| on.settings.passive = true);
 }
 
-/// Number of frames that leave by the other interface.
+/// Number of frames that leave through the other interface.
 #[track_caller]
 fn over(rig: &mut Rig, interface: u16, frame: &[u8]) -> usize {
     let mut sent = rig.send(interface, frame);

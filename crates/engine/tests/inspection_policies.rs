@@ -470,7 +470,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     prop::collection::vec(event, 1..80)
 }
 
-/// The frame of an event, and the interface that it arrives by.
+/// The frame of an event, and the interface that it arrives on.
 fn frame(event: &Event) -> Option<(u16, Vec<u8>)> {
     let inside = |frame: Frame| Some((INSIDE, frame.macs(HOST_MAC, INSIDE_MAC).build()));
     let text = |planted| {

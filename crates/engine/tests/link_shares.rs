@@ -1,4 +1,4 @@
-//! Shares of interfaces in the link that they leave by.
+//! Shares of interfaces in the link that they use.
 
 use crate::sharing::{Gateway, assert_about};
 use sluice_engine::snapshot::shares::LinkShare;
@@ -111,7 +111,7 @@ fn vlan_of_a_rate_sends_no_more() {
 
 #[test]
 fn device_that_takes_less_than_there_is_sends_by_weight() {
-    // The packets of all routers arrive by one port, in one burst.
+    // The packets of all routers arrive on one port, in one burst.
     let given = [
         LinkShare::default(),
         link(30, None),

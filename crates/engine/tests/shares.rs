@@ -226,7 +226,7 @@ fn rate_is_kept_over_a_commit_that_leaves_it() {
 
 #[test]
 fn virtual_link_with_a_rate_lets_that_much_through() {
-    // Router 0 sends by an inter-router link to router 1, which sends the packets outside.
+    // Router 0 sends through an inter-router link to router 1, which sends the packets outside.
     let links = vec![
         LinkShare::default(),
         LinkShare {

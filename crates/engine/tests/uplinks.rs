@@ -47,7 +47,7 @@ fn interfaces(interfaces: &mut Vec<Interface>) {
     }
 }
 
-/// Sources are translated by the uplink that they leave by.
+/// Sources are translated by the uplink that they leave through.
 fn translate(snapshot: &mut Snapshot) {
     let pool = |address: &str| Pool {
         addresses: vec![(v4(address), v4(address))],

@@ -204,7 +204,7 @@ fn nowhere_else() -> Vec<Route> {
     vec![route("0.0.0.0", 0, Via::Refused(DropKind::Unreachable))]
 }
 
-/// A session that leaves by a learned route only: its first packet, its public address, and its answer.
+/// A session whose only route is a learned one: its first packet, its public address, and its answer.
 fn opened() -> (Rig, Frame, SocketAddrV4, Frame) {
     let mut rig = rig(nowhere_else());
     learned(&mut rig, "198.51.100.0", 24, Some(11));

@@ -619,7 +619,7 @@ impl ControlPlane {
         self.ribs.change(router, &mut self.fib, &mut self.next_hops, change)
     }
 
-    /// Set the link state of an interface. Routes by an interface whose link is down are not used; its own addresses stay. Interfaces are
+    /// Set the link state of an interface. Routes through an interface whose link is down are not used; its own addresses stay. Interfaces are
     /// initially up. Sessions follow after [`ControlPlane::follow_changes`]. Returns `false` if the state is unchanged.
     pub fn set_link(&mut self, interface: InterfaceIndex, up: bool) -> bool {
         let snapshot = self.snapshot.current();

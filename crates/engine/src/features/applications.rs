@@ -23,7 +23,7 @@ pub use crate::session::application::{Application, MAX_PENDING, PendingIndex};
 /// Application identification as a commit configures it.
 #[derive(Clone, Debug)]
 pub struct IdentificationSettings {
-    /// By interface: whether applications of sessions that enter or leave by it are identified.
+    /// By interface: whether applications of sessions that enter or leave through it are identified.
     pub interfaces: Vec<bool>,
     /// Names of applications.
     pub names: Arc<ApplicationNames>,

@@ -27,7 +27,7 @@ use crate::snapshot::{Snapshot, StartParameters};
 pub struct WaitingPacket {
     /// The packet's buffer.
     pub parked: Parked,
-    /// Interface that it was received by.
+    /// Interface that it was received on.
     pub interface: u16,
     /// Origin of the packet.
     pub origin: Origin,

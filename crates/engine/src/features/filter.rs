@@ -371,7 +371,7 @@ pub fn mark<F: Family>(changed: &mut Changed, rule: &Rule<F::Number>) {
     }
 }
 
-/// The filter query for a packet that leaves by an interface. `tuple` has its translated destination.
+/// The filter query for a packet that leaves through an interface. `tuple` has its translated destination.
 #[inline]
 pub fn header<F: Family>(
     snapshot: &Snapshot,

@@ -26,7 +26,7 @@ pub fn header<A: sluice_filter::Address>(header: Header<A>) -> Header<A> {
     header.with(Field::Outgoing, NONE)
 }
 
-/// Whether input filter rules exist for packets that arrive by an interface.
+/// Whether input filter rules exist for packets that arrive on an interface.
 #[inline]
 pub fn has_rules(snapshot: &Snapshot, interface: u16) -> bool {
     snapshot.local_flows.is_some()

@@ -46,7 +46,7 @@ pub struct InspectionPolicy {
     pub alerts: usize,
     /// Records other than alerts.
     pub records: Records,
-    /// By interface: whether flows that enter or leave by it are inspected.
+    /// By interface: whether flows that enter or leave through it are inspected.
     pub interfaces: Vec<bool>,
     /// Limits of the reassembly of fragmented datagrams, per worker.
     pub fragments: ReassemblyLimits,

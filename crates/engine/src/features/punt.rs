@@ -193,7 +193,7 @@ impl Host {
         self.multicast
     }
 
-    /// Whether a packet of a class that arrived by an interface conforms to the limits.
+    /// Whether a packet of a class that arrived on an interface conforms to the limits.
     pub fn admits(&self, interface: u16, class: PuntClass, now: u64) -> bool {
         let own = self.interfaces.get(usize::from(interface));
         own.is_none_or(|own| own[class as usize].take(now)) && self.all[class as usize].take(now)

@@ -1,4 +1,4 @@
-//! ICMP redirects: if the gateway forwards a packet by the link that it arrived by, it informs the sender of the better next
+//! ICMP redirects: if the gateway forwards a packet on the link that it arrived on, it informs the sender of the better next
 //! hop (RFC 1812, 5.2.7.2; RFC 4861, 8.2). The packet itself is forwarded; the redirect is sent in the second half of the
 //! burst.
 
@@ -18,7 +18,7 @@ use crate::snapshot::tunnels::addresses;
 /// Bytes of the longest message and its link header.
 const ROOM: usize = icmpv6::LONGEST_ERROR + 14;
 
-/// Send a redirect to the sender of a packet that leaves by the interface that it arrived by. The packet's TTL is not
+/// Send a redirect to the sender of a packet that leaves through the interface that it arrived on. The packet's TTL is not
 /// decremented yet.
 #[cold]
 #[inline(never)]

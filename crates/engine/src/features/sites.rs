@@ -62,7 +62,7 @@ pub fn source<F: Family>(snapshot: &Snapshot, context: Context) -> Option<Source
     }
 }
 
-/// The drop reason of a packet that arrived by an access interface and belongs to no site.
+/// The drop reason of a packet that arrived on an access interface and belongs to no site.
 #[inline(always)]
 pub fn unknown_site<F: Family>(snapshot: &Snapshot, meta: &Meta, key: &F::Key) -> Option<Own> {
     let is_nobodys = came_from(snapshot, meta) && !is_site(F::tuple(key).context());

@@ -1,7 +1,7 @@
 //! Source validation of every packet of a session, not only of the first (BCP 38, RFC 3704).
 //!
-//! Each direction of a session is bound to one interface. A packet that arrives by that interface costs one comparison. A
-//! packet that arrives by another one is validated like the first packet of a flow; then the session is bound to that
+//! Each direction of a session is bound to one interface. A packet that arrives on that interface costs one comparison. A
+//! packet that arrives on another one is validated like the first packet of a flow; then the session is bound to that
 //! interface, or the packet is dropped.
 
 use sluice_nat::Tuple;
@@ -53,7 +53,7 @@ pub fn validate<F: Family>(
     Ok(())
 }
 
-/// Handle a packet of a session that arrived by another interface than earlier packets of its direction: the packet is dropped,
+/// Handle a packet of a session that arrived on another interface than earlier packets of its direction: the packet is dropped,
 /// or the session is bound to that interface, if source validation is enabled there.
 #[cold]
 pub fn rebind<F: Family>(
@@ -93,7 +93,7 @@ pub fn are_valid<F: Family>(session: &F::Session, snapshot: &Snapshot, paths: &F
     ];
     ends.into_iter().all(|(direction, tuple)| {
         let number = session.bound_interface(direction);
-        // If packets to the sender leave by the same interface, the route to the sender by that interface is already verified.
+        // If packets to the sender leave through the same interface, the route to the sender through that interface is already verified.
         let is_way = session.adjacency(direction.opposite()).interface() == usize::from(number);
         let Some(interface) = snapshot
             .interface(number)

@@ -305,7 +305,7 @@ pub fn again(
     onward(slot, bridge, inspects, batch, lists, ctx);
 }
 
-/// Whether packets received by an interface of a bridge are inspected.
+/// Whether packets received on an interface of a bridge are inspected.
 fn inspects(snapshot: &Snapshot, number: u16, bridge: Bridge) -> bool {
     let inspection = snapshot.inspection.as_deref();
     inspection.is_some_and(|inspection| inspection.is_on(number) || inspection.is_on(bridge.peer))
@@ -406,7 +406,7 @@ fn is_too_long(frame: &[u8], mtu: u16) -> bool {
     frame.len() > usize::from(mtu) + ethernet::LENGTH + tags * vlan::LENGTH
 }
 
-/// Transmit a frame unchanged by an interface.
+/// Transmit a frame unchanged through an interface.
 pub fn send(slot: BufferIndex, to: u16, batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, '_>) {
     let Some(interface) = ctx.snapshot.interface(to) else {
         return lists.drop_packet(slot, Own::InterfaceGone);
@@ -549,7 +549,7 @@ fn midstream_flow(
     send(slot, bridge.peer, batch, lists, ctx);
 }
 
-/// Count and track a packet of a known session and send it by the other interface of the bridge, whichever side created the session.
+/// Count and track a packet of a known session and send it through the other interface of the bridge, whichever side created the session.
 #[inline(never)]
 pub fn forward_session<F: Family>(
     slot: BufferIndex,
@@ -586,7 +586,7 @@ pub fn tags(meta: &Meta, frame: &[u8]) -> [Option<Tag>; 2] {
     [0, 1].map(|k| meta.layers.tag(frame, k))
 }
 
-/// Send an answer, made in the buffer of the frame that it answers, back by the interface and with the tags of that frame.
+/// Send an answer, made in the buffer of the frame that it answers, back through the interface and with the tags of that frame.
 pub fn answer(
     slot: BufferIndex,
     tags: [Option<Tag>; 2],

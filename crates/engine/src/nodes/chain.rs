@@ -1,4 +1,4 @@
-//! chain: runs the chain of a router for packets received by its interfaces.
+//! chain: runs the chain of a router for packets received on its interfaces.
 
 use arrayvec::ArrayVec;
 use sluice_filter::Header;
@@ -186,7 +186,7 @@ fn above(chains: &Chains, policer: u16, mask: Mask, batch: &Batch<'_, '_>, ctx: 
 /// Mirror packets to an interface. Returns the packets that were copied.
 fn copied(interface: u16, mask: Mask, batch: &Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, '_>) -> Mask {
     let mut copied = 0;
-    // A packet that was received by the mirror's own interface is not copied, because it would be sent back to where it came
+    // A packet that was received on the mirror's own interface is not copied, because it would be sent back to where it came
     // from.
     for slot in slots_of(mask).filter(|&slot| batch.meta(slot).interface != interface) {
         match lists.copies.take(interface, batch.packets[slot as usize].bytes()) {

@@ -164,7 +164,7 @@ fn keepalive(packet: &Packet<'_>, number: u16, ctx: &NodeContext<'_, '_>) -> Opt
     (is_one && is_valid()).then_some(layers)
 }
 
-/// Return a keepalive as the gateway's own packet, sent by the interface that has the tunnel's local address.
+/// Return a keepalive as the gateway's own packet, sent through the interface that has the tunnel's local address.
 #[cold]
 fn answer(
     slot: BufferIndex,

@@ -74,7 +74,7 @@ pub fn forward<F: Family>(
     }
     let exit = ctx.exit();
     let mut ways = AdjacencyCache::default();
-    // Most packets of a batch arrive by the same interface, so its checks are cached.
+    // Most packets of a batch arrive on the same interface, so its checks are cached.
     let (mut last, mut unchecked) = (u16::MAX, false);
     for (place, &slot) in slots.iter().enumerate() {
         let meta = &mut batch.meta[slot as usize % BURST_BUFFERS];

@@ -1,4 +1,4 @@
-//! host: sends packets of a router's host. A packet leaves unchanged by the interface that the host sent it by, or goes through
+//! host: sends packets of a router's host. A packet leaves unchanged by the interface that the host sent it on, or goes through
 //! a session, if rules translate flows to the host or match what it sends.
 
 use sluice_nat::rule::{self, SourceAction};
@@ -114,7 +114,7 @@ pub fn host(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<
     }
 }
 
-/// Whether packets that a host sends by an interface may belong to sessions.
+/// Whether packets that a host sends through an interface may belong to sessions.
 pub fn may_answer(snapshot: &Snapshot, interface: u16) -> bool {
     let spread = snapshot.nat4.spread.as_ref();
     let context = snapshot.interface(interface).map_or(0, |interface| interface.context);

@@ -165,7 +165,7 @@ fn reset(packet: &mut Packet<'_>, meta: &Meta, link: Link) -> bool {
     reset.emit4(packet, link, target, sender)
 }
 
-/// Turn a packet into the error about it, sent from the address of the interface that the packet arrived by.
+/// Turn a packet into the error about it, sent from the address of the interface that the packet arrived on.
 fn make(packet: &mut Packet<'_>, meta: &Meta, complaint: IcmpError, interface: &Interface) -> bool {
     let mut quote = [0; icmpv6::LONGEST_ERROR];
     let datagram = meta.layers.datagram(packet.bytes());

@@ -510,7 +510,7 @@ fn shed<F: Family>(
     }
 }
 
-/// Whether a packet arrived by an interface on its sender's side. False if it arrived by the interface of the other side, provided that the
+/// Whether a packet arrived on an interface on its sender's side. False if it arrived on the interface of the other side, provided that the
 /// sides differ and the route to the server is known.
 fn is_own_side<F: Family>(session: &F::Session, direction: Direction, interface: u16) -> bool {
     let [client, server] = [

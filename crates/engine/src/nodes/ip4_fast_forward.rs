@@ -189,7 +189,7 @@ fn give_tags(packet: &mut Packet<'_>, way: &mut Adjacency) -> bool {
     relabel(packet, way, 0)
 }
 
-/// Send the packets of an adjacency, all by the same port.
+/// Send the packets of an adjacency, all through the same port.
 #[inline(always)]
 fn leave(together: &mut BufferIndices, port: PortIndex, lists: &mut Lists) {
     if let Some(list) = lists.to_send.get_mut(port as usize) {

@@ -462,7 +462,7 @@ pub fn output(
     as_it_is(packet, hop, exit)
 }
 
-/// How a finished frame is sent by the interface of a hop. It is counted as sent if this worker transmits it.
+/// How a finished frame is sent through the interface of a hop. It is counted as sent if this worker transmits it.
 pub fn as_it_is(packet: &Packet<'_>, hop: AdjacencyIndex, exit: &OutputContext<'_>) -> OutputResult {
     let Some(interface) = exit.snapshot.interfaces.get(hop.interface()) else {
         return OutputResult::Drop(Own::InterfaceGone);

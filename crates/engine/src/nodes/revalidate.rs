@@ -99,7 +99,7 @@ pub fn revalidate<F: Family>(
                         session.set_adjacency(direction, hop);
                     }
                 }
-                // The new routes decide about the source validation of answers that arrive by another interface.
+                // The new routes decide about the source validation of answers that arrive on another interface.
                 session.set_bound_interface(
                     Direction::Reverse,
                     session.adjacency(Direction::Forward).interface() as u16,
@@ -278,7 +278,7 @@ fn is_on_its_way<F: Family>(session: &F::Session, snapshot: &Snapshot, paths: &F
     are_offered && source_validation::are_valid::<F>(session, snapshot, paths)
 }
 
-/// Whether the answers of a session go back by the uplink that it was created from. Its client need not have a route by that uplink.
+/// Whether the answers of a session go back through the uplink that it was created from. Its client need not have a route through that uplink.
 fn is_by_uplink<F: Family>(session: &F::Session, snapshot: &Snapshot, paths: &ForwardingState) -> bool {
     let wanted = paths.unresolved(session.adjacency(Direction::Reverse));
     session.nat().translates_destination()

@@ -213,7 +213,7 @@ fn keys<F: Family, const SITES: bool, const SPREAD: bool>(
     nat: &Nat<F>,
     work: &mut Lookups<F>,
 ) -> usize {
-    // Most packets of a group arrive by the same interface.
+    // Most packets of a group arrive on the same interface.
     let (mut last, mut context, mut outside, mut bridged) = (u16::MAX, 0, false, false);
     let (mut door, mut own) = (None, 0);
     for &slot in group {

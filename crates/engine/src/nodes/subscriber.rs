@@ -133,7 +133,7 @@ pub fn answer(
     finish(slot, packet, meta, lists, ctx);
 }
 
-/// Send a finished frame by the interface of its metadata.
+/// Send a finished frame through the interface of its metadata.
 fn finish(slot: BufferIndex, packet: &Packet<'_>, meta: &mut Meta, lists: &mut Lists, ctx: &NodeContext<'_, '_>) {
     let hop = AdjacencyIndex::bridge(meta.interface);
     leave(slot, as_it_is(packet, hop, &ctx.exit()), meta, hop, lists);

@@ -44,7 +44,7 @@ impl Origin {
 pub struct Meta {
     /// Offsets and fields of the headers.
     pub layers: Layers,
-    /// Interface that the packet was received by.
+    /// Interface that the packet was received on.
     pub interface: u16,
     /// Shard that its session belongs to.
     pub shard: u16,

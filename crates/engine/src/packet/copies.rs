@@ -32,7 +32,7 @@ impl Copies {
         ends: ArrayVec::new_const(),
     };
 
-    /// Copy a frame that is to be sent by an interface. Returns `false` if there is no room.
+    /// Copy a frame that is to be sent through an interface. Returns `false` if there is no room.
     pub fn take(&mut self, interface: u16, frame: &[u8]) -> bool {
         let end = self.bytes.len() + frame.len();
         if end > self.bytes.capacity() || self.ends.try_push((end, interface)).is_err() {

@@ -103,7 +103,7 @@ impl Default for InterfaceCounters {
 }
 
 impl InterfaceCounters {
-    /// Count a drop on the interface that the packet was received by.
+    /// Count a drop on the interface that the packet was received on.
     #[inline(always)]
     pub fn drop(&self, reason: Reason) {
         if let Some(counter) = self.drops.get(reason.number()) {
@@ -119,7 +119,7 @@ impl InterfaceCounters {
         }
     }
 
-    /// Count a packet that passes a bridge in spite of a fault, on the interface that it was received by.
+    /// Count a packet that passes a bridge in spite of a fault, on the interface that it was received on.
     pub fn count_spared(&self, reason: Reason) {
         if let Some(counter) = self.spared.get(reason.number()) {
             counter.add(1);
@@ -468,7 +468,7 @@ impl WorkerCounters {
         self.handed_over.iter().map(Counter::get).sum()
     }
 
-    /// Packets that have not left by a counted exit; 0 whenever no burst is being processed.
+    /// Packets that have not left through a counted exit; 0 whenever no burst is being processed.
     ///
     /// received + unparsed + made + unparked + taken over - (sent + drops + taken in + parked + handed over).
     pub fn imbalance(&self) -> i64 {

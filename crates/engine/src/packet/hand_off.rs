@@ -34,7 +34,7 @@ pub enum EntryPoint {
 pub struct HandOffNote {
     /// Where the receiving worker continues.
     pub stage: EntryPoint,
-    /// Interface that the packet was received by.
+    /// Interface that the packet was received on.
     pub interface: u16,
     /// Origin of the packet.
     pub origin: Origin,

@@ -5,7 +5,7 @@ use sluice_wire::Direction;
 
 use crate::packet::adjacency::AdjacencyIndex;
 
-/// The protocol of a session and, for each direction, the interface that its packets arrive by and whether they refresh the
+/// The protocol of a session and, for each direction, the interface that its packets arrive on and whether they refresh the
 /// session (RFC 4787, REQ-6), in one word.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(transparent)]
@@ -41,7 +41,7 @@ impl BoundInterfaces {
         self.0 >> (direction as u32 * Self::WIDTH)
     }
 
-    /// The interface that packets of a direction arrive by. [`BoundInterfaces::NONE`] if it has to be checked for each packet.
+    /// The interface that packets of a direction arrive on. [`BoundInterfaces::NONE`] if it has to be checked for each packet.
     #[inline(always)]
     pub fn interface(self, direction: Direction) -> u16 {
         (self.of(direction) & Self::INTERFACE) as u16

@@ -82,7 +82,7 @@ pub trait Session<F: Family>: Record<Key = F::Key> + Default {
     fn refreshes(&self, direction: Direction) -> bool {
         self.verdict().bound.refreshes(direction)
     }
-    /// The interface that packets of a direction arrive by. [`BoundInterfaces::NONE`] if every packet is validated.
+    /// The interface that packets of a direction arrive on. [`BoundInterfaces::NONE`] if every packet is validated.
     #[inline(always)]
     fn bound_interface(&self, direction: Direction) -> u16 {
         self.verdict().bound.interface(direction)
@@ -92,7 +92,7 @@ pub trait Session<F: Family>: Record<Key = F::Key> + Default {
         let verdict = self.verdict_mut();
         verdict.bound = verdict.bound.with(direction, interface);
     }
-    /// Interface that the first packet arrived by.
+    /// Interface that the first packet arrived on.
     #[inline(always)]
     fn interface(&self) -> u16 {
         self.bound_interface(Direction::Forward)
@@ -149,7 +149,7 @@ pub trait Session<F: Family>: Record<Key = F::Key> + Default {
             inspect: 0,
             bound: BoundInterfaces::new(
                 parts.protocol,
-                // Reverse packets arrive by the interface that forward packets leave by. A hairpinned flow is not bound to an interface.
+                // Reverse packets arrive on the interface that forward packets leave through. A hairpinned flow is not bound to an interface.
                 [parts.interface, parts.hops[0].interface() as u16],
                 [Direction::Forward, Direction::Reverse]
                     .map(|direction| parts.inbound_refresh | parts.nat.outbound(direction)),

@@ -41,7 +41,7 @@ pub struct Verdict {
     pub(crate) application: u32,
     /// Encoded state of inspection.
     pub inspect: u32,
-    /// Protocol, and the interfaces that packets arrive by.
+    /// Protocol, and the interfaces that packets arrive on.
     pub bound: BoundInterfaces,
 }
 

@@ -44,7 +44,7 @@ pub struct About {
     pub protocol: u8,
     /// The packet was sent by the client.
     pub to_server: bool,
-    /// Interface that the packet, or the first packet of the flow, arrived by.
+    /// Interface that the packet, or the first packet of the flow, arrived on.
     pub interface: u16,
     /// The application protocol, if known.
     pub service: Option<Service>,

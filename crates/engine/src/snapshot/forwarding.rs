@@ -193,7 +193,7 @@ impl ForwardingState {
         self.neighbours.release(NeighbourIndex(hop.neighbour()));
     }
 
-    /// Whether a packet from `source` may arrive by `interface` of `router` (BCP 38, RFC 3704).
+    /// Whether a packet from `source` may arrive on `interface` of `router` (BCP 38, RFC 3704).
     #[inline]
     pub fn validate_source<F: Family>(
         &self,

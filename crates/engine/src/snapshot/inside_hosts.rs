@@ -1,5 +1,5 @@
 //! Networks of inside hosts, derived from the translation rules. If untranslated flows have sessions, both directions of a flow
-//! must map to the same shard, whichever interfaces they arrive by.
+//! must map to the same shard, whichever interfaces they arrive on.
 
 use sluice_nat::Address;
 use sluice_nat::rule::{DestinationAction, Prefix};

@@ -95,7 +95,7 @@ impl Priority {
     }
 }
 
-/// The bridge of an interface. All frames received by the interface leave by the other one.
+/// The bridge of an interface. All frames received on the interface leave through the other one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bridge {
     /// The other interface of the bridge.
@@ -109,7 +109,7 @@ pub struct Bridge {
 /// Flag of the contexts of bridges. The tags are added, because different VLANs have different flows.
 pub const BRIDGES: Context = 1 << 31;
 
-/// Flag of frames that arrived by the later of a bridge's two interfaces. A flow starts on one side of the bridge. The same
+/// Flag of frames that arrived on the later of a bridge's two interfaces. A flow starts on one side of the bridge. The same
 /// addresses from the other side form another flow: a host in between that returns the packet, or a forged source.
 pub const LATER_SIDE: Context = 1 << 30;
 
@@ -121,7 +121,7 @@ pub fn bridge_context(bridge: usize) -> Context {
     BRIDGES | ((bridge % MOST_BRIDGES) as Context) << 24
 }
 
-/// The context of frames that arrive by `number`, an interface of a bridge, with these outermost VLANs.
+/// The context of frames that arrive on `number`, an interface of a bridge, with these outermost VLANs.
 pub fn bridged_context(bridge: &Bridge, context: Context, number: u16, vlans: [u16; 2]) -> Context {
     let side = if number > bridge.peer { LATER_SIDE } else { 0 };
     context | side | Context::from(vlans[0]) << 12 | Context::from(vlans[1])

@@ -1,7 +1,7 @@
 //! Shares of virtual routers in the workers, and of interfaces in the links that they use.
 //!
 //! A router has a weight, which applies while a worker is overloaded, and may have a rate, which always applies. An interface
-//! has the same for the link that it leaves by, and may have a guarantee there.
+//! has the same on the link that it uses, and may have a guarantee there.
 
 pub mod bucket;
 pub mod burst_limit;
@@ -43,7 +43,7 @@ pub struct Rate {
 pub struct RouterShare {
     /// Weight relative to other routers; [`WEIGHT`] if not configured.
     pub weight: Option<u8>,
-    /// Rate of packets that arrive by its interfaces.
+    /// Rate of packets that arrive on its interfaces.
     pub rate: Option<Rate>,
 }
 
@@ -209,7 +209,7 @@ impl Shares {
         };
     }
 
-    /// Build the share of an interface in the link that it leaves by.
+    /// Build the share of an interface in the link that it uses.
     fn leave(&mut self, number: usize, interface: &Interface) {
         let given = self.given.1.get(number).copied().unwrap_or_default();
         let is_link = interface.port != NO_PORT && interface.tags.is_empty();

@@ -229,7 +229,7 @@ impl Steering {
         })
     }
 
-    /// The shard of the session of a packet that arrived by an interface. Packets of inside hosts are assigned by their address
+    /// The shard of the session of a packet that arrived on an interface. Packets of inside hosts are assigned by their address
     /// or subscriber prefix; packets to public addresses by the port block; forwarded ports by the target host, or by the
     /// client if there are several targets; protocols without ports by the remote address, which is not translated. If
     /// untranslated flows have sessions, their direction makes no difference. Both directions of a session give the same shard.
@@ -370,7 +370,7 @@ enum ForwardTarget<A> {
     Among,
 }
 
-/// The target of a destination rule for a packet that arrived by an interface.
+/// The target of a destination rule for a packet that arrived on an interface.
 #[inline(always)]
 fn forwarded<F: Family>(nat: &Nat<F>, key: &F::Key, interface: u16) -> Option<ForwardTarget<F::Address>> {
     let tuple = F::tuple(key);

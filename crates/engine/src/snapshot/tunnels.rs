@@ -269,7 +269,7 @@ impl Tunnels {
         is_news
     }
 
-    /// Whether a keepalive that arrived by a tunnel's interface may be answered now.
+    /// Whether a keepalive that arrived through a tunnel's interface may be answered now.
     pub fn admits_keepalive(&self, number: u16, now: Now) -> bool {
         let keepalives = self.keepalives.get(usize::from(number));
         keepalives.is_some_and(|keepalives| keepalives.admits(now, KEEPALIVE))

@@ -104,7 +104,7 @@ pub fn from_workers(
     ctx.counters.unparsed.remove(parsed as u64);
 }
 
-/// Send a finished packet by its interface.
+/// Send a finished packet through its interface.
 #[inline(always)]
 fn leave(
     place: BufferIndex,

@@ -9,7 +9,7 @@ use crate::packet::io::{BURST_BUFFERS, BufferIndex, Packets};
 use crate::packet::reason::Own;
 
 impl Worker<'_> {
-    /// Pass on packets that were made at the end of a burst and leave by a link without a device. They continue with the next
+    /// Pass on packets that were made at the end of a burst and leave through a link without a device. They continue with the next
     /// burst.
     pub(super) fn cross_later(&mut self) {
         let slots = std::mem::take(&mut self.parts.lists.inter_router_link);

@@ -30,7 +30,7 @@ pub struct TraceStep {
 pub struct PacketTrace {
     /// Time of arrival in nanoseconds.
     pub nanoseconds: u64,
-    /// Interface that it was received by.
+    /// Interface that it was received on.
     pub interface: u16,
     /// First bytes of the packet.
     pub bytes: ArrayVec<u8, BYTES>,

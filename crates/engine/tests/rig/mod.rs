@@ -456,7 +456,7 @@ impl Rig {
         self.check();
     }
 
-    /// Check that every packet has left by a counted exit.
+    /// Check that every packet has left through a counted exit.
     pub fn check(&mut self) {
         for (worker, counters) in self.workers.iter_mut().zip(self.plane.counters()) {
             assert_eq!(0, counters.imbalance(), "{counters:?}");

@@ -23,7 +23,7 @@ use sluice_wire::{Checksums, validity};
 pub const HOST_MAC: [u8; 6] = [2, 0, 0, 0, 1, 10];
 pub const NEXT_MAC: [u8; 6] = [2, 0, 0, 0, 2, 254];
 pub const MAC: [u8; 6] = [2, 0, 0, 0, 1, 1];
-/// The port that all packets leave by.
+/// The port that all packets leave through.
 pub const OUT: PortIndex = 0;
 
 thread_local! { static CYCLES: Cell<u64> = const { Cell::new(0) }; }

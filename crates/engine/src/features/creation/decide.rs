@@ -12,7 +12,7 @@ use crate::packet::adjacency::AdjacencyIndex;
 use crate::packet::batch::Meta;
 use crate::session::family::Family;
 
-/// Match rules and routes for a flow that arrived by the interface of `meta` and belongs to its shard. Filter rules are
+/// Match rules and routes for a flow that arrived on the interface of `meta` and belongs to its shard. Filter rules are
 /// evaluated with the application and the mark of the session; their rejections of the application itself are ignored here. If
 /// a rule distributes flows to several hosts, the flow keeps `host`, the one that it has.
 pub fn decide<F: Family>(

@@ -207,7 +207,7 @@ fn session<F: Family>(
         generation: ctx.snapshot.generation,
         protocol,
         inbound_refresh: translation.hops[0].is_bridge() || schedule.refreshes(false),
-        // The packets of the router's host arrive by no interface.
+        // The packets of the router's host arrive on no interface.
         interface: if meta.is_from_gateway() {
             BoundInterfaces::NONE
         } else {

@@ -148,7 +148,7 @@ pub(super) fn route_flow<F: Family>(
         let interface = interface.and_then(|number| ctx.snapshot.interface(number));
         interface.is_some_and(|interface| interface.outside)
     };
-    // A rule for the interface that the packet arrived by translates it directly, without hairpinning.
+    // A rule for the interface that the packet arrived on translates it directly, without hairpinning.
     let is_direct = redirection.is_some_and(|decided| decided.inbound);
     let comes_back = public && !outside && !is_direct && !target.as_ref().is_some_and(leads_out);
     let address = match target {
@@ -310,7 +310,7 @@ pub(super) fn complete<F: Family>(
     })
 }
 
-/// The next hop of the reverse direction for a flow that arrives by an uplink to an inside host: back by the same uplink. The sender uses
+/// The next hop of the reverse direction for a flow that arrives on an uplink to an inside host: back through the same uplink. The sender uses
 /// that uplink's outside address, and other providers drop packets with it as their source.
 fn by_uplink<F: Family>(
     ctx: &NodeContext<'_, '_>,

@@ -47,7 +47,7 @@ pub enum Action {
     /// Drop packets above a rate, or send them to a chain, by a named policer that all steps with this name share, including
     /// those of other routers.
     PoliceBy(String, PolicerRate, Option<String>),
-    /// Send copies by an interface.
+    /// Send copies through an interface.
     Mirror(u16),
     /// Continue with a chain.
     To(String),
