@@ -1,4 +1,4 @@
-//! What nodes need beside sessions and routes.
+//! Features of the data plane that nodes use in addition to sessions and routes.
 
 pub mod announcements;
 pub mod context;

@@ -1,4 +1,4 @@
-//! Buffers, what is known of a packet, and how packets leave a burst.
+//! Packet buffers, packet metadata, and the lists by which packets leave a burst.
 
 pub mod adjacency;
 pub mod batch;

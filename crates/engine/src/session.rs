@@ -1,4 +1,4 @@
-//! The session record, its families, and the shards that hold it.
+//! Session records, their address families, and the shards that hold them.
 
 pub mod application;
 pub mod bound_interfaces;

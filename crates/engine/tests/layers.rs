@@ -1,4 +1,4 @@
-//! The folders of the engine are layers: a module uses those of its own folder and of folders below.
+//! The folders of the engine are layers: a module only uses modules of its own folder and of lower layers.
 
 use sluice_testkit::Layers;
 

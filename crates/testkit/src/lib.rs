@@ -1,5 +1,5 @@
-//! For tests only: packets built by an independent library, strategies for them, a virtual clock, a ledger of
-//! counters, captures of failures, folders laid out like a machine with cards, and the check of a crate's layers.
+//! Test support: packets built by an independent library, strategies for them, a virtual clock, a ledger of counters, captures
+//! of failures, and folders laid out like the file system of a machine with network cards.
 #![forbid(unsafe_code)]
 
 pub mod capture;

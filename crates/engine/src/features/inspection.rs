@@ -1,4 +1,4 @@
-//! Inspection, composed: what a commit says of it, what a worker has for it, and what it tells.
+//! Inspection: the policy of a commit, the state of a worker, and its alerts.
 
 use arrayvec::ArrayVec;
 use sluice_inspect::Reason;
@@ -28,36 +28,36 @@ pub use parked::{FragmentNote, ParkedPackets, Released, ReleasedPacket};
 pub use prefetch::FlowPrefetch;
 pub use reassembly::Reassembly;
 
-/// A rule has matched.
+/// A rule match that is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Alert {
-    /// The packet, whose flow has a number.
+    /// The packet, with the number of its flow.
     pub about: About,
-    /// The rule.
+    /// The rule that has matched.
     pub rule: RuleNumber,
-    /// What was done about it.
+    /// The action taken because of the match.
     pub action: Action,
-    /// Packets and bytes of the session so far, the client's first.
+    /// Packets of the session so far, the client's first.
     pub packets: [u64; 2],
-    /// As `packets`.
+    /// Bytes of the session so far, the client's first.
     pub bytes: [u64; 2],
 }
 
-/// The worker's end of its queue of alerts: bounded, and never waited for.
+/// The worker's end of its alert queue, which is bounded and never blocks.
 #[derive(Debug, Default)]
 pub struct AlertQueue(Option<rtrb::Producer<Alert>>);
 
-/// The other end.
+/// The logger's end of the alert queue.
 pub type Alerts = rtrb::Consumer<Alert>;
 
 impl AlertQueue {
-    /// A queue for so many, with its other end.
+    /// An alert queue of this capacity, and its consumer.
     pub fn new(most: usize) -> (Self, Alerts) {
         let (producer, consumer) = rtrb::RingBuffer::new(most.max(1));
         (Self(Some(producer)), consumer)
     }
 
-    /// Tell of one. What does not fit is counted and lost.
+    /// Queue an alert. Alerts that don't fit are counted as lost.
     pub fn push(&mut self, alert: Alert, counters: &WorkerCounters) {
         match self.0.as_mut().is_some_and(|queue| queue.push(alert).is_ok()) {
             true => counters.alerts.add(1),
@@ -66,30 +66,30 @@ impl AlertQueue {
     }
 }
 
-/// What a worker inspects with.
+/// Inspection state of a worker.
 pub struct Inspector {
-    /// What rules are asked with.
+    /// Pattern matching and rule evaluation.
     pub tools: Box<DetectionContext>,
-    /// Of the rules that these are for, and those before.
+    /// Generation of the rules in use.
     pub generation: u32,
-    /// Where others come from.
+    /// Receives new rules.
     pub renewals: RuleReceiver<DetectionContext>,
-    /// Fragments that wait.
+    /// Parked fragments.
     pub holding: ParkedPackets,
-    /// Datagrams that are put together.
+    /// Reassembly of datagrams.
     pub assemblies: Reassembly,
-    /// Whether the worker has more to do than it can.
+    /// Overload state of the worker.
     pub load: Load,
-    /// Where alerts go.
+    /// Queue of alerts.
     pub alerts: AlertQueue,
-    /// Fragments in the hand that are to be parked, with their tickets.
+    /// Fragments of the current burst that are to be parked, with their tickets.
     pub parking: ArrayVec<(BufferIndex, u32), BURST_BUFFERS>,
-    /// Parked fragments that are to be dropped, by ticket, with room for all that wait.
+    /// Tickets of parked fragments that are to be dropped, with capacity for all that wait.
     pub given_up: Vec<(u32, Reason)>,
 }
 
 impl Inspector {
-    /// Ask rules of a generation.
+    /// Use the rules of a generation.
     #[inline(always)]
     pub fn follow(&mut self, generation: u32) {
         if self.generation != generation {

@@ -1,4 +1,4 @@
-//! Counters: written by one worker, read by anybody.
+//! Counters, each written by one worker and read by any thread.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,29 +9,29 @@ use sluice_wire::named;
 use crate::packet::lists::NodeIndex;
 use crate::packet::reason::{Own, Reason};
 
-/// A counter with one writer: adding costs a load and a store, reading never waits.
+/// A counter with one writer. To add takes a load and a store; to read never blocks.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// Add, from the one thread that writes.
+    /// Add to the counter. Only the writing thread may call this.
     #[inline(always)]
     pub fn add(&self, count: u64) {
         self.0
             .store(self.0.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
     }
 
-    /// Set, from the one thread that writes.
+    /// Set the counter. Only the writing thread may call this.
     pub fn set(&self, value: u64) {
         self.0.store(value, Ordering::Release);
     }
 
-    /// Take away, from the one thread that writes.
+    /// Subtract from the counter. Only the writing thread may call this.
     pub fn remove(&self, count: u64) {
         self.add(count.wrapping_neg());
     }
 
-    /// The value.
+    /// The counter's value.
     #[inline(always)]
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
@@ -49,40 +49,40 @@ impl<const N: usize> Default for CounterArray<N> {
 }
 
 impl<const N: usize> CounterArray<N> {
-    /// Add to that of a number, from the one thread that writes.
+    /// Add to the counter of a number. Only the writing thread may call this.
     pub fn add(&self, number: usize, count: u64) {
         if let Some(counter) = self.0.get(number) {
             counter.add(count);
         }
     }
 
-    /// The value of a number.
+    /// The value of a number's counter.
     pub fn get(&self, number: usize) -> u64 {
         self.0.get(number).map_or(0, Counter::get)
     }
 }
 
-/// What one worker counts on one interface.
+/// Counters of one worker for one interface.
 #[derive(Debug)]
 pub struct InterfaceCounters {
     /// Frames received.
     pub received: Counter,
-    /// Bytes received, frames without check sequence.
+    /// Bytes received, without the frame check sequence.
     pub received_bytes: Counter,
     /// Frames sent.
     pub sent: Counter,
     /// Bytes sent.
     pub sent_bytes: Counter,
-    /// Packets that the gateway made, by the interface of the packet or event that caused them.
+    /// Packets that the gateway made, counted at the interface of the packet or event that caused them.
     pub made: Counter,
-    /// Packets that the gateway took in itself: neighbour discovery, echo requests, ICMP to its own addresses.
+    /// Packets that the gateway received itself: neighbour discovery, echo requests, ICMP to its own addresses.
     pub taken_in: Counter,
-    /// Packets put aside to wait for something.
+    /// Packets parked.
     pub parked: Counter,
-    /// Packets that came back from waiting.
+    /// Packets unparked.
     pub unparked: Counter,
     drops: Box<[Counter]>,
-    /// What passed a bridge in spite of a reason.
+    /// Packets that passed a bridge in spite of a fault, by reason.
     spared: Box<[Counter]>,
 }
 
@@ -104,7 +104,7 @@ impl Default for InterfaceCounters {
 }
 
 impl InterfaceCounters {
-    /// Count a drop on the interface that the packet came in by.
+    /// Count a drop on the interface that the packet was received on.
     #[inline(always)]
     pub fn drop(&self, reason: Reason) {
         if let Some(counter) = self.drops.get(reason.number()) {
@@ -120,14 +120,14 @@ impl InterfaceCounters {
         }
     }
 
-    /// Count what passes a bridge although there is a reason against it, on the interface that it came in by.
+    /// Count a packet that passes a bridge in spite of a fault, on the interface that it was received on.
     pub fn count_spared(&self, reason: Reason) {
         if let Some(counter) = self.spared.get(reason.number()) {
             counter.add(1);
         }
     }
 
-    /// What passed in spite of a reason.
+    /// Packets that passed in spite of a reason.
     pub fn spared(&self, reason: Reason) -> u64 {
         self.spared.get(reason.number()).map_or(0, Counter::get)
     }
@@ -143,12 +143,12 @@ impl InterfaceCounters {
     }
 }
 
-/// What the value of a counter says.
+/// Kind of a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CounterKind {
-    /// It rises for as long as the process runs.
+    /// Monotonic since the process started.
     Total,
-    /// It is what there is now.
+    /// The present value.
     Gauge,
 }
 
@@ -162,16 +162,16 @@ impl CounterKind {
     }
 }
 
-/// A counter of workers, as lists and documents have it.
+/// A counter of workers as it appears in lists and documents.
 #[derive(Clone, Copy, Debug)]
 pub struct NamedCounter {
-    /// Its name.
+    /// Name of the counter.
     pub name: &'static str,
-    /// What its value says.
+    /// Kind of the counter.
     pub kind: CounterKind,
-    /// One line for an operator.
+    /// Description for an operator, in one line.
     pub help: &'static str,
-    /// Its value.
+    /// Reads the counter's value.
     pub read: fn(&WorkerCounters) -> u64,
 }
 
@@ -184,8 +184,8 @@ macro_rules! kind {
     };
 }
 
-/// A struct of counters. Those among `fields` are declared with kind, name and help; `sums` are named and computed. Lists have
-/// both in this order.
+/// Declares a struct of counters. Those in `fields` have a kind, a name and a help text; those in `sums` are computed from
+/// others. Lists show both in this order.
 macro_rules! counters {
     (
         $(#[doc = $doc:literal])+
@@ -203,7 +203,7 @@ macro_rules! counters {
         }
 
         impl $name {
-            /// The counters that have names, in the order of lists.
+            /// The named counters, in the order of lists.
             pub const NAMED: &[NamedCounter] = &[$(
                 $(NamedCounter {
                     name: $text,
@@ -218,81 +218,83 @@ macro_rules! counters {
 }
 
 counters! {
-    /// What one worker counts.
+    /// Counters of one worker.
     WorkerCounters {
         /// One entry per interface, in the order of the configuration.
         pub interfaces: Box<[InterfaceCounters]>,
-        /// Packets by shard, as the first of each batch tells: what is an estimate for one shard is right for all together.
+        /// Packets by shard. The first packet of each batch stands for the batch, so a single shard's value is an estimate, and
+        /// the sum is exact.
         pub shards: Box<[Counter]>,
-        /// Packets in those bursts.
+        /// Packets in the bursts.
         pub packets: Counter,
-        /// Packets put into the worker's queues for routers' hosts and for who serves subscribers' sites.
+        /// Packets put into the worker's queues to routers' hosts and to the subscriber service.
         pub punted: Counter,
-        /// Packets given to other workers, by why, in the order of [`HandOffCause::ALL`].
+        /// Packets handed off to other workers, by cause in the order of [`HandOffCause::ALL`].
         pub handed_over: [Counter; HandOffCause::ALL.len()],
-        /// Frames received for another worker to parse, less those parsed for another: they are no interface's yet.
+        /// Frames received for another worker to parse, less those parsed for another worker. They are not yet counted for an
+        /// interface.
         pub unparsed: Counter,
-        /// Sessions that came with shards from other workers, less those that went.
+        /// Sessions received with shards from other workers, less those sent.
         pub sessions_moved: Counter,
-        /// IPv6 sessions that exist.
+        /// Present number of IPv6 sessions.
         pub sessions_six: Counter,
-        /// Sessions ended because the public address of their site has gone, or the private one of their terminal; among
-        /// [`Self::sessions_ended`].
+        /// Sessions ended because the public address of their site, or the private address of their terminal, is gone; included
+        /// in [`Self::sessions_ended`].
         pub sessions_lost_lease: Counter,
-        /// Generation of the change of pools that this worker has seen through.
+        /// Generation up to which this worker has completed the migration of pools.
         pub leases_settled: Counter,
-        /// Events of translation put into the worker's queue.
+        /// Translation events put into the worker's queue.
         pub events: Counter,
-        /// Events that were lost because it was full.
+        /// Translation events lost because the queue was full.
         pub events_lost: Counter,
-        /// Packets that came to inspection, or would have: inspected, bypassed, dropped for its reasons, or still waiting.
-        /// What waited and is looked at again counts once.
+        /// Packets that reached inspection or would have: inspected, bypassed, dropped by inspection, or still waiting. A
+        /// parked packet counts once.
         pub to_inspect: Counter,
-        /// Packets that went on inspected.
+        /// Packets that were inspected and passed.
         pub inspected: Counter,
-        /// Packets that went on uninspected, by why, in the order of [`Skipped::ALL`].
+        /// Packets that bypassed inspection, by cause in the order of [`Skipped::ALL`].
         pub bypassed: [Counter; Skipped::ALL.len()],
-        /// Fragments that wait for the rest of their datagram to be inspected, a gauge.
+        /// Fragments that wait for the rest of their datagram before inspection (gauge).
         pub inspection_waiting: Counter,
-        /// How often the worker had more to inspect than it could.
+        /// Number of times that the worker became overloaded by inspection.
         pub overloads: Counter,
-        /// Whether it has now: 1 or 0.
+        /// Whether the worker is overloaded by inspection now: 1 or 0.
         pub overloaded: Counter,
-        /// Bytes that inspection searched.
+        /// Bytes searched by inspection.
         pub searched: Counter,
         /// TCP segments whose urgent pointer inspection cleared.
         pub urgent_cleared: Counter,
-        /// Sessions that are no longer inspected, found clean, or by policy.
+        /// Sessions whose inspection has ended, because they are clean, or by policy.
         pub left: Counter,
-        /// What became of sessions whose applications are looked for, in the order of [`OUTCOMES`].
+        /// Outcomes of application identification, in the order of [`OUTCOMES`].
         pub applications: [Counter; OUTCOMES.len()],
-        /// Such sessions that are looked at, a gauge.
+        /// Sessions whose application is being identified now (gauge).
         pub applications_sought: Counter,
-        /// Such sessions that were given up because their shard went to another worker.
+        /// Sessions whose identification was abandoned because their shard moved to another worker.
         pub applications_moved: Counter,
-        /// Sessions by the number of their application, 0 where it stayed unknown.
+        /// Sessions by the number of their application; 0 if it stayed unknown.
         pub recognised: Box<[Counter]>,
-        /// Flows that went over to other rules than they began with.
+        /// Flows that moved to other rules than they had begun with.
         pub reopened: Counter,
         /// Anomalies of messages that inspection parsed, in the order of [`Anomaly::ALL`].
         pub anomalies: CounterArray<{ Anomaly::ALL.len() }>,
-        /// Limits of inspection that were reached, in the order of [`Limit::ALL`].
+        /// Inspection limits reached, in the order of [`Limit::ALL`].
         pub limits: CounterArray<{ Limit::ALL.len() }>,
-        /// Rules that matched, put into the worker's queue of alerts.
+        /// Alerts put into the worker's queue.
         pub alerts: Counter,
-        /// Alerts that were lost because it was full.
+        /// Alerts lost because the queue was full.
         pub alerts_lost: Counter,
         /// Records of inspected flows put into the worker's queue.
         pub records: Counter,
-        /// Records that were lost because it was full, or because too much was said that was not over.
+        /// Records lost because the queue was full, or because too many transactions were unfinished.
         pub records_lost: Counter,
-        /// Copies that chains asked for and that were not sent: too many at once, too long, or no buffer left.
+        /// Copies for chains' mirrors that were not sent: too many in one burst, too long, or no buffer available.
         pub copies_lost: Counter,
-        /// Buffers that a burst forgot: a bug, always 0.
+        /// Buffers that a burst forgot. Always 0, unless there is a bug.
         pub forgotten: Counter,
         /// Clock cycles by stage, in the order of [`CycleStage::ALL`].
         pub cycles: [Counter; CycleStage::ALL.len()],
-        /// What nodes have done, in the order of [`NodeIndex::ALL`].
+        /// Counters of nodes, in the order of [`NodeIndex::ALL`].
         pub nodes: Box<[NodeCounters]>,
     }
     fields {
@@ -338,18 +340,18 @@ counters! {
     }
 }
 
-/// What a node has done.
+/// Counters of one node.
 #[derive(Debug, Default)]
 pub struct NodeCounters {
-    /// Times that it had something to do.
+    /// Runs with at least one packet.
     pub runs: Counter,
-    /// Packets that it had; one that comes back counts again.
+    /// Packets processed; a packet that returns to the node is counted again.
     pub packets: Counter,
-    /// Clock cycles that it took.
+    /// Clock cycles spent.
     pub cycles: Counter,
 }
 
-/// What becomes of sessions whose applications are looked for, in the order of [`OUTCOMES`].
+/// Outcomes of application identification, in the order of [`OUTCOMES`].
 fn outcomes(counters: &sluice_inspect::applications::ApplicationCounters) -> [u64; OUTCOMES.len()] {
     [
         counters.opened,
@@ -361,7 +363,7 @@ fn outcomes(counters: &sluice_inspect::applications::ApplicationCounters) -> [u6
     ]
 }
 
-/// Names of what becomes of sessions whose applications are looked for, and what they mean.
+/// Names and descriptions of the outcomes of application identification.
 pub const OUTCOMES: [(&str, &str); 6] = [
     ("opened", "sessions that were looked at"),
     ("found", "sessions whose application their packets told"),
@@ -374,11 +376,11 @@ pub const OUTCOMES: [(&str, &str); 6] = [
     ("short-of-memory", "sessions given up because nDPI's memory ran short"),
 ];
 
-/// Applications that are counted: more than nDPI has numbers.
+/// Number of applications that are counted; nDPI has fewer.
 const MAX_APPLICATIONS: usize = 512;
 
 named! {
-    /// What a worker's cycles are spent on.
+    /// Stages that a worker's cycles are counted for.
     pub enum CycleStage {
         Receive "receive" "receive from devices";
         Parse "parse" "parse and validity";
@@ -393,7 +395,7 @@ named! {
 }
 
 named! {
-    /// Why a packet is given to another worker.
+    /// Why a packet is handed off to another worker.
     pub enum HandOffCause {
         Session "session" "the shard of the session belongs to the other worker, because the device does not steer by the needed hash";
         KeptPort "kept-port" "the shard of the session belongs to the other worker, because port preservation prevented a choice by the RSS hash";
@@ -418,20 +420,20 @@ impl WorkerCounters {
         }
     }
 
-    /// What nDPI has counted.
+    /// Copy the counters of nDPI.
     pub fn count_applications(&self, counters: sluice_inspect::applications::ApplicationCounters) {
         for (counter, value) in self.applications.iter().zip(outcomes(&counters)) {
             counter.set(value);
         }
     }
 
-    /// A session is of an application, or of none that is known.
+    /// Count a session for its application, or for unknown applications.
     pub fn count_application(&self, number: u16) {
         let counter = self.recognised.get(usize::from(number)).or(self.recognised.first());
         counter.into_iter().for_each(|counter| counter.add(1));
     }
 
-    /// So many packets go on uninspected.
+    /// Count packets that bypass inspection.
     #[inline(always)]
     pub fn bypass(&self, why: Skipped, count: u64) {
         if let Some(counter) = self.bypassed.get(why as usize) {
@@ -439,13 +441,13 @@ impl WorkerCounters {
         }
     }
 
-    /// A packet that would have been inspected goes on before it comes to that.
+    /// Count a packet that bypasses inspection before it reaches it.
     pub fn bypass_before(&self, why: Skipped) {
         self.to_inspect.add(1);
         self.bypass(why, 1);
     }
 
-    /// Packets that went on uninspected, for whatever reason.
+    /// Packets that bypassed inspection, for all causes.
     pub fn all_bypassed(&self) -> u64 {
         self.bypassed.iter().map(Counter::get).sum()
     }
@@ -462,12 +464,12 @@ impl WorkerCounters {
         self.interfaces.iter().map(|interface| interface.drops(reason)).sum()
     }
 
-    /// Packets given to other workers, for whatever cause.
+    /// Packets handed off to other workers, for all causes.
     pub fn all_handed_over(&self) -> u64 {
         self.handed_over.iter().map(Counter::get).sum()
     }
 
-    /// Packets that have not left by a counted exit: 0 whenever no burst is under way.
+    /// Packets that have not left through a counted exit; 0 whenever no burst is being processed.
     ///
     /// received + unparsed + made + unparked + taken over - (sent + drops + taken in + parked + handed over).
     pub fn imbalance(&self) -> i64 {

@@ -1,4 +1,4 @@
-//! Why packets are dropped: one list, numbered, composed from the crates that decide.
+//! Drop reasons: one numbered list, composed from the crates that decide.
 
 use sluice_wire::{Fault, named};
 
@@ -69,7 +69,7 @@ named! {
 /// Why a packet was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reason {
-    /// Found by validity.
+    /// Found by header validation.
     Wire(Fault),
     /// Decided by routing.
     Route(sluice_route::Reason),
@@ -89,10 +89,10 @@ impl Reason {
     const FILTER: usize = Self::NAT + sluice_nat::Reason::ALL.len();
     const INSPECT: usize = Self::FILTER + sluice_filter::Reason::ALL.len();
     const OWN: usize = Self::INSPECT + sluice_inspect::Reason::ALL.len();
-    /// How many there are.
+    /// Number of drop reasons.
     pub const COUNT: usize = Self::OWN + Own::ALL.len();
 
-    /// Its number, below [`Reason::COUNT`].
+    /// Number of the reason, below [`Reason::COUNT`].
     #[inline(always)]
     pub fn number(self) -> usize {
         match self {
@@ -105,12 +105,12 @@ impl Reason {
         }
     }
 
-    /// The reason of a number.
+    /// The reason with this number.
     pub fn numbered(number: usize) -> Option<Reason> {
         Self::all().nth(number)
     }
 
-    /// All of them, in the order of their numbers.
+    /// All reasons, in the order of their numbers.
     pub fn all() -> impl Iterator<Item = Reason> {
         let wire = Fault::ALL.iter().map(|&r| Self::Wire(r));
         let route = sluice_route::Reason::ALL.iter().map(|&r| Self::Route(r));
@@ -124,7 +124,7 @@ impl Reason {
             .chain(Own::ALL.iter().map(|&r| Self::Own(r)))
     }
 
-    /// The name in counters.
+    /// Name of the reason's counter.
     pub fn name(self) -> &'static str {
         match self {
             Self::Wire(r) => r.name(),
@@ -136,7 +136,7 @@ impl Reason {
         }
     }
 
-    /// One line for an operator.
+    /// Description of the reason for an operator, in one line.
     pub fn help(self) -> &'static str {
         match self {
             Self::Wire(r) => r.help(),
@@ -148,7 +148,7 @@ impl Reason {
         }
     }
 
-    /// The node that decides it.
+    /// Name of the node that drops packets for this reason.
     pub fn node(self) -> &'static str {
         match self {
             Self::Wire(_) => "parse",

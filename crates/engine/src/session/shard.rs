@@ -1,4 +1,4 @@
-//! A shard: the sessions, timers and port leases that one worker at a time writes.
+//! A shard: the sessions, timers and port allocations that one worker at a time writes.
 
 use sluice_inspect::Inspector;
 use sluice_inspect::inspector::RulesetState;
@@ -11,9 +11,9 @@ use crate::session::ip_id::IpIds;
 use crate::session::record::{Session4, Session6};
 use crate::session::rule_channel::{GRACE_PERIOD, RuleReceiver};
 
-/// One shard.
+/// A shard of the session table.
 pub struct Shard<'m> {
-    /// Its number.
+    /// Number of the shard.
     pub number: u16,
     /// IPv4 sessions.
     pub sessions4: FlowTable<'m, Session4>,
@@ -23,15 +23,15 @@ pub struct Shard<'m> {
     pub wheel4: Wheel,
     /// Timers of IPv6 sessions.
     pub wheel6: Wheel,
-    /// What IPv4 pools have lent.
+    /// Port allocations and mappings of IPv4 pools.
     pub bindings4: Bindings<'m, u32>,
-    /// What IPv6 pools have lent.
+    /// Port allocations and mappings of IPv6 pools.
     pub bindings6: Bindings<'m, [u64; 2]>,
-    /// Identifications of IPv4 datagrams that leave.
+    /// IP IDs of outbound IPv4 datagrams.
     pub numbers: IpIds,
-    /// Inspection, where there is any.
+    /// Inspection, if configured.
     pub inspector: Option<Box<Inspector<'m>>>,
-    /// Where other rules come from.
+    /// Receives new inspection rule sets.
     pub renewals: Option<RuleReceiver<RulesetState>>,
 }
 
@@ -58,7 +58,7 @@ impl<'m> Shard<'m> {
         }
     }
 
-    /// Let go of rules that no flow goes by any more, or not for longer.
+    /// Release earlier rules once no flow uses them, or their grace period is over.
     pub fn retire_rules(&mut self, now: Now) {
         let (Some(inspector), Some(renewals)) = (&mut self.inspector, &mut self.renewals) else {
             return;
@@ -68,7 +68,7 @@ impl<'m> Shard<'m> {
         }
     }
 
-    /// Sessions of IPv4 and IPv6.
+    /// Number of IPv4 and of IPv6 sessions.
     pub fn sessions(&self) -> [u64; 2] {
         [self.sessions4.len() as u64, self.sessions6.len() as u64]
     }

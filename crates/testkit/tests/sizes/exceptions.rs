@@ -1,6 +1,6 @@
-//! What is larger than the rule says. These lists may only become shorter, and the numbers in them smaller.
+//! Exceptions from the size limits. The lists may only become shorter, and their numbers smaller.
 
-/// What it is, the largest number allowed, and the reason.
+/// Name, largest number allowed, and the reason.
 pub type Exception = (&'static str, usize, &'static str);
 
 /// Files over 500 lines.
@@ -70,7 +70,7 @@ pub const FUNCTIONS: &[Exception] = &[
     ("sluice/check.rs: as_text", 101, "A match with an arm for each command, or part of a report."),
 ];
 
-/// Names that several public types of a crate have, and how many do.
+/// Names that several public types of a crate have, and their number.
 #[rustfmt::skip]
 pub const DUPLICATES: &[Exception] = &[
     ("config: Applications", 2, "As written (`schema`), validated (`config`), answered (`api`): the module says which."),

@@ -8,7 +8,7 @@ use crate::snapshot::overload::Overload;
 pub struct Load(bool);
 
 impl Load {
-    /// So many packets wait.
+    /// Update the state from the number of waiting packets.
     pub fn observe(&mut self, waiting: u64, overload: &Overload, counters: &WorkerCounters) {
         let is_on = overload.begins > 0
             && match self.0 {
@@ -22,7 +22,7 @@ impl Load {
         }
     }
 
-    /// Whether it is.
+    /// Whether the worker is overloaded.
     #[inline(always)]
     pub fn is_on(&self) -> bool {
         self.0

@@ -1,7 +1,7 @@
-//! Rules that change while packets flow: what they are searched with is made by the control thread, and freed by it.
+//! Replacement of inspection rules at run time. The control thread creates the pattern matching state and frees it.
 //!
-//! First every worker is given tools that serve the old rules and the new, then every shard its book, then the snapshot
-//! says that there are other rules. So whoever has seen that finds both.
+//! First each worker gets a detection context for the old and the new rules, then each shard gets its rule-set state, then the
+//! snapshot announces the new rules. A worker that has seen the snapshot therefore finds both.
 
 use std::sync::Arc;
 
@@ -11,13 +11,13 @@ use sluice_inspect::inspector::{DetectionContext, InspectorCapacity, RulesetStat
 use super::InspectionPolicy;
 use crate::session::rule_channel::RuleSender;
 
-/// Why rules can't give way to others.
+/// Why rules can't be replaced.
 #[derive(Debug, thiserror::Error)]
 pub enum RuleUpdateError {
-    /// There is no memory to search with.
+    /// Out of memory for pattern matching.
     #[error("no memory to search for other rules: {0}")]
     Memory(#[from] vectorscan::Error),
-    /// They change faster than workers follow.
+    /// Rules change faster than the workers take them over.
     #[error("a worker has not taken over the last changes of the rules of inspection: apply it again in a few seconds")]
     Unfollowed,
 }
@@ -29,7 +29,7 @@ pub struct RuleUpdates {
     pub(crate) workers: Vec<RuleSender<DetectionContext>>,
 }
 
-/// What all of them get.
+/// The states for all shards and workers.
 pub struct NewRules {
     generation: u32,
     books: Vec<RulesetState>,
@@ -37,7 +37,7 @@ pub struct NewRules {
 }
 
 impl RuleUpdates {
-    /// Free what came back.
+    /// Free the retired states.
     pub fn collect(&mut self) {
         self.shards.iter_mut().for_each(RuleSender::collect);
         self.workers.iter_mut().for_each(RuleSender::collect);
@@ -48,8 +48,8 @@ impl RuleUpdates {
         of_shards && self.workers.iter().all(|giver| giver.has_room())
     }
 
-    /// What it takes that rules give way to those of another commit, which are of a generation; none where they are the
-    /// same, or nothing is inspected.
+    /// Create the states that replace the rules of one commit by those of another, with the generation of the latter. `None` if
+    /// the rules are the same, or inspection is disabled.
     pub fn make(
         &mut self,
         plan: Option<&InspectorCapacity>,
@@ -75,7 +75,7 @@ impl RuleUpdates {
         }))
     }
 
-    /// Give it to all of them. To be called before the snapshot says so.
+    /// Send the states to all shards and workers. Must be called before the snapshot is published.
     pub fn send(&mut self, fresh: NewRules) {
         for (giver, tools) in self.workers.iter_mut().zip(fresh.tools) {
             giver.send(fresh.generation, Box::new(tools));
