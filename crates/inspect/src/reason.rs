@@ -1,10 +1,10 @@
-//! Why inspection drops a packet.
+//! Drop reasons, skip reasons and limits of inspection.
 
 use crate::stream::Exception;
 
 macro_rules! reasons {
     ($($name:ident $text:literal $help:literal;)*) => {
-        /// Why inspection drops a packet: each is a counter of its own.
+        /// Why inspection drops a packet. Each reason has a counter.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(u8)]
         pub enum Reason {
@@ -15,12 +15,12 @@ macro_rules! reasons {
             /// Every reason, in the order of their numbers.
             pub const ALL: &[Reason] = &[$(Reason::$name),*];
 
-            /// The counter's name.
+            /// Name of the counter.
             pub fn name(self) -> &'static str {
                 match self { $(Reason::$name => $text,)* }
             }
 
-            /// What it means, in a sentence for the operator.
+            /// Description of the reason for the operator.
             pub fn help(self) -> &'static str {
                 match self { $(Reason::$name => $help,)* }
             }
@@ -87,7 +87,7 @@ reasons! {
 
 macro_rules! skipped {
     ($($name:ident $text:literal $help:literal;)*) => {
-        /// Why a packet of what is inspected goes on uninspected: each is a counter of its own.
+        /// Why inspection forwards a packet of an inspected class without inspecting it. Each reason has a counter.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub enum Skipped {
@@ -95,15 +95,15 @@ macro_rules! skipped {
         }
 
         impl Skipped {
-            /// All of them, in the order of their numbers.
+            /// Every reason, in the order of their numbers.
             pub const ALL: &[Skipped] = &[$(Skipped::$name),*];
 
-            /// The counter's name.
+            /// Name of the counter.
             pub fn name(self) -> &'static str {
                 match self { $(Skipped::$name => $text,)* }
             }
 
-            /// What it means, in a sentence for the operator.
+            /// Description of the reason for the operator.
             pub fn help(self) -> &'static str {
                 match self { $(Skipped::$name => $help,)* }
             }
@@ -141,8 +141,8 @@ skipped! {
 
 macro_rules! limits {
     ($($name:ident $text:literal $help:literal;)*) => {
-        /// A limit that was reached: something gave way, and no packet is dropped or skipped for it by itself. Each is a
-        /// counter of its own.
+        /// A limit that was reached. State was evicted, but no packet is dropped or skipped because of it alone. Each
+        /// limit has a counter.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub enum Limit {
@@ -150,15 +150,15 @@ macro_rules! limits {
         }
 
         impl Limit {
-            /// All of them, in the order of their numbers.
+            /// Every limit, in the order of their numbers.
             pub const ALL: &[Limit] = &[$(Limit::$name),*];
 
-            /// The counter's name.
+            /// Name of the counter.
             pub fn name(self) -> &'static str {
                 match self { $(Limit::$name => $text,)* }
             }
 
-            /// What it means, in a sentence for the operator.
+            /// Description of the limit for the operator.
             pub fn help(self) -> &'static str {
                 match self { $(Limit::$name => $help,)* }
             }
@@ -175,12 +175,12 @@ limits! {
         "Datagrams in fragments that gave way to others: fragments or fragment-bytes are all in use.";
 }
 
-/// How often limits were reached and anomalies were met, by the number of each.
+/// Counts of reached limits or anomalies, by their numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tally<const N: usize> {
     counts: [u64; N],
     reported: [u64; N],
-    /// Something was counted that is not told.
+    /// Some counts have not been reported yet.
     any: bool,
 }
 
@@ -195,18 +195,18 @@ impl<const N: usize> Default for Tally<N> {
 }
 
 impl<const N: usize> Tally<N> {
-    /// One more of a number.
+    /// Adds one to the count of a number.
     pub fn add(&mut self, number: usize) {
         self.counts[number] += 1;
         self.any = true;
     }
 
-    /// How many of a number.
+    /// The count of a number.
     pub fn count(&self, number: usize) -> u64 {
         self.counts[number]
     }
 
-    /// Tell what was counted since the last time: number, and how many.
+    /// Reports the counts since the last report: number and count.
     #[inline(always)]
     pub fn report(&mut self, tell: impl FnMut(usize, u64)) {
         if self.any {
@@ -269,7 +269,7 @@ impl From<Exception> for Reason {
             Exception::Work => Self::Work,
             Exception::DecodeAnomaly => Self::DecodeAnomaly,
             Exception::WaitingFull => Self::WaitingFull,
-            // Of a frame that belongs to no flow yet: the fault itself is its reason.
+            // For a frame that belongs to no flow yet, the fault of the frame itself is reported.
             Exception::Unparsable => Self::Malformed,
         }
     }
