@@ -1,10 +1,10 @@
-//! What happens in TCP connections that rules ask for, by the names that Suricata gives it.
+//! Events in TCP connections that rules can test, with Suricata's names.
 
 use super::Exception;
 
 macro_rules! events {
     ($($name:ident $text:literal $help:literal;)*) => {
-        /// What happens in a TCP connection that rules ask for.
+        /// An event in a TCP connection that rules can test.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub enum StreamEvent {
@@ -12,10 +12,10 @@ macro_rules! events {
         }
 
         impl StreamEvent {
-            /// All of them, in the order of their numbers.
+            /// All events, in the order of their numbers.
             pub const ALL: &[StreamEvent] = &[$(StreamEvent::$name),*];
 
-            /// Its name in rules (`stream-event`).
+            /// Name of the event in rules (`stream-event`).
             pub const fn name(self) -> &'static str {
                 match self {
                     $(StreamEvent::$name => $text,)*
@@ -34,12 +34,12 @@ events! {
 }
 
 impl StreamEvent {
-    /// By its name in rules.
+    /// The event with this name in rules.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|event| event.name() == name)
     }
 
-    /// What an exception is to rules.
+    /// The event that an exception causes, if there is one.
     pub fn of(exception: Exception) -> Option<Self> {
         match exception {
             Exception::OutOfWindow => Some(Self::OutOfWindow),
