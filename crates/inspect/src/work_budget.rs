@@ -11,8 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 /// Units of work that a packet may cause. A unit is a byte that is decoded and searched: 1 to 2 ns for a long repetition, which
 /// is the most common content of a highly compressed packet, 3 ns for text (`cargo bench -p sluice-inspect --bench work`). The
-/// budget is therefore some 50 µs; the most expensive known packet takes four times as long (docs/performance.md, The dearest
-/// packet).
+/// budget is therefore some 50 µs; the most expensive known packet takes four times as long (docs/performance.md).
 pub const PACKET_BUDGET: u32 = 48 << 10;
 /// Units that a flow earns for each byte that it carries. Well compressed text is a tenth of its decoded size.
 pub const TOKENS_PER_BYTE: u32 = 16;

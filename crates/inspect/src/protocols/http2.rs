@@ -20,9 +20,9 @@ use crate::source_quota::SlotPool;
 pub const STREAMS: usize = 32;
 /// Maximum number of bytes of a header block, with its continuations.
 pub const BLOCK: usize = 8 << 10;
-/// Bytes of decoded fields that a direction may always have.
+/// Initial budget of a direction for decoded field bytes.
 const FIELDS: usize = 64 << 10;
-/// Maximum ratio of decoded field bytes to bytes sent.
+/// Budget of decoded field bytes that a direction earns for each byte that it sends.
 const RATIO: usize = 64;
 /// Maximum number of field bytes of one message that are passed on.
 const LINES: usize = 32 << 10;

@@ -1,5 +1,5 @@
 //! The TLS ClientHello (RFC 8446, section 4.1.2; RFC 6066, section 3) in records of any size: its server name, the offered
-//! protocols, and its fingerprints JA3 and JA4. [`TlsServer`] parses the other direction, [`TlsRecords`] what follows the
+//! protocols, and its fingerprints JA3 and JA4. [`ServerFlight`] parses the other direction, [`Records`] what follows the
 //! hello in either.
 
 mod certificate;
