@@ -1,4 +1,4 @@
-//! What rules look at in a packet.
+//! Header fields of a packet that rules match.
 
 use core::fmt::Debug;
 use core::hash::Hash;
@@ -7,17 +7,17 @@ use crate::cut_tree::words::{WordAddress, Words};
 
 /// An address as a number.
 pub trait Address: WordAddress + Copy + Ord + Hash + Debug + Default + Send + Sync + 'static {
-    /// The last one.
+    /// The last address.
     const LAST: Self;
-    /// The next one; none after the last.
+    /// The next address; `None` after the last.
     fn next(self) -> Option<Self>;
-    /// The one before; none before the first.
+    /// The preceding address; `None` before the first.
     fn before(self) -> Option<Self>;
-    /// How far it is behind another; wraps around where it is before it.
+    /// Distance from `first` to this address; wraps around if it precedes `first`.
     fn distance(self, first: Self) -> Self;
-    /// Without its last bits.
+    /// The address shifted right by this number of bits.
     fn shifted(self, bits: u32) -> Self;
-    /// As an address.
+    /// The address as [`std::net::IpAddr`].
     fn ip(self) -> std::net::IpAddr;
 }
 
@@ -51,11 +51,11 @@ macro_rules! address {
 address!(u32, std::net::Ipv4Addr);
 address!(u128, std::net::Ipv6Addr);
 
-/// Value of a field that a packet has not: ports of a fragment, a tag of an untagged frame. A rule that names ports does
-/// not match it, a rule that names none does.
+/// Value of a field that a packet does not have: ports of a fragment, the tag of an untagged frame. A rule with a
+/// condition on ports does not match it, a rule without one does.
 pub const NONE: u32 = 1 << 16;
 
-/// Behind the fields: the word of the mark.
+/// Index of the word for the mark, after the fields.
 const MARK: usize = 13;
 
 /// Fields beside the addresses, each a number.
@@ -72,7 +72,7 @@ pub enum Field {
     Message,
     /// TCP flags, or [`NONE`].
     Flags,
-    /// 0: whole, 1: first fragment, 2: later fragment.
+    /// 0: not fragmented, 1: first fragment, 2: later fragment.
     Fragment,
     /// Differentiated services code point.
     Dscp,
@@ -80,22 +80,23 @@ pub enum Field {
     Length,
     /// VLAN identifier, or [`NONE`].
     Vlan,
-    /// Number of the interface that the packet came in by.
+    /// Number of the input interface.
     Incoming,
-    /// Number of the interface that it leaves by, or [`NONE`] for the gateway itself.
+    /// Number of the output interface, or [`NONE`] for packets to the gateway itself.
     Outgoing,
     /// Context: virtual router or site.
     Context,
-    /// Source MAC address, as a number of those that rules name; 0 where no Ethernet frame brought the packet.
+    /// Source MAC address, by its number among the addresses that rules name; 0 for a packet without an Ethernet
+    /// header.
     SourceMac,
-    /// Destination MAC address.
+    /// Destination MAC address, numbered as the source MAC address.
     DestinationMac,
     /// Explicit congestion notification (RFC 3168).
     Ecn,
 }
 
 impl Field {
-    /// All, in order of their numbers.
+    /// All fields, in order of their numbers.
     pub const ALL: [Self; 15] = [
         Self::SourcePort,
         Self::DestinationPort,
@@ -114,7 +115,7 @@ impl Field {
         Self::Ecn,
     ];
 
-    /// The largest value that a packet may have, [`NONE`] included.
+    /// The largest value that a packet may have, including [`NONE`].
     #[inline(always)]
     pub const fn last(self) -> u32 {
         match self {
@@ -140,7 +141,7 @@ impl Field {
         }
     }
 
-    /// Which word it is in, from which bit on, and its bits: some share one.
+    /// Word of the field, its first bit in the word, and its mask: some fields share a word.
     #[inline(always)]
     const fn place(self) -> (usize, u32, u32) {
         match self {
@@ -153,7 +154,7 @@ impl Field {
     }
 }
 
-/// What a level of a search looks at.
+/// The dimension of a level of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dimension {
     Source,
@@ -161,7 +162,7 @@ pub(crate) enum Dimension {
     Field(Field),
 }
 
-/// What rules look at, of one packet.
+/// Header fields of one packet that rules match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(C, align(64))]
 pub struct Header<A: WordAddress> {
@@ -170,7 +171,8 @@ pub struct Header<A: WordAddress> {
 }
 
 impl<A: Address> Header<A> {
-    /// Of a packet between two addresses; all other fields are 0, or [`NONE`] where there is such a value.
+    /// Creates a header of a packet between two addresses; all other fields are 0, or [`NONE`] if the field may have
+    /// it.
     pub fn new(source: A, destination: A) -> Self {
         let mut header = Self {
             words: [0; 16],
@@ -194,13 +196,13 @@ impl<A: Address> Header<A> {
         A::from_words(&self.words)
     }
 
-    /// Destination address, after destination rules of translation.
+    /// Destination address, after destination translation.
     #[inline(always)]
     pub fn destination(&self) -> A {
         A::from_words(&self.words[A::WORDS..])
     }
 
-    /// The same with another value of a field; one that is too large becomes the largest.
+    /// Sets a field; a value that is too large becomes the largest one.
     #[inline(always)]
     pub fn with(mut self, field: Field, value: u32) -> Self {
         let (at, shift, bits) = field.place();
@@ -221,7 +223,7 @@ impl<A: Address> Header<A> {
         word >> shift & bits
     }
 
-    /// The mark that its session has, or that rules have set on the way.
+    /// The mark of the session, including the changes of preceding rules.
     #[inline(always)]
     pub fn mark(&self) -> u32 {
         match MARK < A::FIT {
@@ -230,7 +232,7 @@ impl<A: Address> Header<A> {
         }
     }
 
-    /// The same with a mark.
+    /// Sets the mark.
     #[inline(always)]
     pub fn with_mark(mut self, mark: u32) -> Self {
         *self.at(MARK) = mark;

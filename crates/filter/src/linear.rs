@@ -1,4 +1,4 @@
-//! Rule by rule: the baseline, and what every other matcher is held against.
+//! Linear search: the baseline, and the reference for every other matcher.
 
 use crate::{Address, Header, Matcher, Rule, RuleNumber};
 
@@ -9,7 +9,7 @@ pub struct Linear<A> {
 }
 
 impl<A: Address> Linear<A> {
-    /// Of rules in their order.
+    /// Creates a matcher of sorted rules.
     pub fn new(rules: &[Rule<A>]) -> Self {
         Self { rules: rules.to_vec() }
     }

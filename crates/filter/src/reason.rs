@@ -1,8 +1,8 @@
-//! Why the filter drops a packet.
+//! Drop reasons of the filter.
 
 macro_rules! reasons {
     ($($name:ident $text:literal $help:literal;)*) => {
-        /// Why the filter drops a packet: each is a counter of its own.
+        /// Why the filter drops a packet. Each reason has a counter.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(u8)]
         pub enum Reason {
@@ -13,12 +13,12 @@ macro_rules! reasons {
             /// Every reason, in the order of their numbers.
             pub const ALL: &[Reason] = &[$(Reason::$name),*];
 
-            /// The counter's name.
+            /// Name of the counter.
             pub fn name(self) -> &'static str {
                 match self { $(Reason::$name => $text,)* }
             }
 
-            /// One line for an operator.
+            /// Description of the reason for the operator.
             pub fn help(self) -> &'static str {
                 match self { $(Reason::$name => $help,)* }
             }
