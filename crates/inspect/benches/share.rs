@@ -3,7 +3,7 @@
 //! size.
 //!
 //! Connections take turns. Each has a request and a response in segments of one size, with typical words of protocols. The *search* is a replay of
-//! the recorded Vectorscan calls of a run and nothing else: the same bytes in the same segments, with the same stream begins.
+//! the recorded Vectorscan calls of a run and nothing else: the same bytes in the same segments, with the same stream starts.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -31,7 +31,7 @@ use crate::work_budget::WorkBudget;
 pub struct BufferView<'a> {
     /// The bytes that are retained.
     pub bytes: &'a [u8],
-    /// Offset of the first retained byte from the begin of the buffer.
+    /// Offset of the first retained byte from the start of the buffer.
     pub base: u64,
     /// The buffer will not grow any more.
     pub complete: bool,
@@ -368,7 +368,7 @@ impl Evaluator {
         }
     }
 
-    /// Range in which a content may match: begin, and end if it is bounded.
+    /// Range in which a content may match: start, and end if it is bounded.
     fn region(&self, content: &Content, at: Cursor) -> (i64, Option<i64>) {
         let relative = content.distance.is_some() || content.within.is_some();
         let of = |value: Option<Value>| value.map(|value| self.value(value));

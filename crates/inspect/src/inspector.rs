@@ -436,7 +436,7 @@ impl<'m> Inspector<'m> {
         }
     }
 
-    /// Marks that bytes of a direction were missed. If the begin of the stream was missed, both directions are marked.
+    /// Marks that bytes of a direction were missed. If the start of the stream was missed, both directions are marked.
     #[cold]
     fn skip_bytes(&mut self, handle: FlowHandle, exception: Exception, direction: Direction) {
         if let Some((flow, _)) = self.flows.get(handle) {

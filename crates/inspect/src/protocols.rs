@@ -54,7 +54,7 @@ pub enum MessageEvent {
     Grew {
         /// The buffer.
         buffer: Buffer,
-        /// Range of the new bytes in [`View::bytes`] at the time of this event.
+        /// Range of the new bytes in [`FieldView::bytes`] at the time of this event.
         fresh: Range<usize>,
         /// The buffer will not grow any more.
         complete: bool,
@@ -128,7 +128,7 @@ impl Default for ParserCapacity {
 }
 
 impl ParserPools {
-    /// Accounts what is allocated from now on to a source.
+    /// Accounts later allocations to a source.
     #[inline]
     pub fn set_source(&mut self, source: Source) {
         if self.messages.holders.source != source {

@@ -5,7 +5,7 @@
 //! and similar options).
 //!
 //! A relative condition follows a match in its own buffer with no match in another buffer between the two. If the rule
-//! has no such match, positions are relative to the begin of the buffer. Matches in this sense are those of a content
+//! has no such match, positions are relative to the start of the buffer. Matches in this sense are those of a content
 //! or an expression that is not negated (nor [`FastPattern::Only`]), and the positions where a jump or an extraction
 //! ends.
 
@@ -508,7 +508,7 @@ pub struct Content {
     pub nocase: bool,
     /// The bytes must be absent.
     pub negated: bool,
-    /// Lowest offset at which the match may begin, from the begin of the buffer.
+    /// Lowest offset at which the match may begin, from the start of the buffer.
     pub offset: Option<Value>,
     /// The match lies completely within this number of bytes from `offset`.
     pub depth: Option<Value>,
@@ -574,7 +574,7 @@ pub struct NumberField {
     pub count: u8,
     /// Offset of the number.
     pub offset: Value,
-    /// The offset is relative to the end of the preceding match, not to the begin of the buffer.
+    /// The offset is relative to the end of the preceding match, not to the start of the buffer.
     pub relative: bool,
     /// Format of the number.
     pub form: NumberFormat,

@@ -60,7 +60,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// Index of the field, and begin and end of its text.
+    /// Index of the field, and start and end of its text.
     fn place(self) -> (usize, usize, usize) {
         match self {
             Self::Method => (0, 0, 32),

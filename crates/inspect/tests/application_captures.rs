@@ -162,7 +162,7 @@ fn found(path: &Path) -> Names {
                         .client
                         .get_or_insert(if tcp.ack() { to.clone() } else { from.clone() });
                 }
-                // If the begin of the connection is missing, the side with the higher port is the client.
+                // If the start of the connection is missing, the side with the higher port is the client.
                 let lower = if from.1 < to.1 { to.clone() } else { from.clone() };
                 let toward = if *connection.client.get_or_insert(lower) == from {
                     Toward::Server

@@ -30,7 +30,7 @@ fn request(connection: &mut Connection<'_>) -> Verdict {
 
 fn question(connection: &mut Connection<'_>) -> Verdict {
     const HEADER: &[u8] = b"\0\x1e\x12\x34\x01\0\0\x01\0\0\0\0\0\0";
-    // A complete message, and the begin of another.
+    // A complete message, and the start of another.
     let whole = [HEADER, b"\x04good\x07example\0\0\x01\0\x01"].concat();
     connection.client(0, &[&whole, HEADER, b"\x04exa"].concat())
 }
@@ -42,7 +42,7 @@ fn server_hello(connection: &mut Connection<'_>) -> Verdict {
 fn brotli(connection: &mut Connection<'_>) -> Verdict {
     connection.client(0, b"GET / HTTP/1.1\r\n\r\n");
     let head = b"HTTP/1.1 200 OK\r\nContent-Encoding: br\r\nContent-Length: 1000\r\n\r\n";
-    // A window of 16 MiB, four uncompressed bytes, and the begin of another block.
+    // A window of 16 MiB, four uncompressed bytes, and the start of another block.
     connection.server(0, &[&head[..], b"\x0f\x03\x00\x10data\x00"].concat())
 }
 

@@ -292,7 +292,7 @@ fn content_that_is_cut_while_the_other_side_speaks_is_found() {
         (&["a first one", "and a second"], Some(2)),
         (&["a fir", "st one and", "more", "a sec", "ond"], Some(2)),
         (&["key=ab", "cd!"], Some(4)),
-        // Positions are relative to the begin of a message.
+        // Positions are relative to the start of a message.
         (&["be", "gin"], None),
         (&["x", "begin"], Some(3)),
         (&["second", "first"], None),

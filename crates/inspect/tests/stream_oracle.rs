@@ -21,7 +21,7 @@ const LONGEST: usize = 400;
 /// An event.
 #[derive(Clone, Debug)]
 enum Event {
-    /// A segment of the stream: begin and length as fractions of the whole, or the begin at the end of the last
+    /// A segment of the stream: start and length as fractions of the whole, or the start at the end of the last
     /// segment; the change of its bytes and the interval of changed bytes; whether it has a FIN.
     Segment {
         at: Where,

@@ -26,7 +26,7 @@ pub trait WordAddress: Sized + Copy + Send + Sync + Debug {
     /// Storage of 16 ranges.
     type Column: Copy + Default + Debug + Send + Sync;
 
-    /// The address at the begin of these words.
+    /// The address at the start of these words.
     fn from_words(words: &[u32]) -> Self;
     /// A word of an address; 0 is the highest.
     fn word(self, at: usize) -> u32;
@@ -36,7 +36,7 @@ pub trait WordAddress: Sized + Copy + Send + Sync + Debug {
     fn put(column: &mut Self::Column, slot: usize, range: Range<Self>);
     /// The range in a slot.
     fn range(column: &Self::Column, slot: usize) -> Range<Self>;
-    /// Bit set of the ranges that contain the address at the begin of these words.
+    /// Bit set of the ranges that contain the address at the start of these words.
     fn held<L: Lanes>(words: &[u32], column: &Self::Column, lanes: L) -> u16;
 }
 

@@ -38,7 +38,7 @@ pub struct RuleList<T> {
     order: Vec<RulePosition>,
     /// All rules, including those removed since the last rebuild.
     rules: Vec<Arc<ListedRule<T>>>,
-    /// Changes since the begin of a rebuild, if one is in progress.
+    /// Changes since the start of a rebuild, if one is in progress.
     since: Option<Vec<ListChange>>,
     /// The filters that this rebuilt list replaces, until the rebuild is completed.
     before: Option<Arc<Filters>>,
@@ -369,7 +369,7 @@ impl<T> RuleList<T> {
         self.since = None;
     }
 
-    /// Replaces the list by the rebuilt one, and applies the changes made since the begin of the rebuild. Returns whether
+    /// Replaces the list by the rebuilt one, and applies the changes made since the start of the rebuild. Returns whether
     /// [`RuleList::filters`] has been replaced; false if the filter was rebuilt otherwise meanwhile.
     ///
     /// # Errors

@@ -210,7 +210,7 @@ impl Matcher {
         Self { data, context, stack }
     }
 
-    /// Finds the first match in `subject`. `begins`: the subject begins at the begin of the buffer, so that `^` may
+    /// Finds the first match in `subject`. `begins`: the subject begins at the start of the buffer, so that `^` may
     /// match there. `complete`: nothing follows the subject, so that `$` may match at its end.
     ///
     /// The cost is charged to `work`; if the budget is exhausted, the search is given up. `is_usual`: a search of few
@@ -286,7 +286,7 @@ impl Matcher {
                     let pair = sys::pcre2_get_ovector_pointer_8(self.data.as_ptr());
                     (*pair, *pair.add(1))
                 };
-                // `\K` may move the begin behind the end.
+                // `\K` may move the start beyond the end.
                 SearchResult::Match(from.min(to)..to.min(subject.len()))
             }
             sys::PCRE2_ERROR_PARTIAL => SearchResult::Incomplete,

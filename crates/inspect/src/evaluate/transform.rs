@@ -23,7 +23,7 @@ const DIGEST_COST: u32 = 4;
 /// State of a transformed buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
-    /// The buffer does not exist, or its begin is no longer retained.
+    /// The buffer does not exist, or its start is no longer retained.
     #[default]
     Missing,
     /// The buffer is not complete.

@@ -51,7 +51,7 @@ impl PendingRules {
     #[inline(always)]
     pub(super) fn next_message(&mut self, lists: &mut PendingLists) {
         if self.any {
-            // Positions are relative to the begin of the message.
+            // Positions are relative to the start of the message.
             self.forget_partials(lists);
             self.clear_matched(lists);
         }

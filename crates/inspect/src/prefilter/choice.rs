@@ -30,7 +30,7 @@ pub fn choice(signature: &Signature) -> PatternChoice {
     if is_of_event(signature) {
         return PatternChoice::Event;
     }
-    // The hash of a file is available at its end, when its begin is no longer retained, so that nothing can be searched
+    // The hash of a file is available at its end, when its start is no longer retained, so that nothing can be searched
     // for earlier.
     if let Some(hash) = signature.file_hashes().next() {
         return PatternChoice::All(hash);

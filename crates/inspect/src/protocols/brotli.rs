@@ -174,7 +174,7 @@ pub struct Brotli {
 }
 
 impl Brotli {
-    /// Creates a decoder at the begin of a stream, without pages.
+    /// Creates a decoder at the start of a stream, without pages.
     pub fn new() -> Self {
         Self {
             bits: Bits::default(),

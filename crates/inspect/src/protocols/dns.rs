@@ -10,7 +10,7 @@ use crate::signature::Buffer;
 
 /// Maximum number of parsed questions of a message.
 pub const QUESTIONS: usize = 16;
-/// Bytes retained of a message over TCP: the questions are at the begin.
+/// Bytes retained of a message over TCP: the questions are at the start.
 pub const KEPT: usize = 512;
 const HEADER: usize = 12;
 const JUMPS: usize = 16;

@@ -208,7 +208,7 @@ impl Http {
             _ => false,
         };
         self.queue.pop();
-        // If the client has sent more before the response, that data was parsed as HTTP and is not the begin of the
+        // If the client has sent more before the response, that data was parsed as HTTP and is not the start of the
         // tunnel.
         let tunnel = changes && self.queue.is_empty() && self.request.is_between();
         // Responses to HEAD, and 304 responses, have the length of a body that is not sent.
@@ -280,7 +280,7 @@ impl Http {
         }
     }
 
-    /// Releases the slots of messages that have ended, after they were evaluated. The begin of the next message
+    /// Releases the slots of messages that have ended, after they were evaluated. The start of the next message
     /// releases them, too.
     pub fn release_ended(&mut self, store: &mut ParserPools) {
         for side in [&mut self.request, &mut self.response] {

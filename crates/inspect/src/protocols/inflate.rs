@@ -115,7 +115,7 @@ impl Inflaters {
         self.pages.places.available()
     }
 
-    /// Accounts what is allocated from now on to a source.
+    /// Accounts later allocations to a source.
     pub(super) fn take_for(&mut self, source: Source) {
         self.holders.source = source;
         self.pages.places.owners.source = source;
@@ -338,7 +338,7 @@ impl Inflater {
             if let Some(anomaly) = exceeded {
                 return self.give_up(bytes, anomaly, odd);
             }
-            // Decode one byte more than is allowed to detect that the limit is exceeded.
+            // Decode one byte more than allowed, to detect that the limit is exceeded.
             let room = STEP.min(usize::try_from((allowed - self.layer.made).saturating_add(1)).unwrap_or(STEP));
             let step = match self.layer.format {
                 Format::Brotli => self.brotli_step(&mut pool.pages, &bytes[used..], room),

@@ -166,7 +166,7 @@ pub(super) fn length(bytes: &[u8]) -> Option<(usize, &[u8])> {
     binary::length(bytes).ok()
 }
 
-/// Compares the begin of a head with a word, case-insensitively.
+/// Compares the start of a head with a word, case-insensitively.
 fn begins(bytes: &[u8], with: &[u8], then: Confidence) -> Confidence {
     let common = bytes.len().min(with.len());
     match bytes[..common].eq_ignore_ascii_case(&with[..common]) {

@@ -24,7 +24,7 @@ const MAX_RANGES: usize = 16;
 #[derive(Debug)]
 struct HelloBuffer {
     bytes: [u8; MAX_HELLO],
-    /// Received ranges: begin and end, sorted, with gaps between them.
+    /// Received ranges: start and end, sorted, with gaps between them.
     ranges: ArrayVec<(usize, usize), MAX_RANGES>,
 }
 
@@ -58,7 +58,7 @@ impl HelloBuffer {
         self.ranges.try_insert(place, (from, to)).is_ok()
     }
 
-    /// Number of contiguous bytes from the begin on.
+    /// Number of contiguous bytes from the start on.
     fn whole(&self) -> usize {
         self.ranges
             .first()

@@ -113,7 +113,7 @@ const FINGERPRINT: u32 = 59;
 /// Maximum number of retained bytes of a certificate, for parsing.
 pub(super) const CERTIFICATE: u32 = 2048;
 
-/// Location of each buffer in a slot: begin and length.
+/// Location of each buffer in a slot: start and length.
 #[derive(Clone, Debug)]
 pub(super) struct Layout {
     places: [(u32, u32); BUFFERS],
@@ -486,7 +486,7 @@ pub struct Slot<'a>(Option<Open<'a>>);
 pub struct FieldView<'a> {
     /// Bytes of the buffer; of a body the last ones.
     pub bytes: &'a [u8],
-    /// Offset of `bytes` from the begin of the buffer: not 0 only for a body.
+    /// Offset of `bytes` from the start of the buffer: not 0 only for a body.
     pub base: u64,
     /// The buffer will not grow any more.
     pub complete: bool,

@@ -1,7 +1,7 @@
 //! Resolves the positions of a rule's conditions, once all of them are known.
 //!
 //! The dialects differ in what a relative condition refers to. After resolution it is always the end of the preceding
-//! match, which is in the same buffer. Without a preceding match the position is counted from the begin of the buffer.
+//! match, which is in the same buffer. Without a preceding match the position is counted from the start of the buffer.
 
 use super::draft::Step;
 use super::{Dialect, RuleError};
@@ -100,7 +100,7 @@ fn anchor(steps: &mut [Step]) -> Result<(), (usize, RuleError)> {
     Ok(())
 }
 
-/// Converts distance and within of a content to positions from the begin of the buffer.
+/// Converts distance and within of a content to positions from the start of the buffer.
 fn from_begin(content: &mut Content) -> Result<(), RuleError> {
     if content.distance.is_none() && content.within.is_none() {
         return Ok(());
@@ -108,7 +108,7 @@ fn from_begin(content: &mut Content) -> Result<(), RuleError> {
     not_mixed(content)?;
     let (distance, within) = (content.distance.take(), content.within.take());
     (content.offset, content.depth) = match (distance, within) {
-        // The part before the begin of the buffer is cut off.
+        // The part before the start of the buffer is cut off.
         (Some(Value::Constant(distance @ ..0)), Some(Value::Constant(within))) => {
             (None, Some(Value::Constant((within + distance).max(0))))
         }
@@ -158,7 +158,7 @@ fn is_kept(condition: &Condition) -> bool {
 }
 
 /// `.example.org` at the end of a buffer with a `dotprefix` transform: equivalent to `example.org` at the end, either at the
-/// begin of the buffer or after a dot. This form needs no transform.
+/// start of the buffer or after a dot. This form needs no transform.
 fn with_dot(content: &Content, buffer: Buffer, steps: &[Transform]) -> Option<Vec<Condition>> {
     if *steps != [Transform::DotPrefix] {
         return None;

@@ -16,7 +16,7 @@ use crate::source_quota::{Source, SourceQuota};
 
 /// Bytes of a block.
 pub(super) const BLOCK: usize = 1 << BLOCK_BITS;
-/// Number of sequence number bits that are the offset in a block.
+/// Number of low-order sequence number bits that form the offset in a block.
 const BLOCK_BITS: u32 = 11;
 /// Number of bytes that one word of the bit map covers.
 const WORD_BYTES: usize = 64;
@@ -385,7 +385,7 @@ impl<'m> Blocks<'m> {
         let (mut at, mut nearest) = (side.head, None);
         while let Some(block) = self.get(at) {
             let begin = block.number << BLOCK_BITS;
-            // Distance from the begin of the block to the next byte: bytes in order before it don't count.
+            // Distance from the start of the block to the next byte: bytes in order before it don't count.
             let old = side.next.wrapping_sub(begin) as i32;
             if let Some(place) = block.first(old.clamp(0, BLOCK as i32) as usize) {
                 let distance = begin.wrapping_add(place as u32).wrapping_sub(side.next);

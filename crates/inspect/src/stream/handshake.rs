@@ -1,4 +1,4 @@
-//! Tracks the begin, the reset and the acknowledgements of streams.
+//! Tracks the start, the reset and the acknowledgements of streams.
 
 use sluice_wire::tcp::{self, flag};
 
@@ -7,7 +7,7 @@ use super::segment::{Header, SegmentKind};
 use super::side::{Half, MAX_WINDOW, mark, scale};
 use super::window::Windows;
 
-/// Handles SYN and reset segments, and segments before the begin of the stream is known. `None` if the data of the
+/// Handles SYN and reset segments, and segments before the start of the stream is known. `None` if the data of the
 /// segment is to be inspected.
 #[cold]
 pub(super) fn track_handshake(
@@ -178,7 +178,7 @@ fn acknowledged(peer: &mut Half, windows: &mut Windows<'_>, acknowledgment: u32)
     }
 }
 
-/// Sets the begin of the stream of `peer` from an acknowledgement of its receiver.
+/// Sets the start of the stream of `peer` from an acknowledgement of its receiver.
 #[cold]
 fn confirm_initial(peer: &mut Half, windows: &mut Windows<'_>, header: &Header) {
     let (syn, acknowledgment) = (header.has(flag::SYN), header.acknowledgment);

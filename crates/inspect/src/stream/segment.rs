@@ -18,7 +18,7 @@ pub enum SegmentKind {
     /// data before `from` was compared with the first copy; `rewritten` counts the bytes and flags that differed and were
     /// rewritten together with the checksum. A FIN alone is in order, too, with no bytes.
     InOrder {
-        /// Offset of the first new byte from the begin of the TCP header.
+        /// Offset of the first new byte from the start of the TCP header.
         from: usize,
         /// Offset of the end of the bytes to scan.
         to: usize,

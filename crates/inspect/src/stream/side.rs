@@ -12,9 +12,9 @@ pub(super) const MAX_WINDOW: u32 = 1 << 30;
 
 /// Bits of [`Half::flags`].
 pub(super) mod mark {
-    /// The begin of the stream is known.
+    /// The start of the stream is known.
     pub const OPEN: u8 = 0x01;
-    /// Bytes were released: the begin of the stream is final.
+    /// Bytes were released: the start of the stream is final.
     pub const SETTLED: u8 = 0x02;
     /// A SYN with another initial sequence number has passed since, and the receiver has not acknowledged one of the
     /// two yet.
@@ -34,7 +34,7 @@ pub(super) mod mark {
 /// State of a direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// The begin of the stream is unknown.
+    /// The start of the stream is unknown.
     Unseen,
     /// The stream has begun; data may follow.
     Open,

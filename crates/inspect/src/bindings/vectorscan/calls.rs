@@ -14,7 +14,7 @@ pub struct ScanLog {
 struct ScanRecord {
     /// Serial number of the database.
     database: u64,
-    /// The stream, and whether it was at its begin; `None` in block mode.
+    /// The stream, and whether it was at its start; `None` in block mode.
     stream: Option<(u32, bool)>,
     bytes: Range<usize>,
 }

@@ -32,7 +32,7 @@ pub struct ScanStreams {
     used: Box<[bool]>,
     /// Number of states that the library has initialised; they are the first ones.
     initialised: u32,
-    /// Whether each stream is at its begin, while scans are recorded; and the number of the first stream in the record.
+    /// Whether each stream is at its start, while scans are recorded; and the number of the first stream in the record.
     begun: Option<Box<[bool]>>,
     first_number: u32,
 }
@@ -98,7 +98,7 @@ impl ScanStreams {
         self.stride
     }
 
-    /// Opens a stream at its begin; `None` if all states are in use.
+    /// Opens a stream at its start; `None` if all states are in use.
     pub fn open(&mut self) -> Option<u32> {
         let stream = self.free.pop()?;
         self.used[stream as usize] = true;
@@ -135,7 +135,7 @@ impl ScanStreams {
     }
 
     /// Scans the next data of a stream. The sink receives the identifier and the end of each match, counted from the
-    /// begin of the stream. After [`MatchAction::Stop`] later data is not scanned until the stream is reset or
+    /// start of the stream. After [`MatchAction::Stop`] later data is not scanned until the stream is reset or
     /// finished.
     ///
     /// # Panics
@@ -172,7 +172,7 @@ impl ScanStreams {
         })
     }
 
-    /// Signals the end of the stream, at which expressions that end in `$` match, and resets the stream to its begin.
+    /// Signals the end of the stream, at which expressions that end in `$` match, and resets the stream to its start.
     ///
     /// # Panics
     ///
@@ -186,7 +186,7 @@ impl ScanStreams {
         scanned(code);
     }
 
-    /// Resets a stream to its begin.
+    /// Resets a stream to its start.
     ///
     /// # Panics
     ///

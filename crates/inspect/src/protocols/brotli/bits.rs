@@ -27,7 +27,7 @@ fn mask(bits: u32) -> u64 {
 }
 
 impl<'a> Reader<'a> {
-    /// Creates a reader at the begin of a segment.
+    /// Creates a reader at the start of a segment.
     pub fn new(bits: Bits, input: &'a [u8]) -> Self {
         Self {
             held: bits.held,

@@ -172,7 +172,7 @@ impl Bits {
         Self::default().put(0b1111, 4)
     }
 
-    /// The begin of a meta-block of 16 MiB that is not the last.
+    /// The start of a meta-block of 16 MiB that is not the last.
     fn longest(self) -> Self {
         self.put(0, 1).put(2, 2).put(0xff_ffff, 24).put(0, 1)
     }

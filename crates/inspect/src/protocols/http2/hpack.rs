@@ -79,7 +79,7 @@ impl Default for Table {
 }
 
 impl Table {
-    /// Resets the table to its state at the begin of a connection.
+    /// Resets the table to its state at the start of a connection.
     pub fn clear(&mut self) {
         (self.begin, self.end, self.oldest, self.count, self.size) = (0, 0, 0, 0, 0);
         (self.said, self.limit, self.beyond, self.missed) = (TABLE, TABLE, false, false);

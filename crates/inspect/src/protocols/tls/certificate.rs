@@ -1,4 +1,4 @@
-//! The begin of an X.509 certificate (RFC 5280, section 4.1): serial number, issuer and subject. They precede the key and
+//! The start of an X.509 certificate (RFC 5280, section 4.1): serial number, issuer and subject. They precede the key and
 //! the signature, so the certificate need not be complete. The parser allocates nothing and reads every byte once.
 
 /// Maximum number of elements of a name, and maximum number of its bytes, that are written.
@@ -39,7 +39,7 @@ const SET: u8 = 0x31;
 const VERSION: u8 = 0xa0;
 
 impl<'a> Certificate<'a> {
-    /// Parses the begin of a certificate; `None` if it is invalid, or ends before the end of the subject.
+    /// Parses the start of a certificate; `None` if it is invalid, or ends before the end of the subject.
     pub fn read(bytes: &'a [u8]) -> Option<Self> {
         let (certificate, _) = tagged(bytes, SEQUENCE, false)?;
         let (mut fields, _) = tagged(certificate, SEQUENCE, false)?;

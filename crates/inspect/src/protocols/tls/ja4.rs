@@ -1,5 +1,5 @@
-//! JA4 of a ClientHello, as specified by FoxIO: the offer in ten characters, and the begins of two SHA-256 over sorted
-//! ciphers and extensions. Values that RFC 8701 reserves are ignored.
+//! JA4 of a ClientHello, as specified by FoxIO: the offer in ten characters, and the first digits of two SHA-256
+//! digests over sorted ciphers and extensions. Values that RFC 8701 reserves are ignored.
 
 use arrayvec::ArrayVec;
 use sha2::{Digest, Sha256};

@@ -27,7 +27,7 @@ enum State {
 }
 
 impl Records {
-    /// Parses the bytes of the stream, in order and from its begin.
+    /// Parses the bytes of the stream, in order and from its start.
     pub fn bytes(&mut self, mut bytes: &[u8]) {
         while let Some((&byte, rest)) = bytes.split_first() {
             if self.state == State::Broken {
