@@ -116,7 +116,7 @@ impl std::fmt::Debug for Slot {
 }
 
 impl ApplicationDetector {
-    /// Bytes of a flow's pool entry, excluding what it takes of the arena.
+    /// Bytes of a flow's pool entry, excluding its memory in the arena.
     pub const FLOW: usize = DetectionModule::FLOW + size_of::<Slot>();
 
     /// Allocates all memory that identification uses: `capacity` and 6 MiB more. It takes 20 ms; call it on the control

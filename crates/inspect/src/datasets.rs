@@ -123,7 +123,7 @@ impl DatasetType {
 }
 
 impl Dataset {
-    /// Creates a list from a text with one value in each line; what follows a comma is a comment.
+    /// Creates a list from a text with one value in each line; the text after a comma is a comment.
     ///
     /// # Errors
     /// A line is not a valid value.

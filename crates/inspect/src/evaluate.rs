@@ -515,7 +515,8 @@ impl Evaluator {
         }
         let open = !content.ends && to.is_none_or(|to| to > view.end());
         let undecided = !view.complete && (open || content.ends && !view.is_final);
-        // The end of a stream can't be awaited; the end of a bounded part of it can.
+        // A negated content with a bound waits for the end of its range. Without a bound it does not wait for the end
+        // of the stream.
         if undecided && (to.is_some() || content.ends || content.buffer != Buffer::Payload) {
             return RuleResult::Incomplete;
         }

@@ -114,8 +114,8 @@ impl HostTable {
         })
     }
 
-    /// Counts a match of a rule in a second since the start and returns its effect. The rule is identified by its number,
-    /// so that counting continues after a change of the ruleset.
+    /// Counts a match of a rule and returns its effect. `second` is the time in seconds since the start. The rule is
+    /// identified by its number, so that counting continues after a change of the ruleset.
     pub fn count_match(&self, rule: Id, rate: &Rate, ends: &Endpoints, second: u32) -> ThresholdResult {
         let most = rate.count.max(1);
         let Some(count) = self.count(self.key(rule, rate.track, ends), rate.seconds, second) else {

@@ -31,7 +31,7 @@ pub struct Rule {
     pub(crate) ints: Box<[FlowIntOp]>,
     /// Conditions on hosts: xbits and lists of addresses.
     pub(crate) gates: Box<[HostCondition]>,
-    /// Transformed buffers that steps inspect. Without transforms if no step inspects the buffer.
+    /// Transformed buffers that steps inspect. An entry has no transforms if no step inspects its buffer.
     pub(crate) transformed: Box<[(Buffer, Box<[CompiledTransform]>)]>,
     /// Conditions on data, in order.
     pub(crate) steps: Box<[Step]>,
@@ -378,7 +378,7 @@ impl Step {
         }
     }
 
-    /// Whether it depends on where the one before ended.
+    /// Whether the step's position is relative to the end of the preceding match.
     pub(crate) fn is_relative(&self) -> bool {
         match self {
             Self::Content { content, .. } => content.distance.is_some() || content.within.is_some(),

@@ -449,7 +449,7 @@ pub enum Condition {
     /// Number of bytes sent so far in a direction of the stream. Rules include the SYN in this number; this value does
     /// not.
     StreamSize {
-        /// Direction: client, server, either, or both (`None`).
+        /// Sender: client, server, either, or both.
         by: Sender,
         /// Number of bytes.
         bytes: RangeInclusive<u32>,

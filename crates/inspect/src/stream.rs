@@ -111,7 +111,7 @@ impl StreamCapacity {
 /// Why streams can't be created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CapacityError {
-    /// The memory has another size than [`StreamCapacity::lines`].
+    /// The memory does not have the size of [`StreamCapacity::lines`].
     #[error("streams need {needed} lines of memory and got {given}")]
     Memory {
         /// Required number of lines.
@@ -228,8 +228,8 @@ impl<'m> Streams<'m> {
         Some(StreamHandle(connection.sides[0].serial | place))
     }
 
-    /// Restores a connection whose handshake was seen before: sequence numbers at which the data of client and server
-    /// begin.
+    /// Sets the sequence numbers at which the data of client and server begin, for a connection whose handshake was
+    /// seen before.
     pub fn set_initial(&mut self, handle: StreamHandle, begins: [u32; 2]) {
         if let Some(connection) = connection(self.connections, self.capacity, handle) {
             for (side, begin) in connection.sides.iter_mut().zip(begins) {

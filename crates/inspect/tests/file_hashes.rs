@@ -229,7 +229,7 @@ fn packet_that_ends_the_file_is_dropped() {
     }
 }
 
-/// Incomplete bodies are neither listed nor unlisted.
+/// Incomplete bodies have no hash, so that neither `listed` nor `not listed` matches.
 #[test]
 fn file_that_is_not_whole_has_no_hash() {
     let file = b"a file of which a part is missed";

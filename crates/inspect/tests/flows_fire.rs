@@ -1,5 +1,5 @@
 //! Buffers, sides, flow variables and rates of rules: each rule fires on a flow that satisfies it, and not on one that
-//! barely does not.
+//! narrowly fails to.
 
 use crate::flows::play::{Message, Wire, play};
 use crate::flows::wire::{hello, question};

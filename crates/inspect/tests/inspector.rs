@@ -1,4 +1,4 @@
-//! Rules as operators write them, with flows that fire them and flows that barely do not.
+//! Rules as operators write them, with flows that fire them and flows that narrowly miss.
 
 use crate::lab::{self, Connection, Lab, datagram};
 use sluice_inspect::inspector::{Settings, Verdict};

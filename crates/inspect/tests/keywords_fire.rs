@@ -1,5 +1,5 @@
 //! Options of Suricata, and their equivalents in the other dialects, that keep state, calculate, transform buffers, or test
-//! lists and events: each fires on matching data and not on data that barely does not match.
+//! lists and events: each fires on matching data and not on data that narrowly fails to match.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ fn fired(lab: &mut Lab, messages: &[(Toward, &[u8])]) -> Vec<u32> {
     std::mem::take(&mut lab.fired)
 }
 
-/// Each row: options of a rule, client data on which it fires, and client data on which it barely does not.
+/// Each row: options of a rule, client data on which it fires, and client data that narrowly fails to match.
 fn compare(rows: &[(&str, &[u8], &[u8])]) {
     for (options, yes, no) in rows {
         let rule = format!("alert tcp any any -> any any (msg:\"m\"; {options} sid:1;)");

@@ -1,4 +1,4 @@
-//! Each option of a rule fires on a flow that satisfies it, and not on one that barely does not, in each dialect that
+//! Each option of a rule fires on a flow that satisfies it, and not on one that narrowly fails to, in each dialect that
 //! has it.
 
 use crate::flows::play::{Message, Wire, play};

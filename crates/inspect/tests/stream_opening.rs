@@ -1,4 +1,4 @@
-//! Begin and end of streams, case by case: SYNs, earlier connections, resets.
+//! Start and end of streams, case by case: SYNs, earlier connections, resets.
 
 use crate::rig::cases::{CLIENT, Is::*, OPEN, SERVER, case, check, opened, run};
 use crate::rig::{BLOCK, Rig, plan, segment, summed};

@@ -48,7 +48,7 @@ impl<A: Address> Work for BatchSearch<'_, A> {
         let count = found.len().min(BATCH);
         let mut first = [RuleNumber::MAX; BATCH];
         let mut at = [Child::NOTHING; BATCH];
-        // The processor has more prefetches than loads in flight.
+        // More prefetches than loads can be in flight at a time, so the headers are prefetched first.
         for lane in 0..count {
             prefetch_all_far_at(headers, lane);
         }

@@ -2,8 +2,8 @@
 //!
 //! An address is a network of full length. A lookup tries every prefix length of the address family that occurs in the set, and there
 //! are few. A network may be stored in either of two buckets of [`SLOTS`] slots, selected by a keyed hash that attackers can't
-//! predict. There are two slots for each element of the maximum size, so that both buckets are full only in rare cases; then an add
-//! of that network fails as if the set were full.
+//! predict. There are two slots for each element of the maximum size, so that both buckets are full only in rare cases; adding the
+//! network then fails as if the set were full.
 
 use core::hash::BuildHasher;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};

@@ -20,7 +20,7 @@ pub struct Counter {
     bytes: AtomicU64,
     /// Time of the last packet in nanoseconds; 0: never.
     last: AtomicU64,
-    /// Theoretical time at which the packets admitted so far are within the rate.
+    /// Time until which the packets admitted so far use up the rate (the theoretical arrival time of GCRA).
     paid: AtomicU64,
 }
 

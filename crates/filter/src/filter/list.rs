@@ -370,7 +370,7 @@ impl<T> RuleList<T> {
     }
 
     /// Replaces the list by the rebuilt one, and applies the changes made since the start of the rebuild. Returns whether
-    /// [`RuleList::filters`] has been replaced; false if the filter was rebuilt otherwise meanwhile.
+    /// [`RuleList::filters`] has been replaced; false if the list was rebuilt in another way in the meantime.
     ///
     /// # Errors
     /// The filter had to be rebuilt again, and the matcher would be too large: the list is unchanged.

@@ -301,8 +301,8 @@ impl<A: Address> Filter<A> {
         self.matcher.first_of_each(headers, found, usize::MAX);
     }
 
-    /// Determines the results for packets of a worker at a time in nanoseconds. Rules that match are counted as far as they
-    /// are evaluated.
+    /// Determines the results for packets of a worker; `now` is the time in nanoseconds. Rules that match are counted as
+    /// far as they are evaluated.
     pub fn decide(
         &self,
         headers: &[Header<A>],

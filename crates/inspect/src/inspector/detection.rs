@@ -18,8 +18,9 @@ use crate::signature::{Action, Buffer, DatasetCommand, RateKind, Service, Toward
 /// Units of work charged for a rule that the prefilter reports at a position, or that is looked up for new data of a
 /// message.
 const LOOKUP_COST: u32 = 2;
-/// Distances from the end of a partial match to the end of the data at which the match is recorded. Nearer bytes are retained
-/// anyway. A partial match further away is discarded, so that a rule with an unbounded distance does not stay pending for ever.
+/// Range of distances from the end of a partial match to the end of the data in which the match is recorded. Nearer bytes are
+/// retained anyway. A partial match further away is discarded, so that a rule with an unbounded distance does not stay pending
+/// for ever.
 const PARTIAL_DISTANCE: std::ops::Range<i64> = RETAINED_BYTES..RETAINED_BYTES + 65_536;
 /// Units of work charged for a rule that is evaluated because of what a sender has sent: a candidate or a pending rule.
 const CANDIDATE_COST: u32 = 32;
@@ -420,8 +421,8 @@ impl PacketDetection<'_> {
         }
     }
 
-    /// Applies the changes of hosts that a rule demands. Returns false if the rule does not match because of it: the
-    /// address was in the list before.
+    /// Applies a rule's changes to xbits and address lists. Returns false if a change had no effect, for example
+    /// because the address was in the list already: the rule then does not match.
     fn update_hosts(&self, gate: &HostCondition) -> bool {
         match gate {
             HostCondition::Bits(bits, name) => {

@@ -197,7 +197,7 @@ impl FlowTable {
         let place = self.free.pop()?;
         let flow = self.flows.get_mut(place as usize)?;
         let serials = 1 << (32 - self.bits);
-        // Generation 0 is never used, so that no handle is 0, nor is the last one, which the engine reserves.
+        // Generation 0 is never used, so that no handle is 0; nor is the last generation, which the engine reserves.
         flow.serial = match flow.serial + 1 {
             serial if serial + 1 >= serials => 1,
             serial => serial,

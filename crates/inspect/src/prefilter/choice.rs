@@ -17,8 +17,8 @@ pub enum PatternChoice {
     Event,
 }
 
-/// Contents up to this length occur in most packets. A search that has to report all of them takes several times as long
-/// as one that has not, and it runs for the packets of every sender.
+/// Contents up to this length occur in most packets. A search that has to report all of these matches takes several
+/// times as long as one without them, whoever sends the packets.
 const SHORT_CONTENT: usize = 2;
 
 /// Maximum length of a literal: longer ones don't reduce the candidates, and take memory.
@@ -160,8 +160,8 @@ fn searched(bytes: &[u8]) -> &[u8] {
 }
 
 /// Score of a content in bits. Protocol buffers are a small part of the data, so that they are scanned less often and
-/// contain a pattern by chance less often: this is worth three letters compared with the payload. A body is nearly all
-/// of the data. Methods and status codes are few, whatever their length.
+/// contain a pattern by chance less often: in the score this equals three letters. A body is nearly all of the data.
+/// Methods and status codes have few values, whatever their length.
 fn score(content: &Content, part: &[u8]) -> u32 {
     let rarity = rarity::of(part, content.nocase);
     match content.buffer {

@@ -139,7 +139,7 @@ fn options(rest: &[u8]) -> Option<(&[u8], &[u8])> {
     (!options.contains(&b'R')).then_some((on, &inside[end + 1..]))
 }
 
-/// The rest after a group; `None` for verbs and comments, whose end is found by other rules.
+/// The rest after a group; `None` for verbs and comments, which end differently.
 fn group(mut rest: &[u8]) -> Option<&[u8]> {
     if rest.starts_with(b"*") || rest.starts_with(b"?#") {
         return None;

@@ -73,7 +73,8 @@ fn parse(parser: u8, toward: Toward, bytes: &[u8], step: usize) -> ParserOutput 
         store.commands.available(),
     ];
     assert_eq!([8, 16, 4, 1, 1, 1], free, "everything came back");
-    // The number of ends of a buffer must not depend on the segmentation, for buffers that end.
+    // How often a buffer was completed must not depend on the segmentation; buffers that were never completed are
+    // ignored.
     told.ends.retain(|_, count| *count > 0);
     told.buffers.retain(|_, bytes| !bytes.is_empty());
     told

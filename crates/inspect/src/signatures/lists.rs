@@ -26,7 +26,7 @@ struct LoadedLists {
 }
 
 impl Lists {
-    /// The same lists, with file names relative to a folder.
+    /// Makes the file names of lists relative to a folder.
     #[must_use]
     pub fn in_folder(self, folder: &Path) -> Self {
         self.0.borrow_mut().folder = Some(folder.to_owned());

@@ -17,8 +17,8 @@ pub struct Variables {
     ports: HashMap<Box<str>, Box<str>>,
 }
 
-/// Variables that community rules expect to be defined. The home network is the private addresses of RFC 1918 and RFC
-/// 4193.
+/// Variables that community rules expect to be defined. The home network consists of the private addresses of RFC 1918
+/// and RFC 4193.
 const ADDRESSES: &[(&str, &str)] = &[
     ("HOME_NET", "[10.0.0.0/8,172.16.0.0/12,192.168.0.0/16,fc00::/7]"),
     ("EXTERNAL_NET", "any"),

@@ -139,7 +139,7 @@ impl Streams<'_> {
             Direction::Forward => (forward, reverse),
             Direction::Reverse => (reverse, forward),
         };
-        // A settled side has begun; SYN and reset are rare.
+        // The handshake is tracked only for SYN and reset segments, and until the side is settled.
         let opening = if header.has(flag::SYN | flag::RST) || !side.has(mark::SETTLED) {
             track_handshake(side, peer, own, &mut self.windows, &mut header, segment, self.reach)
         } else {
@@ -222,7 +222,7 @@ fn finish(side: &mut Half) -> bool {
     ends
 }
 
-/// Handles a segment beyond a gap: its receiver queues it, and so does this side.
+/// Handles a segment beyond a gap: its receiver queues its bytes, and so does the reassembly.
 #[cold]
 fn out_of_order(
     side: &mut Half,
@@ -396,7 +396,7 @@ fn fill(
         }
     }
     let mut rewritten = keep(side, windows, header, segment, known);
-    // The FIN contradicts data after it, or a FIN that was seen further on.
+    // A FIN before received data or before another FIN is invalid and is removed.
     if header.has(flag::FIN) && beyond < 0 {
         clear(segment, header, flag::FIN);
         rewritten += 1;

@@ -25,7 +25,7 @@ pub(crate) struct PendingTransactions {
     reading: Reading,
 }
 
-/// State of parsers that read more for the log than the protocol parsers do.
+/// State of the parsers that read for the log what the protocol parsers skip.
 #[derive(Clone, Copy, Debug, Default)]
 enum Reading {
     #[default]

@@ -155,7 +155,7 @@ impl<'r> State<'r> {
         }
     }
 
-    /// Begin of the allowed range, and its end if it is bounded.
+    /// Start of the allowed range, and its end if it is bounded.
     fn region(&self, content: &Content) -> (usize, Option<usize>) {
         let of = |value: Option<Value>| value.map(|value| self.value(value));
         let mut from = of(content.offset).unwrap_or(0);

@@ -82,7 +82,7 @@ impl ScanStreams {
     }
 
     /// Records scans from now on, with streams numbered from `first` on. The record includes which streams are at their
-    /// begin.
+    /// start.
     pub fn record(&mut self, first: u32) {
         self.first_number = first;
         self.begun = Some(vec![false; self.used.len()].into());

@@ -16,7 +16,8 @@ use super::{
 const RUN: usize = 512;
 /// Difference between a power of two and the size of a window.
 const GAP: usize = 16;
-/// A shorter copy copies this number of bytes: the bytes overwritten after it are outside of the window.
+/// Copies up to this length always copy this number of bytes: the excess overwrites only bytes that are outside of the
+/// window.
 const SHORT: usize = GAP;
 
 impl Brotli {

@@ -58,7 +58,7 @@ pub(super) struct Header<'a> {
     version: Version,
     /// The destination connection ID.
     pub destination: &'a [u8],
-    /// Begin of the packet number, and end of the packet.
+    /// Start of the packet number, and end of the packet.
     number: usize,
     end: usize,
 }

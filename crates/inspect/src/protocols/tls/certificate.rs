@@ -1,7 +1,7 @@
 //! The start of an X.509 certificate (RFC 5280, section 4.1): serial number, issuer and subject. They precede the key and
 //! the signature, so the certificate need not be complete. The parser allocates nothing and reads every byte once.
 
-/// Maximum number of elements of a name, and maximum number of its bytes, that are written.
+/// Maximum number of elements of a name that are written.
 const ELEMENTS: usize = 32;
 
 /// Parsed fields of a certificate.
