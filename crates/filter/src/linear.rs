@@ -2,7 +2,7 @@
 
 use crate::{Address, Header, Matcher, Rule, RuleNumber};
 
-/// Compares rule by rule (P1, Fig. 1).
+/// Compares rule by rule (paper P1, Fig. 1; see docs/papers.md).
 #[derive(Clone, Debug)]
 pub struct Linear<A> {
     rules: Vec<Rule<A>>,

@@ -1,10 +1,11 @@
-//! The example of P1: Table 1, Fig. 1, 2 and 5, with field values of 0 to 15.
+//! The example of paper P1 (see docs/papers.md): Table 1, Fig. 1, 2 and 5, with field values of 0 to 15.
 
 use sluice_filter::{CachedTrie, Field, Header, Linear, ListSearch, Matcher, Range, Rule, Trie};
 
 const ENOUGH: usize = 1 << 20;
 
-/// Filters 0, 1, 2 and the last one of Table 1. The middle column is the source port, as in the example in the text.
+/// Filters 0, 1, 2 and the last one of the paper's Table 1. The middle column is the source port, as in the example in
+/// the text.
 fn table1() -> Vec<Rule<u32>> {
     let rows = [
         [(3, 8), (0, 15), (3, 11)],

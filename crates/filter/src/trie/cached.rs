@@ -1,9 +1,9 @@
-//! The trie of P1 with a list of recent intervals at every node (P1, 3).
+//! The trie of paper P1 with a list of recent intervals at every node (section 3; see docs/papers.md).
 //!
 //! A list contains the indexes of the intervals in which recent packets were found, in ascending order, for each core
 //! separately. A search looks there first. If one of them contains the packet's value, the search continues with the
 //! next level. Otherwise the two indexes next to the value bound the binary search, and the index that it finds replaces
-//! the nearer of the two, so that the indexes stay evenly distributed (Fig. 9). P1 leaves these cases open:
+//! the nearer of the two, so that the indexes stay evenly distributed (Fig. 9). The paper leaves these cases open:
 //!
 //! - A list that is not full takes the index in, and keeps all others.
 //! - Of two equally near indexes the lower one is replaced. Beyond all indexes, the one at that end is replaced.
@@ -25,7 +25,7 @@ pub enum ListSearch {
     Bisection,
 }
 
-/// Counts of comparisons and searches (P1, Fig. 15).
+/// Counts of comparisons and searches (paper P1, Fig. 15).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SearchCounts {
     /// Compared intervals of lists that contained the value.

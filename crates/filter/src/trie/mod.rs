@@ -1,4 +1,5 @@
-//! The trie of P1 (2.2, Fig. 2; nf-HiPAC): a level per dimension, whose nodes contain elementary intervals.
+//! The trie of paper P1 (section 2.2, Fig. 2; see docs/papers.md), as in nf-HiPAC: a level per dimension, whose nodes
+//! contain elementary intervals.
 //!
 //! A node is built from the rules that are valid on the path to it. A binary search finds the interval of a value. Each
 //! interval leads to a node of the next level; those of the last level lead to the first rule. In Fig. 2 two intervals
@@ -90,8 +91,8 @@ impl<A: Address> Trie<A> {
         self.nodes.len()
     }
 
-    /// The path of a header: for each level, from the top, the index of its interval, counted from 1 as in P1, and the
-    /// rule.
+    /// The path of a header: for each level, from the top, the index of its interval, counted from 1 as in paper P1,
+    /// and the rule.
     pub fn path(&self, header: &Header<A>) -> (Vec<usize>, Option<RuleNumber>) {
         let (mut path, mut at) = (Vec::new(), self.root);
         loop {
