@@ -1,4 +1,4 @@
-//! What rules look at in a packet.
+//! Header fields of a packet that rules match.
 
 use core::fmt::Debug;
 use core::hash::Hash;
@@ -8,17 +8,17 @@ use crate::field::{Field, MARK};
 
 /// An address as a number.
 pub trait Address: WordAddress + Copy + Ord + Hash + Debug + Default + Send + Sync + 'static {
-    /// The last one.
+    /// The last address.
     const LAST: Self;
-    /// The next one; none after the last.
+    /// The next address; `None` after the last.
     fn next(self) -> Option<Self>;
-    /// The one before; none before the first.
+    /// The preceding address; `None` before the first.
     fn before(self) -> Option<Self>;
-    /// How far it is behind another; wraps around where it is before it.
+    /// Distance from `first` to this address; wraps around if it precedes `first`.
     fn distance(self, first: Self) -> Self;
-    /// Without its last bits.
+    /// The address shifted right by this number of bits.
     fn shifted(self, bits: u32) -> Self;
-    /// As an address.
+    /// The address as [`std::net::IpAddr`].
     fn ip(self) -> std::net::IpAddr;
 }
 
@@ -60,7 +60,7 @@ pub(crate) enum Dimension {
     Field(Field),
 }
 
-/// What rules look at, of one packet.
+/// Header fields of one packet that rules match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(C, align(64))]
 pub struct Header<A: WordAddress> {
@@ -69,7 +69,8 @@ pub struct Header<A: WordAddress> {
 }
 
 impl<A: Address> Header<A> {
-    /// Of a packet between two addresses; all other fields have the values of a plain packet of which nothing else is known.
+    /// Creates a header of a packet between two addresses; all other fields are 0, or [`NONE`] if the field may have
+    /// it.
     pub fn new(source: A, destination: A) -> Self {
         let mut header = Self {
             words: [0; 16],
@@ -93,13 +94,13 @@ impl<A: Address> Header<A> {
         A::from_words(&self.words)
     }
 
-    /// Destination address, after destination rules of translation.
+    /// Destination address, after destination translation.
     #[inline(always)]
     pub fn destination(&self) -> A {
         A::from_words(&self.words[A::WORDS..])
     }
 
-    /// The same with another value of a field; one that is too large becomes the largest.
+    /// Sets a field; a value that is too large becomes the largest one.
     #[inline(always)]
     pub fn with(mut self, field: Field, value: u32) -> Self {
         let (at, shift, bits) = field.place();
@@ -120,7 +121,7 @@ impl<A: Address> Header<A> {
         word >> shift & bits
     }
 
-    /// The mark that its session has, or that rules have set on the way.
+    /// The mark of the session, including the changes of preceding rules.
     #[inline(always)]
     pub fn mark(&self) -> u32 {
         match MARK < A::FIT {
@@ -129,7 +130,7 @@ impl<A: Address> Header<A> {
         }
     }
 
-    /// The same with a mark.
+    /// Sets the mark.
     #[inline(always)]
     pub fn with_mark(mut self, mark: u32) -> Self {
         *self.at(MARK) = mark;

@@ -1,4 +1,4 @@
-//! Why the filter drops a packet.
+//! Drop reasons of the filter.
 
 use sluice_wire::named;
 

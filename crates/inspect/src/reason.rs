@@ -1,4 +1,4 @@
-//! Why inspection drops a packet.
+//! Drop reasons, skip reasons and limits of inspection.
 
 use sluice_wire::named;
 
@@ -109,12 +109,12 @@ named! {
     }
 }
 
-/// How often limits were reached and anomalies were met, by the number of each.
+/// Counts of reached limits or anomalies, by their numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tally<const N: usize> {
     counts: [u64; N],
     reported: [u64; N],
-    /// Something was counted that is not told.
+    /// Some counts have not been reported yet.
     any: bool,
 }
 
@@ -129,18 +129,18 @@ impl<const N: usize> Default for Tally<N> {
 }
 
 impl<const N: usize> Tally<N> {
-    /// One more of a number.
+    /// Adds one to the count of a number.
     pub fn add(&mut self, number: usize) {
         self.counts[number] += 1;
         self.any = true;
     }
 
-    /// How many of a number.
+    /// The count of a number.
     pub fn count(&self, number: usize) -> u64 {
         self.counts[number]
     }
 
-    /// Tell what was counted since the last time: number, and how many.
+    /// Reports the counts since the last report: number and count.
     #[inline(always)]
     pub fn report(&mut self, tell: impl FnMut(usize, u64)) {
         if self.any {
@@ -203,7 +203,7 @@ impl From<Exception> for Reason {
             Exception::Work => Self::Work,
             Exception::DecodeAnomaly => Self::DecodeAnomaly,
             Exception::PendingRulesFull => Self::PendingRulesFull,
-            // Of a frame that belongs to no flow yet: the fault itself is its reason.
+            // For a frame that belongs to no flow yet, the fault of the frame itself is reported.
             Exception::Unparsable => Self::Malformed,
         }
     }

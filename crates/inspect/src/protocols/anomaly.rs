@@ -1,4 +1,4 @@
-//! What is odd about a message.
+//! Anomalies of messages.
 
 use sluice_wire::named;
 
@@ -132,7 +132,7 @@ named! {
 }
 
 impl Anomaly {
-    /// Whether what is searched as the content of a message is not what its receiver makes of it, or not all of it.
+    /// Whether the searched content of a message is incomplete, or differs from what its receiver reads.
     pub(super) fn is_missed_content(self) -> bool {
         use Anomaly::*;
         let encoding = matches!(
@@ -143,7 +143,7 @@ impl Anomaly {
     }
 }
 
-/// How often each anomaly was met.
+/// Counts of anomalies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AnomalyCounts {
     tally: Tally<{ Anomaly::ALL.len() }>,
@@ -151,24 +151,24 @@ pub struct AnomalyCounts {
 }
 
 impl AnomalyCounts {
-    /// One more.
+    /// Counts an anomaly.
     pub fn add(&mut self, anomaly: Anomaly) {
         self.tally.add(anomaly as usize);
         self.met.insert(anomaly);
     }
 
-    /// How often.
+    /// The count of an anomaly.
     pub fn of(&self, anomaly: Anomaly) -> u64 {
         self.tally.count(anomaly as usize)
     }
 
-    /// Tell what was met since the last time: number of the anomaly, and how often.
+    /// Reports the counts since the last report: number of the anomaly, and count.
     #[inline(always)]
     pub fn report(&mut self, tell: impl FnMut(usize, u64)) {
         self.tally.report(tell);
     }
 
-    /// What was met since the last call, once each; of most packets nothing.
+    /// The anomalies since the last call, once each; most packets have none.
     #[inline(always)]
     pub fn take_recent(&mut self) -> Option<impl Iterator<Item = Anomaly> + use<>> {
         (self.met != AnomalySet::default()).then(|| std::mem::take(&mut self.met).iter())
@@ -182,12 +182,12 @@ pub(super) struct AnomalySet(u128);
 const _: () = assert!(Anomaly::ALL.len() <= u128::BITS as usize);
 
 impl AnomalySet {
-    /// Whether it was met.
+    /// Whether the set contains an anomaly.
     pub fn has(self, anomaly: Anomaly) -> bool {
         self.0 & 1 << anomaly as u64 != 0
     }
 
-    /// True the first time.
+    /// Adds an anomaly; returns true if it was not in the set.
     pub fn insert(&mut self, anomaly: Anomaly) -> bool {
         let bit = 1 << anomaly as u32;
         let new = self.0 & bit == 0;
@@ -195,7 +195,7 @@ impl AnomalySet {
         new
     }
 
-    /// Those that were seen.
+    /// The anomalies in the set.
     pub fn iter(self) -> impl Iterator<Item = Anomaly> {
         let all = Anomaly::ALL.iter().copied();
         all.filter(move |&anomaly| self.0 & 1 << anomaly as u32 != 0)

@@ -1,4 +1,4 @@
-//! What happens in TCP connections that rules ask for, by the names that Suricata gives it.
+//! Events in TCP connections that rules can test, with Suricata's names.
 
 use sluice_wire::named;
 
@@ -16,12 +16,12 @@ named! {
 }
 
 impl StreamEvent {
-    /// By its name in rules.
+    /// The event with this name in rules.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|event| event.name() == name)
     }
 
-    /// What an exception is to rules.
+    /// The event that an exception causes, if there is one.
     pub fn of(exception: Exception) -> Option<Self> {
         match exception {
             Exception::OutOfWindow => Some(Self::OutOfWindow),
