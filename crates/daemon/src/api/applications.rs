@@ -1,4 +1,4 @@
-//! How looking for applications goes.
+//! Statistics of application identification.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ impl Serve for operation::Applications {
     }
 }
 
-/// Why nothing can be said of applications.
+/// Error of a request while application identification is not configured.
 pub(super) fn nobody() -> Refusal {
     Refusal::Wrong("nobody looks for applications: the configuration has no [applications]".into())
 }

@@ -1,4 +1,4 @@
-//! Bridges: their links, what passed, and what passed in spite of a reason.
+//! Bridges: link states, forwarded packets, and packets that were forwarded despite a drop reason.
 
 use std::sync::Arc;
 

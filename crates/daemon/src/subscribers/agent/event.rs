@@ -1,4 +1,4 @@
-//! What the agent tells: events, and counters of everything that went wrong.
+//! Events of the agent, and counters of faults.
 
 use std::net::Ipv4Addr;
 
@@ -10,20 +10,20 @@ use crate::subscribers::Site;
 /// Why a site lost its lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// It ran out, and no server had renewed it.
+    /// The lease expired without being renewed.
     Expired,
-    /// A server said that it does not hold (DHCPNAK).
+    /// A server rejected the lease (DHCPNAK).
     Refused,
     /// Another site has the address.
     Declined,
-    /// Nobody wants it any more.
+    /// The site no longer needs the address.
     Released,
-    /// Somebody else uses the address.
+    /// Another host uses the address.
     Conflict,
 }
 
 impl Why {
-    /// As it is shown.
+    /// Name of the reason.
     pub fn word(self) -> &'static str {
         match self {
             Self::Expired => "expired",
@@ -35,20 +35,20 @@ impl Why {
     }
 }
 
-/// How servers behave towards all sites.
+/// Response behaviour of the servers towards all sites.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Servers {
-    /// They answer, or nothing was asked yet.
+    /// Servers respond, or no request has been sent yet.
     #[default]
     Answering,
-    /// None answers: sites are tried slowly, until one does.
+    /// No server responds: requests are sent at a reduced rate until one does.
     Silent,
-    /// Each request is refused: likewise.
+    /// All requests are rejected: requests are sent at a reduced rate until one is acknowledged.
     Refusing,
 }
 
 impl Servers {
-    /// As it is shown.
+    /// Name of the behaviour.
     pub fn word(self) -> &'static str {
         match self {
             Self::Answering => "answering",
@@ -58,45 +58,45 @@ impl Servers {
     }
 }
 
-/// What happened.
+/// An event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A site has an address: its first, or the one that it had before. Who uses it looks first whether somebody else
-    /// answers for it (RFC 5227), and tells [`super::Agent::conflict`].
+    /// A site has an address: its first, or the same as before. The receiver checks for address conflicts (RFC 5227)
+    /// and reports them by [`super::Agent::conflict`].
     Bound(Site, Lease),
-    /// The same address for longer.
+    /// The lease of the present address was extended.
     Renewed(Site, Lease),
-    /// A site has an address, and had another before.
+    /// A site has another address than before.
     Changed {
         /// The site.
         site: Site,
-        /// The address that it had.
+        /// The former address.
         was: Ipv4Addr,
-        /// What it has now.
+        /// The new lease.
         lease: Lease,
     },
-    /// A site must not use its address any more.
+    /// A site must no longer use its address.
     Lost {
         /// The site.
         site: Site,
-        /// The address that it had.
+        /// The former address.
         address: Ipv4Addr,
-        /// Why.
+        /// The reason.
         why: Why,
     },
-    /// Something is wrong with what servers say. Counted each time, told at most once a second of each kind; what may
-    /// happen without a fault of theirs is counted only.
+    /// A server sent an invalid reply. All faults are counted; each kind is reported at most once per second, and those
+    /// that can occur with correct servers are never reported.
     Fault {
-        /// What.
+        /// Kind of the fault.
         fault: Fault,
-        /// The site that it was said to, where that is known.
+        /// The site that the reply was for, if known.
         site: Option<Site>,
-        /// The other site, where two are concerned.
+        /// The other site, if two are involved.
         other: Option<Site>,
-        /// The address that it is about.
+        /// Address in the reply.
         address: Option<Ipv4Addr>,
     },
-    /// Servers behave otherwise towards all.
+    /// The behaviour of the servers towards all sites has changed.
     Servers(Servers),
 }
 
@@ -123,37 +123,37 @@ named! {
     }
 }
 
-/// Counters.
+/// Counters of the agent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// DHCPDISCOVER sent.
+    /// DHCPDISCOVER messages sent.
     pub discovers: u64,
-    /// DHCPREQUEST sent: for an offer, after a restart, to renew, to rebind.
+    /// DHCPREQUEST messages sent: for an offer, after a restart, to renew, to rebind.
     pub requests: [u64; 4],
-    /// DHCPDECLINE sent.
+    /// DHCPDECLINE messages sent.
     pub declines: u64,
-    /// DHCPRELEASE sent.
+    /// DHCPRELEASE messages sent.
     pub releases: u64,
-    /// DHCPOFFER that were looked at.
+    /// DHCPOFFER messages considered.
     pub offers: u64,
-    /// DHCPACK that made or prolonged a lease.
+    /// DHCPACK messages that created or extended a lease.
     pub acknowledgements: u64,
-    /// DHCPNAK that ended something.
+    /// DHCPNAK messages that ended an exchange or a lease.
     pub refusals: u64,
-    /// Leases that ran out.
+    /// Leases that expired.
     pub expired: u64,
-    /// Requests for an offer that nobody answered to the end.
+    /// Requests for an offer that failed without a reply.
     pub unanswered: u64,
     faults: [u64; Fault::ALL.len()],
 }
 
 impl Counters {
-    /// How often a fault was.
+    /// Number of occurrences of a fault.
     pub fn fault(&self, fault: Fault) -> u64 {
         self.faults[fault as usize]
     }
 
-    /// All by name, faults last.
+    /// All counters by name, faults last.
     pub fn named(&self) -> Vec<(&'static str, u64)> {
         let [requests, reboots, renewals, rebindings] = self.requests;
         let messages = [
@@ -179,14 +179,14 @@ impl Counters {
     }
 }
 
-/// Which faults were told lately.
+/// Time of the last report of each fault.
 #[derive(Debug, Default)]
 pub(super) struct Told([Option<u64>; Fault::ALL.len()]);
 
 impl Told {
     const PAUSE: u64 = 1_000_000_000;
 
-    /// Whether to tell this one.
+    /// Whether the fault is to be reported now.
     pub(super) fn is_news(&mut self, fault: Fault, now: u64) -> bool {
         if matches!(fault, Fault::UnknownExchange | Fault::Untimely) {
             return false;

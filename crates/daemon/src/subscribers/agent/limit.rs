@@ -1,4 +1,4 @@
-//! How much is sent: a bucket of tokens, and how servers answer at all.
+//! Rate limit of sent messages, and detection of servers that do not respond.
 
 use sluice_table::token_bucket::TokenBucket;
 
@@ -18,31 +18,31 @@ pub(super) fn empty_bucket(rate: u32, now: Nanoseconds) -> TokenBucket {
     TokenBucket::empty(rate, burst, now)
 }
 
-/// Rate and burst that together are no more than `rate` in a second.
+    /// Time at which a token is available.
 fn earnings(rate: u32) -> (u64, u64) {
     let rate = u64::from(rate.max(1));
     let burst = (rate / 100).max(1);
     (rate - burst + 1, burst)
 }
 
-/// How servers answer. A dead server, or one that refuses everything, is not to be flooded.
+/// Response behaviour of the servers, so that a server that is down or rejects all requests is not flooded.
 #[derive(Debug)]
 pub(super) struct Health {
-    /// Asked without an answer since.
+    /// Number of requests since the last reply.
     unanswered: u32,
-    /// When the first of them was asked.
+    /// Time of the first of these requests.
     since: Nanoseconds,
-    /// Refused without an acknowledgement since.
+    /// Number of rejections since the last acknowledgement.
     refused: u32,
-    /// How long an answer may take.
+    /// Maximum response time.
     patience: Nanoseconds,
     told: Servers,
 }
 
 impl Health {
-    /// Unanswered questions that are no proof yet.
+    /// Number of unanswered requests from which servers count as silent.
     const UNANSWERED: u32 = 128;
-    /// Refusals in a row that are none.
+    /// Number of consecutive rejections from which servers count as refusing.
     const REFUSED: u32 = 64;
 
     pub fn new(patience: Nanoseconds) -> Self {
@@ -55,7 +55,7 @@ impl Health {
         }
     }
 
-    /// Somebody asks who has an address.
+    /// Record a DHCPDISCOVER or a request for confirmation.
     pub fn ask(&mut self, now: Nanoseconds) {
         if self.unanswered == 0 {
             self.since = now;
@@ -63,17 +63,17 @@ impl Health {
         self.unanswered = self.unanswered.saturating_add(1);
     }
 
-    /// A server answers, whatever it says.
+    /// Record a reply of any type.
     pub fn answer(&mut self) {
         self.unanswered = 0;
     }
 
-    /// It acknowledges.
+    /// Record a DHCPACK.
     pub fn acknowledge(&mut self) {
         (self.unanswered, self.refused) = (0, 0);
     }
 
-    /// It refuses.
+    /// Record a DHCPNAK.
     pub fn refuse(&mut self) {
         self.unanswered = 0;
         self.refused = self.refused.saturating_add(1);
@@ -89,7 +89,7 @@ impl Health {
         }
     }
 
-    /// What servers do now, and what they did before, where that is another thing.
+    /// Present and previous behaviour of the servers if it has changed.
     pub fn change(&mut self, now: Nanoseconds) -> Option<(Servers, Servers)> {
         let (before, servers) = (self.told, self.servers(now));
         self.told = servers;

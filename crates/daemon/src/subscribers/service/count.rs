@@ -1,4 +1,4 @@
-//! What the service of sites counts, each by its name.
+//! Counters of the subscriber service, each with a name.
 
 use sluice_wire::named;
 
@@ -25,7 +25,7 @@ named! {
     }
 }
 
-/// How often each was.
+/// Number of occurrences of each event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counts([u64; Count::ALL.len()]);
 
@@ -36,24 +36,24 @@ impl Default for Counts {
 }
 
 impl Counts {
-    /// Once more.
+    /// Count one event.
     pub fn add(&mut self, count: Count) {
         self.add_all(count, 1);
     }
 
-    /// So many times more.
+    /// Count several events.
     pub fn add_all(&mut self, count: Count, times: u64) {
         if let Some(sum) = self.0.get_mut(count as usize) {
             *sum += times;
         }
     }
 
-    /// All by name.
+    /// All counters by name.
     pub fn named(&self) -> Vec<(&'static str, u64)> {
         Count::ALL.iter().map(|count| (count.name(), self.of(*count))).collect()
     }
 
-    /// How often it was.
+    /// Number of occurrences of an event.
     pub fn of(&self, count: Count) -> u64 {
         self.0.get(count as usize).copied().unwrap_or(0)
     }
