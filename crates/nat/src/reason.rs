@@ -1,8 +1,8 @@
-//! Why translation drops a packet.
+//! Reasons for which translation drops a packet.
 
 macro_rules! reasons {
     ($($name:ident $text:literal $help:literal;)*) => {
-        /// Why translation drops a packet: each is a counter of its own.
+        /// Reason for which translation drops a packet; each has its own counter.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(u8)]
         pub enum Reason {
@@ -13,12 +13,12 @@ macro_rules! reasons {
             /// Every reason, in the order of their numbers.
             pub const ALL: &[Reason] = &[$(Reason::$name),*];
 
-            /// The counter's name.
+            /// Name of the counter.
             pub fn name(self) -> &'static str {
                 match self { $(Reason::$name => $text,)* }
             }
 
-            /// What it means, in a sentence for the operator.
+            /// Description for the operator, in one sentence.
             pub fn help(self) -> &'static str {
                 match self { $(Reason::$name => $help,)* }
             }
