@@ -1,8 +1,8 @@
-//! Why routing drops a packet: each reason once, with its counter's name and its help text.
+//! Drop reasons of routing, each with its counter name and help text.
 
 macro_rules! reasons {
     ($($reason:ident $name:literal $help:literal;)*) => {
-        /// Why routing drops a packet.
+        /// Reason for which routing drops a packet.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub enum Reason {
@@ -10,15 +10,15 @@ macro_rules! reasons {
         }
 
         impl Reason {
-            /// Every reason, in the order of their numbers.
+            /// Every reason, in numeric order.
             pub const ALL: &[Reason] = &[$(Reason::$reason),*];
 
-            /// The counter's name.
+            /// Name of the counter.
             pub fn name(self) -> &'static str {
                 match self { $(Reason::$reason => $name,)* }
             }
 
-            /// What it means and what to look at, for the operator.
+            /// Meaning and advice for the operator.
             pub fn help(self) -> &'static str {
                 match self { $(Reason::$reason => $help,)* }
             }

@@ -1,8 +1,8 @@
-//! Why a message about routes is not followed.
+//! Reasons for ignoring a route message.
 
 macro_rules! refused {
     ($($reason:ident $name:literal $help:literal;)*) => {
-        /// Why a message is not followed. Each has a counter.
+        /// Reason for ignoring a route message. Each has a counter.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u8)]
         pub enum Refused {
@@ -10,15 +10,15 @@ macro_rules! refused {
         }
 
         impl Refused {
-            /// Every reason, in the order of their numbers.
+            /// Every reason, in numeric order.
             pub const ALL: &[Refused] = &[$(Refused::$reason),*];
 
-            /// The counter's name.
+            /// Name of the counter.
             pub fn name(self) -> &'static str {
                 match self { $(Refused::$reason => $name,)* }
             }
 
-            /// What it means and what to look at, for the operator.
+            /// Meaning and advice for the operator.
             pub fn help(self) -> &'static str {
                 match self { $(Refused::$reason => $help,)* }
             }
