@@ -1,8 +1,8 @@
-//! What can be wrong with a packet: declared once, with the name of its counter and its help text.
+//! Faults of packets, each declared once with its counter name and help text.
 
 macro_rules! faults {
     ($($variant:ident $name:literal $help:literal)+) => {
-        /// Why a packet is not fit to be forwarded. Each is a drop reason of its own.
+        /// Why a packet is invalid and must not be forwarded. Each is a separate drop reason.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub enum Fault {
@@ -10,7 +10,7 @@ macro_rules! faults {
         }
 
         impl Fault {
-            /// Every fault, in the order of their numbers: `ALL[k] as usize == k`.
+            /// Every fault, in numeric order: `ALL[k] as usize == k`.
             pub const ALL: &'static [Fault] = &[$(Fault::$variant,)+];
 
             /// Name of the fault's counter.
@@ -18,7 +18,7 @@ macro_rules! faults {
                 match self { $(Fault::$variant => $name,)+ }
             }
 
-            /// What the fault means, for an operator.
+            /// Description for the operator.
             pub const fn help(self) -> &'static str {
                 match self { $(Fault::$variant => $help,)+ }
             }
