@@ -1,4 +1,4 @@
-//! Why translation drops a packet.
+//! Reasons for which translation drops a packet.
 
 use sluice_wire::named;
 

@@ -1,4 +1,4 @@
-//! Why routing drops a packet: each reason once, with its counter's name and its help text.
+//! Drop reasons of routing, each with its counter name and help text.
 
 use sluice_wire::named;
 

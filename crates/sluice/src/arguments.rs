@@ -396,7 +396,7 @@ pub struct Plan {
     pub json: bool,
 }
 
-/// Cores of this machine.
+/// Numbers of this machine's cores.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cores(pub Vec<u16>);
 
@@ -407,10 +407,10 @@ fn cores(text: &str) -> Result<Cores, String> {
         .ok_or_else(|| "write cores as 0-3,8".into())
 }
 
-/// An interface and the capture file in its place.
+/// An interface, and the capture file that replaces it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InterfaceFile {
-    /// Name in the configuration.
+    /// Name of the interface in the configuration.
     pub interface: String,
     /// Path of the file.
     pub path: PathBuf,

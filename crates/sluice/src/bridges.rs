@@ -14,7 +14,7 @@ use Align::{Left, Right};
 impl ShowList for operation::Bridges {
     type Options = NoOptions;
 
-    /// The bridges, side by side, then what they passed in spite of a reason.
+    /// Print the bridges, then the packets that they passed although a drop reason applied.
     fn text(
         client: &mut Client,
         request: &Self::Request,

@@ -1,4 +1,4 @@
-//! The commands that talk to the daemon, against one that is made of fixed answers.
+//! Commands that use the daemon, tested with a fake daemon that returns fixed answers.
 
 use crate::serving;
 use std::path::PathBuf;
@@ -47,7 +47,7 @@ fn session(port: u16) -> Session {
     }
 }
 
-/// Two sessions a page, five in all.
+/// Five sessions, two per page.
 async fn sessions(Query(filter): Query<SessionFilter>, Query(position): Query<Position>) -> Json<Page<Session>> {
     let from: u16 = position.cursor.map_or(0, |cursor| cursor.parse().unwrap());
     let items = (from..(from + 2).min(5))
@@ -128,7 +128,7 @@ async fn apply(Json(request): Json<ApplyRequest>) -> Json<ApplyAnswer> {
     })
 }
 
-/// Shares are asked for only where an address is named.
+/// Shares are requested only if an address is given.
 async fn shares(Query(filter): Query<MappingFilter>) -> Json<Page<Share>> {
     assert!(filter.inside.is_some() || filter.outside.is_some());
     let span = Span {
@@ -274,7 +274,7 @@ fn rule(number: u32) -> Rule {
     }
 }
 
-/// A daemon on a socket of its own, for as long as the folder lives.
+/// A fake daemon on a private socket; it lives as long as the folder.
 fn daemon() -> (tempfile::TempDir, PathBuf) {
     let router = Router::new()
         .route(operation::Sessions::PATH, get(sessions))

@@ -1,4 +1,4 @@
-//! `sluice top` without a terminal, against a daemon whose counters rise with every question.
+//! `sluice top` without a terminal, with a fake daemon whose counters rise with every request.
 
 use crate::serving;
 use std::process::{Command, Stdio};
@@ -18,7 +18,7 @@ fn status() -> Value {
     })
 }
 
-/// A worker that has had so many bursts of 1,000 packets, 150 cycles each.
+/// A worker that has processed `bursts` bursts of 1,000 packets at 150 cycles each.
 fn core(bursts: u64) -> Value {
     let counter = |name: &str, count: u64| json!({ "name": name, "count": count });
     json!({
@@ -86,7 +86,7 @@ fn top_once_prints_workers_stages_interfaces_and_drops() {
     line("gateway: up 1m, 5 sessions");
     line("warning: core 3 is stuck");
     line("WORKER CORE BUSY PACKETS/S PREDICTED CYCLES WAITING HANDED/S TAKEN/S SHED/S");
-    // 2 GHz by 150 cycles, whatever the time between the two looks was.
+    // 2 GHz divided by 150 cycles, independent of the time between the two polls.
     assert!(line("0 3 ").ends_with(" 13.3M 150 9 0 0 0"), "{text}");
     assert_eq!("0 50 0 100 0 0 0 0 0 all", line("0 50 "));
     line("INTERFACE LINK RECEIVED/S BITS/S SENT/S BITS/S DROPPED/S");

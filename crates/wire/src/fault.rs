@@ -1,4 +1,4 @@
-//! What can be wrong with a packet: declared once, with the name of its counter and its help text.
+//! Faults of packets, each declared once with its counter name and help text.
 
 use crate::named;
 

@@ -1,4 +1,4 @@
-//! Why a message about routes is not followed.
+//! Reasons for ignoring a route message.
 
 use sluice_wire::named;
 
