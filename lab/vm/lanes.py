@@ -1,5 +1,5 @@
 """Lanes: a client and a server with two cards of a guest between them, inside and outside of a translation. Every lane has the same
-addresses; in the gateway each is a virtual router of its own."""
+addresses; in the gateway each is a separate virtual router."""
 
 import contextlib
 import hashlib
