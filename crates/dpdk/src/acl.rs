@@ -18,7 +18,7 @@ const BATCH: usize = 64;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AclError {
     /// An address range is not a prefix.
-    #[error("the addresses {first:#010x} to {last:#010x} are no prefix, and rte_acl knows nothing else")]
+    #[error("the addresses {first:#010x} to {last:#010x} are not a prefix, as rte_acl requires")]
     NotAPrefix {
         /// First address.
         first: u32,
@@ -38,7 +38,7 @@ pub enum AclError {
         count: usize,
     },
     /// There is not enough memory.
-    #[error("rte_acl has too little memory for {count} rules: start DPDK with more, or reserve more hugepages")]
+    #[error("rte_acl is out of memory for {count} rules: start DPDK with more memory, or reserve more hugepages")]
     NotEnoughMemory {
         /// Number of rules.
         count: usize,

@@ -237,16 +237,16 @@ pub enum Shortfall {
         reason: String,
     },
     /// The device accepted the key but uses another.
-    #[error("it hashes with another key than the one given")]
+    #[error("it hashes with another key than the configured one")]
     KeyOtherwise,
     /// The device does not report its key.
-    #[error("it does not tell its key")]
+    #[error("it does not report its RSS key")]
     KeyUntold,
     /// The device has no table that can be set.
-    #[error("it has no table from hash to queue that can be set")]
+    #[error("its RSS indirection table can't be set")]
     NoTable,
     /// The length of the requested table does not fit the device's table; queues are assigned round-robin instead.
-    #[error("its table has {entries} entries, which the {given} wished for do not fill")]
+    #[error("its RSS indirection table has {entries} entries, and the {given} requested ones do not fill it")]
     TableLength {
         /// Length of the requested table.
         given: usize,
@@ -255,7 +255,7 @@ pub enum Shortfall {
     },
     /// The device's table is shorter than the requested one; hash values beyond its length use the entries from its
     /// beginning.
-    #[error("its table has {entries} entries, and {elsewhere} of the {given} wished for lead elsewhere")]
+    #[error("its RSS indirection table has {entries} entries, and {elsewhere} of the {given} requested ones differ")]
     TableFolded {
         /// Length of the requested table.
         given: usize,
@@ -265,13 +265,13 @@ pub enum Shortfall {
         elsewhere: usize,
     },
     /// The device rejects the table.
-    #[error("it refuses the table ({reason})")]
+    #[error("it refuses the RSS indirection table ({reason})")]
     TableDeclined {
         /// Text of the error number.
         reason: String,
     },
     /// The device accepted the table but uses another.
-    #[error("its table differs in {entries} entries: {first} leads to queue {found}, not {wished}")]
+    #[error("its RSS indirection table differs in {entries} entries: entry {first} is queue {found}, not {wished}")]
     TableOtherwise {
         /// Number of entries that differ.
         entries: usize,
@@ -283,7 +283,7 @@ pub enum Shortfall {
         found: u16,
     },
     /// The device does not report its table.
-    #[error("it does not tell its table ({reason})")]
+    #[error("it does not report its RSS indirection table ({reason})")]
     TableUntold {
         /// Text of the error number.
         reason: String,

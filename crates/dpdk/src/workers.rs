@@ -22,7 +22,7 @@ pub enum WorkerError {
         allowed: Vec<usize>,
     },
     /// DPDK can't register another thread.
-    #[error("DPDK takes no more threads ({0}): use fewer cores")]
+    #[error("DPDK can't register more threads ({0}): use fewer cores")]
     TooMany(String),
     /// The system can't create another thread.
     #[error("no thread could be made ({0}): raise the limit on threads (ulimit -u)")]

@@ -79,7 +79,7 @@ pub enum RuleError {
         last: u32,
     },
     /// A value is larger than the field allows.
-    #[error("{field:?} reaches to {most}, not to {last}")]
+    #[error("the maximum of {field:?} is {most}, not {last}")]
     TooLarge {
         /// The field.
         field: Field,
@@ -89,7 +89,7 @@ pub enum RuleError {
         most: u32,
     },
     /// A flag must be set but is not significant.
-    #[error("flags {set:#04x} have to be set of which only {of:#04x} count")]
+    #[error("flags {set:#04x} must be set, but the mask is {of:#04x}")]
     Flags {
         /// Flags that must be set.
         set: u8,

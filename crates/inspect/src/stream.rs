@@ -112,7 +112,7 @@ impl StreamCapacity {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CapacityError {
     /// The memory does not have the size of [`StreamCapacity::lines`].
-    #[error("streams need {needed} lines of memory and got {given}")]
+    #[error("streams need {needed} cache lines of memory and got {given}")]
     Memory {
         /// Required number of lines.
         needed: usize,
@@ -120,10 +120,10 @@ pub enum CapacityError {
         given: usize,
     },
     /// The number of connections is 0 or above 2²⁴.
-    #[error("{0} connections can't be kept")]
+    #[error("{0} connections exceed the maximum")]
     Connections(usize),
     /// The window size is 0 or above 2²⁴.
-    #[error("{0} bytes of a stream can't be kept")]
+    #[error("{0} bytes of a stream exceed the maximum")]
     Window(usize),
 }
 

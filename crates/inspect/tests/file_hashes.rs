@@ -411,7 +411,7 @@ fn list_that_can_not_be_read_is_refused() {
         ("filesha1:listed.sha256", "listed.sha256: line 1: \""),
         ("filemd5:!listed.sha1", "is no MD5 of 32 hexadecimal digits"),
         ("filesha256:!", "\"file\" is missing"),
-        ("filesha256", "the option wants a value"),
+        ("filesha256", "the option needs a value"),
     ] {
         let rule = format!("alert http any any -> any any (msg:\"m\"; {option}; sid:1;)");
         let (_folder, file) = read(&rule, &[b"x"]);

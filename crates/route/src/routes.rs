@@ -151,7 +151,7 @@ pub enum RouteError {
     #[error("route {0} is configured twice, or is that of an attached network")]
     RouteTwice(Prefix),
     /// The route has too many next hops.
-    #[error("route {0} has more than {MAX_HOPS} ways")]
+    #[error("route {0} has more than {MAX_HOPS} next hops")]
     Ways(Prefix),
     /// The gateway is on no attached network.
     #[error("route {prefix}: gateway {gateway} is on no attached network of the virtual router")]
@@ -170,7 +170,7 @@ pub enum RouteError {
         gateway: Address,
     },
     /// An IPv6 route has an IPv4 gateway.
-    #[error("route {prefix}: gateway {gateway} is of IPv4")]
+    #[error("route {prefix}: gateway {gateway} is an IPv4 address")]
     GatewayFamily {
         /// The route.
         prefix: Prefix,

@@ -40,13 +40,13 @@ pub enum ClientError {
     #[error("{0}")]
     Refused(Failure),
     /// The connection broke.
-    #[error("the daemon broke the connection off: {0}")]
+    #[error("the daemon closed the connection: {0}")]
     Broken(#[from] hyper::Error),
     /// The response can't be decoded, probably because the daemon has another version.
     #[error("the daemon's answer can't be read ({0}); is it of another version than this command?")]
     Unreadable(String),
     /// This process can't create a connection.
-    #[error("no connection could be made: {0}")]
+    #[error("the connection failed: {0}")]
     Local(#[from] io::Error),
 }
 

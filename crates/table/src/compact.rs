@@ -31,7 +31,7 @@ struct Bucket {
 
 /// No free entry is within reach of a hash: the index is too full, or the hash is not keyed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the places of a key's hash are taken")]
+#[error("the hash buckets of a key are full")]
 pub struct IndexFull;
 
 /// Record numbers by hash.

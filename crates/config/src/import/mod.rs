@@ -140,10 +140,10 @@ impl ImportError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Wrong {
     /// Nothing but space.
-    #[error("there is nothing in it")]
+    #[error("the file is empty")]
     Empty,
     /// No UTF-8.
-    #[error("this is no text")]
+    #[error("the file is not text")]
     NotText,
     /// Neither a table nor JSON.
     #[error("neither a listing of iptables-save, ip6tables-save or `ipset save` nor one of `nft -j list ruleset`")]
@@ -179,13 +179,13 @@ pub enum Wrong {
     #[error("object {0} has no {1}")]
     Object(usize, &'static str),
     /// Jumps in a circle.
-    #[error("`{0}` closes a circle of chains")]
+    #[error("`{0}` makes a loop of chains")]
     Circle(String),
     /// Two tables in the place of one.
     #[error("table {0} of this family is listed a second time")]
     Twice(String),
     /// Two ways of listing.
-    #[error("a listing of nft has the rules of iptables, too: import one or the other")]
+    #[error("the listing of nft also contains the rules of iptables: import only one of them")]
     Both,
 }
 

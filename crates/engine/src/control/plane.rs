@@ -85,7 +85,7 @@ pub enum ControlPlaneError {
     #[error("worker {0} is named, but there are only {1}")]
     Workers(WorkerIndex, usize),
     /// Shards are assigned to workers that have other stages.
-    #[error("worker {0} is in charge of a shard, and the stages give it no sessions")]
+    #[error("worker {0} has a shard, but its stages do not process sessions")]
     Stage(WorkerIndex),
     /// Application identification is not available.
     #[error(transparent)]
@@ -109,11 +109,13 @@ pub enum ControlPlaneError {
         reserved: usize,
     },
     /// A pool has mappings, subscribers or computed ports, which require all flows of a host in one shard.
-    #[error("steering spreads the flows of a host over shards, and a pool or a destination rule keeps them together")]
+    #[error(
+        "steering distributes the flows of a host over shards, but a pool or a destination rule needs them in one shard"
+    )]
     Apart,
     /// Pool migration is not complete. Sessions may still hold ports that the pools have lost; a pool that regained such a port would
     /// allocate it twice.
-    #[error("sessions that the last change of pools left without a port are still being ended")]
+    #[error("the last change of pools is still ending sessions without a port")]
     Unsettled,
     /// New inspection rules can't be created.
     #[error(transparent)]

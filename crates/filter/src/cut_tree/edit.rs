@@ -19,7 +19,7 @@ use crate::{Address, Range, Rule, RuleNumber};
 
 /// The capacity for further rules is exhausted: the matcher must be rebuilt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("there is no room for a further rule")]
+#[error("the filter is full")]
 pub struct CapacityError;
 
 /// Maximum number of additional leaves that a rule may create in each region that it overlaps.

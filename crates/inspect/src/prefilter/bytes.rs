@@ -4,7 +4,7 @@ use crate::signature::Protocol;
 
 /// The bytes are truncated or contain invalid values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("what was written down is not understood")]
+#[error("the compiled data can't be decoded")]
 pub struct Truncated;
 
 pub(super) struct Writer(pub Vec<u8>);

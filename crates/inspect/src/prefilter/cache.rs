@@ -81,7 +81,7 @@ pub enum CacheError {
     #[error("the cache is damaged")]
     Digest,
     /// The payload is invalid although its digest matches.
-    #[error("the content of the cache is not understood")]
+    #[error("the content of the cache can't be decoded")]
     Content,
     /// Vectorscan returned an error.
     #[error("the cache: {0}")]

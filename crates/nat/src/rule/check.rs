@@ -76,7 +76,7 @@ pub enum RuleError {
         other: RuleId,
     },
     /// A destination rule matches an address and port that a pool allocates.
-    #[error("destination rule {rule} forwards {address} port {first}-{last}, which pool {pool} lends")]
+    #[error("destination rule {rule} forwards {address} port {first}-{last}, which belongs to pool {pool}")]
     Lent {
         /// The rule.
         rule: RuleId,

@@ -30,12 +30,12 @@ pub struct Terminal {
 
 /// The table of terminals is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no room for one more terminal: raise `terminals` under [subscribers]")]
+#[error("the table of terminals is full: raise `terminals` under [subscribers]")]
 pub struct TerminalsFull;
 
 /// Another site, given by its number, has the address or MAC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("site {0} has it")]
+#[error("site {0} already has the address")]
 pub struct OtherSite(pub u32);
 
 /// The single writer of a table.

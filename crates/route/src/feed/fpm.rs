@@ -11,13 +11,13 @@ const NETLINK: u8 = 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     /// The frame has another version.
-    #[error("version {0} of FPM: 1 is spoken here")]
+    #[error("FPM version {0} is not supported, only version 1")]
     Version(u8),
     /// The frame does not contain netlink messages.
-    #[error("messages of type {0}: those of netlink (1) are spoken here; load zebra's module dplane_fpm_nl")]
+    #[error("FPM message type {0} is not supported, only netlink (1): load zebra's module dplane_fpm_nl")]
     Kind(u8),
     /// The length is invalid.
-    #[error("a frame of {0} bytes: 4 to {MAX_FRAME} are taken")]
+    #[error("an FPM frame of {0} bytes is out of range: 4 to {MAX_FRAME}")]
     Length(usize),
 }
 

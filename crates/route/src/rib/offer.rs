@@ -169,7 +169,7 @@ pub trait Sink {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RibError {
     /// The router has reached its quota of learned routes.
-    #[error("the router has its {0} learned routes: raise its quota, or filter in the daemon")]
+    #[error("the virtual router reached its limit of {0} learned routes: raise it, or filter in the routing daemon")]
     Quota(usize),
     /// The router has reached its maximum number of next-hop sets.
     #[error("more than {0} different sets of next hops in one router")]

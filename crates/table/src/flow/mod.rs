@@ -59,7 +59,7 @@ pub enum InsertError {
     Full,
     /// Too many keys have the same hash: both buckets and the stash are full. This does not occur with hashes that are
     /// keyed by a secret seed.
-    #[error("the places of a key's hash are taken")]
+    #[error("the hash buckets of a key are full")]
     Crowded,
     /// A key already exists.
     #[error("the {which:?} key is the {direction:?} key of another record")]

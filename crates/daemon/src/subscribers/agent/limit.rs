@@ -18,7 +18,7 @@ pub(super) fn empty_bucket(rate: u32, now: Nanoseconds) -> TokenBucket {
     TokenBucket::empty(rate, burst, now)
 }
 
-    /// Time at which a token is available.
+/// Time at which a token is available.
 fn earnings(rate: u32) -> (u64, u64) {
     let rate = u64::from(rate.max(1));
     let burst = (rate / 100).max(1);

@@ -13,13 +13,13 @@ use crate::subscribers::virtual_mac::text;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WantError {
     /// The index is out of range.
-    #[error("site {} is one too many: there may be {MOST_SITES}", site.0)]
+    #[error("site {} exceeds the maximum of {MOST_SITES} sites", site.0)]
     TooMany {
         /// The site.
         site: Site,
     },
     /// The MAC is not valid for a client.
-    #[error("site {}: {} is no host's MAC: give it a unicast address", site.0, text(*mac))]
+    #[error("site {}: {} is not a unicast MAC address", site.0, text(*mac))]
     Mac {
         /// The site.
         site: Site,
@@ -27,7 +27,7 @@ pub enum WantError {
         mac: Mac,
     },
     /// Another site has the same MAC.
-    #[error("sites {} and {} have the same MAC {}: give one of them another", other.0, site.0, text(*mac))]
+    #[error("sites {} and {} have the same MAC address {}: change one of them", other.0, site.0, text(*mac))]
     MacTwice {
         /// The site that is added.
         site: Site,

@@ -21,7 +21,7 @@ use task::Task;
 
 /// The subscriber service can't be started.
 #[derive(Debug, thiserror::Error)]
-#[error("subscribers' sites can't be served: {0}; raise the limits on threads and descriptors (ulimit -u -n)")]
+#[error("the subscriber service can't start: {0}; raise the limits on threads and descriptors (ulimit -u -n)")]
 pub struct SubscribersError(#[from] std::io::Error);
 
 /// Delivers a frame to the host stack of an interface's router; `false` if that fails.

@@ -15,10 +15,10 @@ use crate::session::rule_channel::RuleSender;
 #[derive(Debug, thiserror::Error)]
 pub enum RuleUpdateError {
     /// Out of memory for pattern matching.
-    #[error("no memory to search for other rules: {0}")]
+    #[error("no memory to search for the new rules: {0}")]
     Memory(#[from] vectorscan::Error),
     /// Rules change faster than the workers take them over.
-    #[error("a worker has not taken over the last changes of the rules of inspection: apply it again in a few seconds")]
+    #[error("a worker has not yet loaded the last inspection rules: apply again in a few seconds")]
     Unfollowed,
 }
 

@@ -63,7 +63,7 @@ pub enum Action {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChainError {
     /// The entry chain is missing.
-    #[error("there is no chain `{ENTRY}`, where packets begin")]
+    #[error("there is no chain `{ENTRY}`, the entry of packets")]
     NoEntry,
     /// A chain does not exist.
     #[error("there is no chain `{0}`")]
@@ -72,7 +72,7 @@ pub enum ChainError {
     #[error("the chain `{0}` does not end")]
     Endless(String),
     /// A chain leads back to itself.
-    #[error("the chain `{0}` leads back to itself")]
+    #[error("the chain `{0}` is part of a loop")]
     Loop(String),
     /// The chains have too many steps.
     #[error("{0} steps, and {MAX_STEPS} are possible")]
