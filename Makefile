@@ -1,4 +1,4 @@
-# Every target sets up what it needs by itself; `make help` lists them.
+# Every target installs the tools that it needs; `make help` lists the targets.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
@@ -9,29 +9,29 @@ SLUICE_DEMO_PROFILE ?= release
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: ## Install what is missing (Debian packages, cargo tools), and say so
+setup: ## Install missing Debian packages and cargo tools, and report them
 	@scripts/setup
 
-build: setup ## Build the binaries `sluice` and `sluice-bench`, optimised
+build: setup ## Build the optimised binaries `sluice` and `sluice-bench`
 	cargo build --release --locked -p sluice -p sluice-bench
 
-demo: setup ## Show the main job on real traffic, in namespaces of its own
+demo: setup ## Show address translation with real traffic, in separate namespaces
 	cargo build --profile $(SLUICE_DEMO_PROFILE) --locked -p sluice
 	@lab/demo --profile $(SLUICE_DEMO_PROFILE)
 
-demo-inspect: setup ## Show a bridge that inspects: what a rule drops, what crosses, and the assist under load
+demo-inspect: setup ## Show an inspecting bridge: dropped and accepted traffic, and the assist under load
 	cargo build --profile $(SLUICE_DEMO_PROFILE) --locked -p sluice
 	@lab/demo-inspect --profile $(SLUICE_DEMO_PROFILE)
 
-demo-routers: setup ## Show three virtual routers with FRR: a link is cut, a daemon killed, a router goes, and nobody else notices
+demo-routers: setup ## Show three virtual routers with FRR: a link is cut, a daemon killed, a router removed, without an effect on others
 	cargo build --profile $(SLUICE_DEMO_PROFILE) --locked -p sluice
 	@lab/demo-routers --profile $(SLUICE_DEMO_PROFILE)
 
-demo-subscribers: setup ## Show sites behind an access switch: addresses by DHCP, a virtual MAC each, servers killed, the gateway restarted
+demo-subscribers: setup ## Show sites behind an access switch: addresses by DHCP, virtual MACs, servers killed, the gateway restarted
 	cargo build --profile $(SLUICE_DEMO_PROFILE) --locked -p sluice
 	@lab/demo-subscribers --profile $(SLUICE_DEMO_PROFILE)
 
-demo-vm: setup ## Show a virtual machine as gateway: its cards bound, checked and driven by Sluice, and a link that is pulled
+demo-vm: setup ## Show a virtual machine as gateway: Sluice binds, checks and drives its cards, and a link is disconnected
 	@scripts/setup vm
 	cargo build --profile $(SLUICE_DEMO_PROFILE) --locked -p sluice
 	@lab/demo-vm --profile $(SLUICE_DEMO_PROFILE)
@@ -39,11 +39,11 @@ demo-vm: setup ## Show a virtual machine as gateway: its cards bound, checked an
 test: setup ## Run every test (TESTS="format unit" runs only these steps)
 	@scripts/test $(TESTS)
 
-lab: setup ## Run the system tests alone (LAB="-k ping" is passed to pytest)
+lab: setup ## Run only the system tests (LAB="-k ping" is passed to pytest)
 	cargo build --locked -p sluice
 	@lab/run-tests $(LAB)
 
-test-vm: setup ## Run the tests with virtual machines alone (VM="-k bond" is passed to pytest)
+test-vm: setup ## Run only the tests with virtual machines (VM="-k bond" is passed to pytest)
 	@scripts/setup vm
 	cargo build --locked -p sluice
 	@lab/run-vm-tests $(VM)
@@ -55,11 +55,11 @@ fuzz: ## Fuzz each target for FUZZ_SECONDS (60), or only TARGET (nightly Rust)
 	@scripts/setup fuzz
 	@scripts/fuzz $(TARGET)
 
-sanitize: ## AddressSanitizer and Miri over the crates without devices (nightly Rust)
+sanitize: ## Run AddressSanitizer and Miri on the crates without devices (nightly Rust)
 	@scripts/setup sanitize
 	@scripts/sanitize
 
-soak: setup ## Properties of SEED (drawn) and on, ROUNDS (4) times; CONVERSATIONS (1000000) through inspection, STEPS (50000) of routes against the kernel, traffic for SECONDS (600)
+soak: setup ## Run property tests ROUNDS (4) times from SEED (random), CONVERSATIONS (1000000) of inspection, STEPS (50000) of route changes compared with the kernel, random traffic for SECONDS (600)
 	@SEED=$(SEED) ROUNDS=$(ROUNDS) scripts/properties
 	cargo build --release --locked -p sluice
 	SLUICE_CONVERSATIONS=$(or $(CONVERSATIONS),1000000) cargo test --release --locked -p sluice-inspect --test conversations
@@ -67,17 +67,17 @@ soak: setup ## Properties of SEED (drawn) and on, ROUNDS (4) times; CONVERSATION
 	lab/run-tests --profile release -k kernel_table
 	@lab/soak --profile release --seconds $(or $(SECONDS),600)
 
-nightly: ## What a night is long enough for: soak with 32 ROUNDS, fuzz with 600 FUZZ_SECONDS
+nightly: ## Run the tests of a night: soak with 32 ROUNDS, fuzz with 600 FUZZ_SECONDS
 	$(MAKE) soak ROUNDS=$(or $(ROUNDS),32)
 	$(MAKE) fuzz FUZZ_SECONDS=$(or $(FUZZ_SECONDS),600)
 
-audit: setup ## Known advisories against the dependencies (wants the network)
+audit: setup ## Check the dependencies against known advisories (needs the network)
 	cargo deny check advisories
 
-bench: setup ## Measure with every bench and render it (QUICK=1 for a short run; SIGNATURES=FILE for what inspects)
+bench: setup ## Run every benchmark and render the results (QUICK=1 for a short run; SIGNATURES=FILE for inspection)
 	cargo build --release --locked -p sluice -p sluice-bench
 	scripts/bench
 
-clean: ## Remove what was built
+clean: ## Remove build outputs
 	cargo clean
 	rm -rf fuzz/target

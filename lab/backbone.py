@@ -1,5 +1,5 @@
-"""The backbone as it is run: three virtual routers, each with a routing daemon of its own, and everything that routers talk with
-the sites behind them and the networks outside. For the test and the demonstration."""
+"""The backbone: three virtual routers, each with its own routing daemon, and the routing daemons of the sites behind them and of
+the outside networks. The test and the demonstration use it."""
 
 import copy
 import signal
@@ -129,12 +129,12 @@ protocol bgp core {
 }
 """
 
-# What each customer sends from.
+# Source address of each customer.
 SOURCES = {"red": "10.0.1.1", "blue": "10.0.0.2"}
 
 
 def configuration():
-    """Sluice's: `core` between both ways out and two customers with the same addresses, each with a pool of its own."""
+    """Sluice's configuration: `core` connects two uplinks and two customers with the same addresses, each with its own pool."""
     interfaces = {
         "north-out": {"device": "north-out", "router": "core", "addresses": ["198.51.100.2/30", "2001:db8:a::2/64"]},
         "south-out": {"device": "south-out", "router": "core", "addresses": ["198.51.100.6/30"]},
@@ -144,7 +144,7 @@ def configuration():
             "daemon": True, "fpm": {"listen": LOCAL, "grace": "60s"},
             "routes": [{"to": "203.0.113.32/28", "via": "100.64.0.2"}, {"to": "::/0", "via": "2001:db8:a::1"}],
         },
-        # OSPF has no graceful restart here: while the daemon of `core` comes back, red's has no default route.
+        # OSPF has no graceful restart here: while the daemon of `core` restarts, red's daemon has no default route.
         "red": {
             "daemon": True, "fpm": {"listen": LOCAL, "grace": "60s"},
             "routes": [{"to": "0.0.0.0/0", "via": "100.64.0.1", "distance": 250}],
@@ -173,7 +173,7 @@ def configuration():
 
 
 def without_red(document):
-    """The same once red has gone; its device stays open, and belongs to nobody."""
+    """The configuration without red; red's device stays open, but belongs to no router."""
     without = copy.deepcopy(document)
     del without["routers"]["red"], without["nat"]["pools"]["red"]
     for name in ["red-in", "red-up", "red-down"]:
@@ -183,7 +183,7 @@ def without_red(document):
 
 
 def red_daemons(host):
-    """FRR of the router red, which announces the pool that it translates onto."""
+    """FRR of the router red, which announces red's translation pool."""
     made = Frr(host, "127.0.0.1", ospfd=RED_OSPF, ospf6d=RED_OSPF6, ripd=RED_RIP, ripngd=RED_RIPNG)
     made.start()
     made.configure("ip route 203.0.113.16/28 blackhole")
@@ -191,7 +191,7 @@ def red_daemons(host):
 
 
 def daemons(topology):
-    """All that speak: of the routers, of the site behind red, and outside."""
+    """All routing daemons: of the routers, of the site behind red, and of the outside networks."""
     core = Host("sluice-core", topology.folder, make=False)
     made = {
         "core": Frr(core, "127.0.0.1", bgpd=CORE_BGP, ospfd=CORE_OSPF, ospf6d=CORE_OSPF6),
@@ -208,7 +208,7 @@ def daemons(topology):
 
 
 def ways(gateway, router, destination):
-    """Where a route of a router leads, and who told it."""
+    """Next hops and origin of a router's route."""
     rows = gateway.show("routes", "--router", router)["routes"]
     return [(row.get("interface"), row["kind"]) for row in rows if row["to"] == destination]
 
@@ -224,7 +224,7 @@ def wait_for(gateway, router, destination, *wanted, timeout=60):
 
 
 def converge(gateway):
-    """Wait until every router knows what its daemons have learned."""
+    """Wait until every router has the routes that its daemons have learned."""
     wait_for(gateway, "core", "0.0.0.0/0", ("north-out", "bgp"))
     wait_for(gateway, "core", "203.0.113.16/28", ("red-down", "ospf"))
     wait_for(gateway, "core", "2001:db8:11::1/128", ("red-down", "ospf"))
@@ -241,21 +241,21 @@ def cut(topology):
 
 
 def mend(topology):
-    """Bring it up again, with what its kernel has forgotten."""
+    """Bring it up again, and restore the state that the kernel has deleted."""
     topology.north.run("ip", "link", "set", "eth0", "up")
     topology.north.run("ip", "-6", "address", "replace", "2001:db8:a::1/64", "dev", "eth0", "nodad")
     topology.north.run("ip", "-6", "route", "replace", "2001:db8:10::/44", "via", "2001:db8:a::2")
 
 
 def kill(gateway, daemon):
-    """Kill a router's daemon; returns when the gateway has noticed."""
+    """Kill a router's daemon; returns when the gateway has detected it."""
     before = gateway.process.output.count("the daemon is gone")
     daemon.kill()
     waiting.until(lambda: gateway.process.output.count("the daemon is gone") > before, "the daemon to be gone", 10)
 
 
 def start_again(gateway, daemon):
-    """Start the daemon of `core` again; returns when it has told its routes, and has learned them anew."""
+    """Start the daemon of `core` again; returns when it has learned its routes again and sent them to the gateway."""
     before = gateway.process.output.count("tells its routes")
     daemon.start()
     waiting.until(lambda: gateway.process.output.count("tells its routes") > before, "the daemon to be back", 30)
@@ -264,13 +264,13 @@ def start_again(gateway, daemon):
 
 
 def connections(server, port):
-    """How many connections to a port of a server are established."""
+    """Number of established connections to a port of a server."""
     return len(server.run("ss", "-Htn", "state", "established", f"sport = :{port}").splitlines())
 
 
 def transfer(host, server, source, port):
-    """A transfer that is under way, and its server. After a daemon's restart its neighbours have no route for a moment, and a
-    connection that is being opened then fails at once: it is tried again."""
+    """A transfer in progress, and its server. After a daemon's restart its neighbours have no route for a moment, and a
+    connection attempt at that time fails immediately: it is repeated."""
     command = ["iperf3", "-c", server.address, "-p", port, "-B", source, "-b", "1M", "-t", "300", "-J"]
 
     def begin():
@@ -287,7 +287,7 @@ def transfer(host, server, source, port):
 
 
 class Flows:
-    """Pings and a transfer of a customer that go on until the end."""
+    """Pings and a transfer of a customer that run until the end."""
 
     def __init__(self, host, server, source, port):
         self.transfer, self.server = transfer(host, server, source, port)
@@ -295,7 +295,7 @@ class Flows:
         self.asked = 0
 
     def end(self):
-        """How many pings were lost, the last aside. The transfer must have lived until now."""
+        """Number of lost pings, the last one excluded. The transfer must still be running."""
         self.ping.signal(signal.SIGINT)
         self.ping.wait(10)
         assert self.transfer.popen.poll() is None, self.transfer.output
@@ -306,7 +306,7 @@ class Flows:
         return max(0, self.asked - received - 1)
 
     def stop(self):
-        """End what still runs."""
+        """End all programs that still run."""
         for process in [self.ping, self.transfer, self.server]:
             process.stop()
 
@@ -321,5 +321,5 @@ def flows_of(topology):
 
 
 def seen_as(host, server, source):
-    """The address that the server sees a customer by."""
+    """The source address of a customer as seen by the server."""
     return host.run("curl", "-sS", "-m", "10", "--interface", source, f"http://{server.address}/whoami").split()[0]

@@ -1,4 +1,4 @@
-"""Captures of every wire while a test runs, kept where it fails."""
+"""Captures of every link while a test runs, kept if the test fails."""
 
 import os
 import shutil
@@ -8,14 +8,14 @@ PLACES = [(name, "eth0") for name in ["alice", "anna", "bob", "bella", "carol", 
 
 
 class Captures:
-    """One tcpdump per host. On the gateway's own side nothing is seen: AF_XDP takes frames before it."""
+    """One tcpdump per host. The gateway's own interfaces can't be captured, because AF_XDP takes frames first."""
 
     def __init__(self, topology, folder):
         self.folder = folder
         shutil.rmtree(folder, ignore_errors=True)
         os.makedirs(folder)
         hosts = {host.name: host for host in topology.hosts}
-        # The first bytes of a frame say what went wrong; whole frames of a bulk transfer would fill the disk.
+        # The first bytes of a frame are sufficient for diagnosis; whole frames of a bulk transfer would fill the disk.
         self.processes = [
             hosts[name].spawn("tcpdump", "-i", interface, "-n", "-U", "-s", "256", "-B", "4096", "-Z", "root",
                               "-w", os.path.join(folder, f"{name}-{interface}.pcap"), label="tcpdump")

@@ -1,4 +1,4 @@
-"""The configuration of Sluice for the lab's topology: the one place that writes it."""
+"""The configuration of Sluice for the lab's topology."""
 
 import copy
 import json
@@ -7,7 +7,7 @@ from lab.topology import FORWARDED
 
 
 def standard():
-    """NAT for both inside networks onto a pool, IPv6 routed, one port forwarded, small tables."""
+    """NAT of both inside networks to a pool, routed IPv6, one forwarded port, small tables."""
     return {
         "system": {"name": "lab", "workers": 1},
         "sessions": {"ipv4": 16384, "ipv6": 4096},
@@ -22,7 +22,7 @@ def standard():
             {"to": "::/0", "via": "2001:db8:a::1"},
         ],
         "nat": {
-            # As Linux filters, which runs the same tests.
+            # The filtering behaviour of Linux, which runs the same tests.
             "pools": {
                 "carrier": {"addresses": ["203.0.113.16/28"], "filtering": "address-and-port-dependent"},
             },

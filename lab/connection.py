@@ -1,4 +1,4 @@
-"""A TCP connection between two hosts of the lab, with both of its ends in hand."""
+"""A TCP connection between two hosts of the lab, with access to both ends."""
 
 import socket
 

@@ -1,4 +1,4 @@
-"""DHCP for real: Kea and ISC dhcpd as servers, udhcpc as terminals have it."""
+"""Real DHCP programs: Kea and ISC dhcpd as servers, udhcpc as the client of terminals."""
 
 import json
 import os
@@ -17,7 +17,7 @@ max-lease-time {lifetime};
 {networks}
 """
 
-# udhcpc says by words and environment what is to be done; when the line is in the log, it has been done.
+# udhcpc passes the required action in arguments and environment; the log line shows that the action is complete.
 SCRIPT = """\
 #!/bin/sh
 case "$1" in
@@ -37,7 +37,7 @@ echo "is $1 ${ip:-nothing}"
 
 
 class Subnet:
-    """A network that a server leases addresses of, and how long."""
+    """A network from which a server leases addresses, and the lease time."""
 
     def __init__(self, network, first, last, router, lifetime, renew=None, rebind=None):
         self.network, self.first, self.last, self.router = network, first, last, router
@@ -47,7 +47,7 @@ class Subnet:
 
 
 class Server:
-    """A server on an interface of a host, with a folder for its files; it can be killed, and comes back with what it has written."""
+    """A server on an interface of a host, with a folder for its files; after a kill it restarts with the leases that it has written."""
 
     def __init__(self, host, subnet, interface="eth0"):
         self.host, self.subnet, self.interface = host, subnet, interface
@@ -56,13 +56,13 @@ class Server:
         self.process = None
 
     def start(self):
-        """Start it; returns when it takes messages."""
+        """Start it; returns when it accepts messages."""
         self.process = self._spawn()
         self.process.wait_for_line(self.ready)
         return self
 
     def kill(self):
-        """End it without a word to anybody."""
+        """Kill it without any message to clients."""
         self.process.popen.kill()
         self.process.popen.wait()
 
@@ -74,7 +74,7 @@ class Server:
 
 
 class Kea(Server):
-    """Kea with its leases in a file. `relayed`: it answers relays alone, by an ordinary socket."""
+    """Kea with its leases in a file. `relayed`: it answers only relays, through an ordinary socket."""
 
     kind = "kea"
     ready = "DHCP4_STARTED"
@@ -108,7 +108,7 @@ class Kea(Server):
 
 
 class Dhcpd(Server):
-    """ISC dhcpd. It answers every relay whose messages come by its interface."""
+    """ISC dhcpd. It answers every relay whose messages arrive on its interface."""
 
     kind = "dhcpd"
     ready = "Server starting service"
@@ -152,7 +152,7 @@ class Client:
         self.process = None
 
     def start(self):
-        """Start it; it asks until it has a lease."""
+        """Start it; it repeats its request until it has a lease."""
         self.process = self.host.spawn(
             "udhcpc", "-f", "-i", self.interface, "-s", self.script, "-t", "5", "-T", "1", "-A", "1",
             "-x", f"hostname:{self.host.name}", label="udhcpc",
@@ -161,32 +161,32 @@ class Client:
 
     @property
     def _said(self):
-        """All that it has done, in order: what, and with which address."""
+        """Its actions in order, each with its address."""
         return re.findall(r"^is (\w+) (\S+)$", self.process.output, re.MULTILINE)
 
     @property
     def address(self):
-        """The address that it has now, if any."""
+        """Its current address, if any."""
         said = [(what, address) for what, address in self._said if what in ("bound", "renew", "deconfig")]
         return said[-1][1] if said and said[-1][0] != "deconfig" else None
 
     def wait_bound(self, timeout=20.0):
-        """Wait until it has an address; returns that."""
+        """Wait until it has an address, and return it."""
         return waiting.until(lambda: self.address, f"{self.host.name} to have an address", timeout)
 
     def wait_renewed(self, timeout=60.0):
-        """Wait until its lease is renewed once more, by itself."""
+        """Wait for the next automatic renewal of its lease."""
         before = self._said.count(("renew", self.address))
         waiting.until(
             lambda: self._said.count(("renew", self.address)) > before, f"{self.host.name} to renew its lease", timeout
         )
 
     def release(self):
-        """Give the lease back; it idles until it is started anew."""
+        """Release the lease; the client is idle until it is started again."""
         self.process.signal(signal.SIGUSR2)
         waiting.until(lambda: self.address is None, f"{self.host.name} to release its lease")
 
     def kill(self):
-        """End it without a word to the server; the address stays on the interface."""
+        """Kill it without a message to the server; the address stays on the interface."""
         self.process.popen.kill()
         self.process.popen.wait()

@@ -1,4 +1,4 @@
-"""What stands between inside and outside: Sluice, or Linux's own forwarding to compare with."""
+"""The gateway between inside and outside: Sluice, or Linux's own forwarding for comparison."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from lab.topology import FORWARDED, POOL
 
 
 class Linux:
-    """Linux forwarding and iptables, in the place of Sluice: it shows what a test asks for is right to ask."""
+    """Linux forwarding and iptables instead of Sluice: it shows that the expectations of a test are valid."""
 
     kind = "linux"
     ADDRESSES = {
@@ -79,7 +79,7 @@ class Sluice:
 
     @staticmethod
     def prepared(document):
-        """What the gateway is given of a test's document."""
+        """The configuration that the gateway gets from a test's document."""
         return configuration.beside_others(document)
 
     def start(self):
@@ -94,7 +94,7 @@ class Sluice:
         waiting.until(serves, "sluice to serve its control socket", 30)
 
     def stop(self):
-        """End the daemon in order; returns what it wrote."""
+        """Terminate the daemon; returns its output."""
         self.process.signal(signal.SIGTERM)
         status = self.process.wait(15)
         assert 0 == status, f"sluice ended with {status}:\n{self.process.output}"
@@ -118,12 +118,12 @@ class Sluice:
         return json.loads(self.command("show", what, *filters, "--json"))
 
     def apply(self, document):
-        """Give the running daemon a changed configuration."""
+        """Apply a changed configuration to the running daemon."""
         self.command("apply", self.write(document, "changed.toml"))
         self.document = document
 
     def drops(self):
-        """Count by name of drop, over all interfaces and workers."""
+        """Drop counters by reason, summed over all interfaces and workers."""
         return {row["name"]: row["packets"] for row in self.show("drops")["drops"]}
 
     def cores(self):

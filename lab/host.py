@@ -32,12 +32,12 @@ class Host:
             return
         subprocess.run(["ip", "netns", "add", name], check=True)
         self.run("ip", "link", "set", "lo", "up")
-        # Addresses are usable at once, and nothing is sent that a test did not ask for.
+        # Addresses are usable immediately, and the host sends only packets that a test requests.
         for setting in ["dad_transmits=0", "accept_ra=0", "router_solicitations=0"]:
             self.setting("net.ipv6.conf.default." + setting)
 
     def run(self, *command, check=True, timeout=60, **options):
-        """Run a program to its end; returns its output. A failure shows all that it wrote."""
+        """Run a program to its end and return its output. A failure shows the whole output."""
         command = [str(word) for word in command]
         result = subprocess.run(
             ["ip", "netns", "exec", self.name, *command],
@@ -52,7 +52,7 @@ class Host:
         """Start a program that runs beside the test until the host ends; with `names` it may name namespaces for all."""
         command = [str(word) for word in command]
         log = os.path.join(self.folder, f"{self.name}-{label or os.path.basename(command[0])}-{len(self.processes)}.log")
-        # What `ip netns exec` starts has mounts of its own.
+        # Programs started by `ip netns exec` have a separate mount namespace.
         enter = ["nsenter", f"--net=/run/netns/{self.name}"] if names else ["ip", "netns", "exec", self.name]
         process = Process([*enter, *command], log)
         self.processes.append(process)
@@ -60,7 +60,7 @@ class Host:
 
     @property
     def files(self):
-        """The folder for its files."""
+        """The folder for the host's files."""
         return self.folder
 
     def put(self, path, text):
@@ -107,7 +107,7 @@ class Host:
         return re.search(r"link/ether (\S+)", self.run("ip", "link", "show", "dev", interface)).group(1)
 
     def mac_of(self, neighbour):
-        """The hardware address of a neighbour, asked for if need be."""
+        """The hardware address of a neighbour, resolved if necessary."""
         self.run("ping", "-n", "-c", "1", "-W", "5", neighbour)
         return re.search(r"lladdr (\S+)", self.run("ip", "neighbour", "show", neighbour)).group(1)
 

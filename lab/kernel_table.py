@@ -1,4 +1,4 @@
-"""The kernel's routing table of a namespace: asked for addresses by netlink, and changed at random."""
+"""The kernel's routing table of a namespace: lookups by netlink, and random changes."""
 
 import errno
 import http.client
@@ -46,7 +46,7 @@ class KernelTable:
             self.names = dict(socket.if_nameindex())
 
     def route(self, address):
-        """Where packets to an address go: an action, nothing, or next hops with their shares."""
+        """The result for packets to an address: an action, nothing, or next hops with their shares."""
         return self._ask(address, FIB_MATCH)
 
     def next_hop(self, address):
@@ -99,7 +99,7 @@ class KernelTable:
 
 
 class SluiceTable:
-    """Answers of the gateway, by one connection to its control socket."""
+    """Answers of the gateway, through one connection to its control socket."""
 
     def __init__(self, path):
         self.connection = http.client.HTTPConnection("sluice")
@@ -107,7 +107,7 @@ class SluiceTable:
         self.connection.sock.connect(path)
 
     def route(self, address):
-        """The same as of the kernel."""
+        """The result for packets to an address, in the same form as for the kernel."""
         rows = self.rows(f"address={address}&router=default")
         actions = [row["action"] for row in rows if "action" in row]
         if actions:
@@ -187,8 +187,8 @@ class Changes:
         if self.random.random() < 0.4:
             words.append(f"metric {self.random.choice([10, 20, 300])}")
         if self.links and six and "via" not in target:
-            # What stands between two next hops of one route the kernel lists to nobody: after a link has changed, and all is
-            # listed again, only the kernel knows of it.
+            # The kernel's listing does not show an entry between two next hops of one route: after a link has changed, and all
+            # routes are listed again, only the kernel knows it.
             words = [f"metric {self.random.choice([11, 301, 2000])}"]
         if self.random.random() < 0.2:
             words.append(f"proto {self.random.choice(['static', 'bgp', 'ospf', 'bird'])}")

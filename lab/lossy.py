@@ -1,4 +1,4 @@
-"""A link that loses packets: frames go from one interface to another, all but some, each way by a seed."""
+"""A lossy link: frames pass between two interfaces, and some are dropped in each direction, as determined by a seed."""
 
 import os
 import random
@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 
-# Of the kernel: frames that this host sends itself come to packet sockets, too.
+# Kernel constant: packet sockets also receive frames that this host sends itself.
 PACKET_OUTGOING = 4
 ETH_P_ALL = 3
 LARGEST = 65_536
@@ -16,7 +16,7 @@ AT_ONCE = 64
 
 
 def spawn(host, interfaces, percent, seed=1, delay=0.0):
-    """Join two interfaces of a host: so many of a hundred frames are lost each way, the others are `delay` seconds late."""
+    """Connect two interfaces of a host: a percentage of frames is lost in each direction, the others are delayed by `delay` seconds."""
     process = host.spawn(sys.executable, "-B", os.path.abspath(__file__), *interfaces, percent, seed, delay, label="lossy")
     process.wait_for_line("joined")
     return process
@@ -31,7 +31,7 @@ def _open(interface):
 
 def _join(names, percent, seed, delay):
     for name in names:
-        # What is for the hosts beyond is taken, too.
+        # Frames to other hosts are received, too.
         subprocess.run(["ip", "link", "set", name, "promisc", "on"], check=True)
     left, right = (_open(name) for name in names)
     across = {left: (right, random.Random(seed)), right: (left, random.Random(seed + 1))}
@@ -55,7 +55,7 @@ def _join(names, percent, seed, delay):
             try:
                 goes.send(frame)
             except OSError:
-                # Its queue is full, or it is down: lost as well.
+                # The interface's queue is full, or it is down: the frame is lost as well.
                 pass
 
 

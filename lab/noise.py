@@ -1,4 +1,4 @@
-"""Random frames: valid ones of every kind, and the same with bits turned, cut short or run together."""
+"""Random frames: valid frames of every kind, and variants with flipped bits, truncated or concatenated."""
 
 import random
 import threading
@@ -15,7 +15,7 @@ TEMPLATES = 400
 
 
 class Noise:
-    """Sends random frames from one host until it is stopped. The same seed gives the same frames."""
+    """Sends random frames from one host until it is stopped. The same seed produces the same frames."""
 
     def __init__(self, host, interface, gateway_mac, source, source6, targets, targets6, seed, rate):
         self.random = random.Random(seed)
@@ -32,7 +32,7 @@ class Noise:
         self.thread.start()
 
     def stop(self):
-        """Stop; returns how many frames went out."""
+        """Stop, and return the number of frames sent."""
         self.stopped.set()
         self.thread.join()
         self.wire.socket.close()
@@ -41,7 +41,7 @@ class Noise:
     def _run(self):
         templates = []
         while not self.stopped.is_set():
-            # Frames are built a few at a time, for scapy is slow, and sent many times over with changes.
+            # Only a few frames are built at a time, because scapy is slow; each is sent many times with changes.
             if len(templates) < TEMPLATES:
                 templates += self._frames()
             for _ in range(FRAMES_AT_ONCE):
@@ -49,7 +49,7 @@ class Noise:
                     self.wire.socket.send(self._spoil(self.random.choice(templates)))
                     self.sent += 1
                 except OSError:
-                    # Longer than the link, or its queue is full: nothing was sent.
+                    # The frame is longer than the link's MTU, or its queue is full: it was not sent.
                     pass
             self.stopped.wait(self.pause)
 
@@ -82,14 +82,14 @@ class Noise:
         return [bytes(Ether(src=self.wire.mac, dst=self.gateway_mac) / packet) for packet in pick.choice(kinds)()]
 
     def _spoil(self, frame):
-        """Half of the frames as they are, the others with a fault."""
+        """Half of the frames unchanged, the others with a fault."""
         pick = self.random
         choice = pick.randrange(8)
         if choice < 4:
             return frame
         data = bytearray(frame)
         if choice < 6:
-            # The addresses of the link stay, so that the frame gets there.
+            # The link-layer addresses stay unchanged, so that the frame arrives.
             for _ in range(pick.randrange(1, 8)):
                 data[pick.randrange(12, len(data))] = pick.randrange(256)
         elif choice == 6:
@@ -100,7 +100,7 @@ class Noise:
 
 
 def everywhere(topology, seed, rate):
-    """Noise from both sides: frames per second in all, half of them from outside."""
+    """Noise from both sides: `rate` is the total of frames per second, half of them from outside."""
     targets = [
         topology.server.address, topology.alice.address, topology.bob.address, topology.bob.gateway, FORWARDED,
         "192.168.2.99", "192.0.2.1", "224.0.0.1", "255.255.255.255", *POOL[:4],

@@ -1,4 +1,4 @@
-"""Where the project's files are."""
+"""Paths of the project's files."""
 
 import os
 

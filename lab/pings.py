@@ -1,7 +1,7 @@
-"""Reading what ping wrote.
+"""Evaluates the output of ping.
 
-Without -w, ping waits for its last answer no longer than two round trips or an interval. With -w it goes on
-sending until as many were answered as it was told to send. So neither of its counts alone says that none was lost.
+Without -w, ping waits for its last answer no longer than two round trips or an interval. With -w it continues to
+send until the requested number of answers has arrived. So neither count alone shows that no packet was lost.
 """
 
 import re
@@ -9,18 +9,18 @@ import signal
 
 
 def counts(output):
-    """How many requests were sent, and how many were answered."""
+    """Number of requests sent, and number of requests answered."""
     return tuple(map(int, re.search(r"(\d+) packets transmitted, (\d+) received", output).groups()))
 
 
 def unanswered(output, count):
-    """Which of the first `count` requests have no answer; ping must not be told to be quiet (-q)."""
+    """The requests without an answer among the first `count`; ping must not be started with -q."""
     answered = set(map(int, re.findall(r"icmp_seq=(\d+) ttl=", output)))
     return [number for number in range(1, count + 1) if number not in answered]
 
 
 def none_lost(ping, timeout=10):
-    """End a ping: every request was answered, but for one that was just sent. How many there were."""
+    """End a ping, assert that every request was answered except one that was just sent, and return their number."""
     ping.signal(signal.SIGINT)
     ping.wait(timeout)
     sent, received = counts(ping.output)

@@ -1,4 +1,4 @@
-"""A program that runs beside the test, with what it wrote."""
+"""A program that runs beside the test, with its output."""
 
 import re
 import signal
@@ -20,7 +20,7 @@ class Process:
 
     @property
     def output(self):
-        """All that it wrote so far."""
+        """Its output so far."""
         with open(self.log, encoding="utf-8", errors="replace") as file:
             return file.read()
 
@@ -29,7 +29,7 @@ class Process:
         return self.popen.poll() is None
 
     def wait_for_line(self, pattern, timeout=10.0):
-        """Wait until a line of the log matches; a program that ends before is an error that shows its log."""
+        """Wait until a line of the log matches; if the program ends before, the error shows its log."""
 
         def seen():
             match = re.search(pattern, self.output, re.MULTILINE)
@@ -53,7 +53,7 @@ class Process:
         self.popen.send_signal(number)
 
     def stop(self, timeout=10.0):
-        """End it in order, by force where it does not; return its exit status."""
+        """Terminate it, kill it if it does not end, and return its exit status."""
         if self.running:
             self.popen.send_signal(signal.SIGTERM)
             try:

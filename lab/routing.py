@@ -1,4 +1,4 @@
-"""Routing daemons: FRR in a host, which tells its routes by FPM or leaves them to the kernel, and BIRD."""
+"""Routing daemons: FRR on a host, which sends its routes by FPM or installs them in the kernel, and BIRD."""
 
 import os
 import shutil
@@ -14,8 +14,8 @@ fpm address {address}
 
 
 class Frr:
-    """FRR on a host: zebra, staticd and the daemons named, each by its configuration. Without an address to tell routes to,
-    they are the kernel's. What staticd is told with `configure` it knows again when it is started anew."""
+    """FRR on a host: zebra, staticd and the named daemons, each with its configuration. Without an FPM address, routes are
+    installed in the kernel. Changes that staticd gets by `configure` are preserved across a restart."""
 
     def __init__(self, host, address=None, **daemons):
         self.host = host
@@ -43,7 +43,7 @@ class Frr:
         )
 
     def start(self):
-        """Start all; returns when they take commands."""
+        """Start all daemons; returns when they accept commands."""
         self._spawn("zebra", *(["-M", "dplane_fpm_nl"] if self.address else []))
         waiting.until(lambda: os.path.exists(f"{self.folder}/zserv.api"), "zebra to serve")
         for program in self.names[1:]:
@@ -52,7 +52,7 @@ class Frr:
             waiting.until(lambda program=program: "FRRouting" in self.ask(program, "show version"), program)
 
     def ask(self, program, *commands):
-        """What a daemon answers."""
+        """Run a command of a daemon and return its answer."""
         words = [word for command in commands for word in ["-c", command]]
         return self.host.run("vtysh", "--vty_socket", self.folder, "-d", program, *words, check=False)
 
@@ -67,7 +67,7 @@ class Frr:
         self.ask("staticd", "configure terminal", *commands)
 
     def kill(self):
-        """End all at once, without a word to anybody."""
+        """Kill all daemons, without any message to peers."""
         for process in self.processes.values():
             process.popen.kill()
         for process in self.processes.values():
@@ -76,7 +76,7 @@ class Frr:
 
 
 class Bird:
-    """BIRD on a host, by its configuration."""
+    """BIRD on a host, with its configuration."""
 
     def __init__(self, host, configuration):
         self.host = host
@@ -91,5 +91,5 @@ class Bird:
         self.process = self.host.spawn("bird", "-f", *flags, "-c", self.path, "-s", self.control, label="bird")
 
     def ask(self, *words):
-        """What it answers."""
+        """Run a command and return its answer."""
         return self.host.run("birdc", "-s", self.control, *words, check=False)

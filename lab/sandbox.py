@@ -1,7 +1,7 @@
-"""Namespaces that hold a whole run and take everything with them when it ends, however it ends.
+"""Namespaces that contain a whole run, and that are removed with all its processes and files when it ends, even if it is killed.
 
-The run is the first process of a PID namespace: when it dies, the kernel kills all that it started. Network
-namespaces, their names and every file under /run live in a private mount namespace and vanish with it.
+The run is the first process of a PID namespace: when it dies, the kernel kills all processes that it started. Network
+namespaces, their names and every file under /run are in a private mount namespace and are removed with it.
 """
 
 import ctypes
@@ -23,7 +23,7 @@ def die_with_parent():
 
 
 def become_root():
-    """Start again through sudo where that works without a question; say what to do where not."""
+    """Restart through sudo if that works without a password; otherwise print instructions."""
     if os.geteuid() == 0:
         return
     if shutil.which("sudo") and subprocess.run(["sudo", "-n", "true"], capture_output=True).returncode == 0:
@@ -32,13 +32,13 @@ def become_root():
 
 
 def shards(number):
-    """Words that make pytest run this many shards at once, each of which takes one module after another."""
+    """Arguments that let pytest run this many shards in parallel; each shard runs one module after another."""
     python = shlex.quote(os.path.join(os.path.dirname(os.path.abspath(__file__)), "shard-python"))
     return ["--dist", "loadfile", "--tx", f"{number}*popen//python={python}"]
 
 
 def enter():
-    """Return inside the namespaces; the process that called waits outside and ends with the same status."""
+    """Return inside the namespaces; the calling process waits outside and ends with the same status."""
     if os.environ.pop(INSIDE, None) == str(os.getpid()):
         _furnish()
         return
@@ -49,7 +49,7 @@ def enter():
         env={**os.environ, INSIDE: "1"},
         preexec_fn=die_with_parent,
     )
-    # A terminal's Ctrl-C reaches the run by itself; a SIGTERM ends it from here, at once and whole.
+    # Ctrl-C of a terminal reaches the run directly; on SIGTERM this process kills the whole run.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: child.kill())
     status = child.wait()
@@ -57,7 +57,7 @@ def enter():
 
 
 def _furnish():
-    """A private /run, with place for namespaces, and the lab's resolver in place of the machine's."""
+    """Mount a private /run with a folder for namespaces, and replace the machine's resolver with the lab's."""
     resolver = os.path.realpath("/etc/resolv.conf")
     _mount("-t", "tmpfs", "-o", "mode=755", "lab", "/run")
     os.makedirs("/run/netns")

@@ -1,5 +1,5 @@
-"""Sites behind an access switch and a CGNAT: terminals with DHCP clients, the switch that puts the tags on, private DHCP servers behind
-the gateway, and the operator's network with a DHCP server of its own.
+"""Sites behind an access switch and a CGNAT: terminals with DHCP clients, the switch that adds the tags, private DHCP servers behind
+the gateway, and the operator's network with its own DHCP server.
 
     alice, anna ── home1 ── port1 ┐                                             ┌ Kea: 198.51.100.100 to .199
     bob, bella ─── home2 ── port2 ├ switch ── trunk ═ access ─ gateway ─ outside ── operator ┤
@@ -27,7 +27,7 @@ SERVER = "203.0.113.80"
 PRIVATE = "10.0.0.0/16"
 RELAY = "10.0.0.1"
 
-# Short, so that leases run out while somebody looks; udhcpc renews them after half of it.
+# A short lease time, so that leases expire during a demonstration; udhcpc renews them after half of it.
 PRIVATE_SECONDS = 24
 
 
@@ -40,7 +40,7 @@ class Site:
 
 
 class Sites(Laid):
-    """The hosts and their wires. What switch and gateway are, is not decided here."""
+    """The hosts and their links. The programs of switch and gateway are chosen elsewhere."""
 
     PLAN = [
         ("home1", "homes", "100.1", ["alice", "anna"]),
@@ -56,7 +56,7 @@ class Sites(Laid):
         self.switch, self.gateway = self._host("switch"), self._host("gateway")
         for host in [self.switch, self.gateway]:
             host.setting("net.ipv6.conf.default.disable_ipv6=1")
-        # Behind two tags, and perhaps one of a terminal, packets are longer than those of a link without.
+        # Two tags, and possibly a terminal's own tag, make frames longer than on an untagged link.
         connect(self.switch, "trunk", self.gateway, "access", 1508)
         for number, plan in enumerate(self.PLAN, 1):
             self._site(f"port{number}", *plan)
@@ -113,7 +113,7 @@ class Sites(Laid):
 
 
 def switch_configuration():
-    """Of the access switch: each port in a bridge with the VLAN of its site."""
+    """Configuration of the access switch: each port in a bridge with the VLAN of its site."""
     interfaces, bridges = {"trunk": {"device": "trunk"}}, {}
     for number, (name, _, tags, _) in enumerate(Sites.PLAN, 1):
         interfaces[f"port{number}"] = {"device": f"port{number}"}
@@ -129,7 +129,7 @@ def switch_configuration():
 
 
 def gateway_configuration(folder, homes, others):
-    """Of the gateway between `access`, `core` and `outside`, with the private servers of both groups."""
+    """Configuration of the gateway between `access`, `core` and `outside`, with the private servers of both groups."""
     dhcp = {
         name: {"server": server.host.address, "leases": server.leases, "format": server.kind}
         for name, server in [("homes", homes), ("others", others)]
@@ -166,12 +166,12 @@ def private(host, kind="kea", lifetime=PRIVATE_SECONDS):
 
 
 def public(host):
-    """The operator's server. Its leases are renewed soon, so that somebody sees it."""
+    """The operator's server. Its leases are short, so that renewals occur during a demonstration."""
     return Kea(host, Subnet(PUBLIC, "198.51.100.100", "198.51.100.199", "198.51.100.1", 60, 6, 12))
 
 
 def call(client, server, port, local=0, listener=None):
-    """A TCP connection of a terminal, by a port of its own where one is named, to the server: both ends."""
+    """A TCP connection of a terminal to the server, from a given port if one is named: both ends."""
     with contextlib.nullcontext(listener) if listener else server.listener(port) as accepting:
         ours = client.open_socket(kind=socket.SOCK_STREAM)
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -183,7 +183,7 @@ def call(client, server, port, local=0, listener=None):
 
 
 class Lab:
-    """Everything at work: switch, gateway, servers, and the clients of all terminals."""
+    """The running topology: switch, gateway, servers, and the clients of all terminals."""
 
     def __init__(self, topology, binary, homes="kea"):
         self.topology = topology
@@ -196,7 +196,7 @@ class Lab:
         self.clients = {name: Client(host) for name, host in topology.terminals.items()}
 
     def start(self):
-        """Start all; returns when every terminal has an address."""
+        """Start all programs; returns when every terminal has an address."""
         self.switch.start()
         self.gateway.start()
         for server in [self.operator, self.homes, self.others]:
@@ -208,20 +208,20 @@ class Lab:
         self.wait_public(*self.topology.sites)
 
     def stop(self):
-        """End gateway and switch in order."""
+        """Terminate gateway and switch."""
         self.gateway.stop()
         self.switch.stop()
 
     def sites(self):
-        """The sites as they are shown, by name."""
+        """The output of `show sites`, by name."""
         return {row["name"]: row for row in self.gateway.show("sites")["sites"]}
 
     def leases(self, *filters):
-        """The private leases as they are shown, by site and address."""
+        """The output of `show leases`, by site and address."""
         return {(row.get("site"), row["address"]): row for row in self.gateway.show("leases", *filters)["leases"]}
 
     def lease_of(self, terminal):
-        """The lease of a terminal as it is shown, if it is."""
+        """The lease of a terminal in the output of `show leases`, if it exists."""
         mac = self.topology.terminals[terminal].mac()
         return next((row for row in self.leases().values() if row["mac"] == mac), None)
 
@@ -231,12 +231,12 @@ class Lab:
             waiting.until(lambda site=site: self.sites()[site.name].get("public"), f"{site.name} to have an address", timeout)
 
     def fetch(self, terminal, path="/whoami", *options):
-        """What a terminal is answered over HTTP: nothing where it is not."""
+        """The HTTP answer that a terminal gets, or nothing."""
         host = self.topology.terminals[terminal]
         return host.run("curl", "-sS", "-m", "10", *options, f"http://{SERVER}{path}", check=False).strip()
 
     def digest(self, terminal, path):
-        """The hash of what a terminal fetches."""
+        """The hash of a file that a terminal downloads."""
         host = self.topology.terminals[terminal]
         target = os.path.join(host.folder, f"{terminal}-fetched")
         host.run("curl", "-sS", "-m", "20", "-o", target, f"http://{SERVER}{path}")
@@ -244,5 +244,5 @@ class Lab:
             return hashlib.sha256(file.read()).hexdigest()
 
     def seen_as(self, terminal):
-        """The address that the server sees a terminal by."""
+        """The source address of a terminal as seen by the server."""
         return self.fetch(terminal).split()[0]

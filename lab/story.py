@@ -1,10 +1,10 @@
-"""A demonstration, told step by step."""
+"""A demonstration that prints its steps."""
 
 import sys
 
 
 class Story:
-    """Tells each step in a line, shows what it brought, and remembers what went wrong."""
+    """Prints each step with its result, and records failures."""
 
     def __init__(self):
         self.number = 0
@@ -29,7 +29,7 @@ class Story:
             self.wrong.append(f"step {self.number}: {text}")
 
     def end(self):
-        """Say how it went, and end."""
+        """Print the overall result, and exit."""
         if self.wrong:
             print("\nWrong:\n  " + "\n  ".join(self.wrong))
             sys.exit(1)

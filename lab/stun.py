@@ -1,7 +1,7 @@
-"""STUN: a server with two addresses and ports (RFC 5780, section 3), and what clients learn from it.
+"""STUN: a server with two addresses and ports (RFC 5780, section 3), and clients.
 
-Server and client are coturn's. Its client knows UDP alone; what is asked over TCP, and by sockets that a test goes on
-to use, is asked here.
+Server and client are coturn's. Its client supports only UDP; requests over TCP, and from sockets that a test continues
+to use, are implemented here.
 """
 
 import os
@@ -16,7 +16,7 @@ COOKIE = 0x2112A442
 
 
 class Server:
-    """The program on a host that has two addresses, ready when the constructor returns."""
+    """The server on a host with two addresses; it is ready when the constructor returns."""
 
     def __init__(self, host, addresses):
         self.addresses = addresses
@@ -33,7 +33,7 @@ class Server:
 
 
 class Discovery:
-    """coturn's client at work on a host: `mapping`, `filtering` or `hairpinning` of UDP from one of its addresses."""
+    """coturn's client on a host: tests `mapping`, `filtering` or `hairpinning` of UDP from one of its addresses."""
 
     def __init__(self, host, address, server, what):
         flag = {"mapping": "-m", "filtering": "-f", "hairpinning": "-H"}[what]
@@ -44,7 +44,7 @@ class Discovery:
         )
 
     def result(self):
-        """What it found when it had ended: a behaviour in RFC 4787's words; whether hairpins work."""
+        """Its result: a behaviour in the terms of RFC 4787, or whether hairpinning works."""
         self.process.wait()
         output = self.process.output
         if self.what == "hairpinning":
@@ -55,7 +55,7 @@ class Discovery:
 
 
 def mapped(asking):
-    """The outside address and port of a connected socket, as the STUN server at its other end sees it."""
+    """The outside address and port of a connected socket, as seen by the STUN server at its other end."""
     transaction = os.urandom(12)
     asking.sendall(struct.pack("!HHI12s", BINDING_REQUEST, 0, COOKIE, transaction))
     if asking.type == socket.SOCK_DGRAM:

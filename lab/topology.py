@@ -17,17 +17,17 @@ FORWARDED = "203.0.113.40"
 
 
 class Laid:
-    """Hosts that are joined by links, until they are taken down."""
+    """Hosts connected by links."""
 
     def remove(self):
-        """End all programs and take the topology down."""
+        """End all programs and remove the topology."""
         for host in reversed(self.hosts):
             host.remove()
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
 class Topology(Laid):
-    """The five hosts and their wires. What the gateway is, is not decided here."""
+    """The five hosts and their links. The program of the gateway is chosen elsewhere."""
 
     def __init__(self, folder="/run/lab/topology", mtu=1500):
         shutil.rmtree(folder, ignore_errors=True)
@@ -39,7 +39,7 @@ class Topology(Laid):
         self.gateway = self._host("gateway")
         self.upstream = self._host("upstream")
         self.server = self._host("server")
-        # The gateway's kernel stays out: no address, no neighbour discovery of its own.
+        # The gateway's kernel must not interfere: it has no address and no neighbour discovery.
         self.gateway.setting("net.ipv6.conf.default.disable_ipv6=1")
         connect(self.gateway, "inside1", self.alice, "eth0", mtu)
         connect(self.gateway, "inside2", self.bob, "eth0", mtu)
@@ -150,7 +150,7 @@ class TwoWays(Laid):
         bob ──── inside2 ┘         └ west ┘
     """
 
-    # Link by link: the server's end, its address, the gateway's, and how much the server prefers it.
+    # For each link: the server's interface, its address, the gateway's address, and the server's metric.
     LINKS = {"east": ("eth0", "198.51.100.1", "198.51.100.2", "10"), "west": ("eth1", "198.51.100.5", "198.51.100.6", "20")}
 
     def __init__(self, folder="/run/lab/two-ways", mtu=1500):
@@ -176,7 +176,7 @@ class TwoWays(Laid):
             self.restore(link)
 
     def restore(self, link):
-        """Join a link again, and lead the server's answers over it."""
+        """Restore a link, and route the server's replies over it."""
         end, _, gateway, metric = self.LINKS[link]
         self.server.run("ip", "link", "set", end, "up")
         for inside in ["192.168.1.0/24", "192.168.2.0/24"]:
@@ -262,7 +262,7 @@ class Offices(Laid):
                 host.run("ip", "-6", "address", "add", f"2001:db8:{number}:{tunnel}::2/64", "dev", "eth0", "nodad")
             host.run("ip", "route", "add", "default", "via", f"10.{number}.1.1")
             host.run("ip", "-6", "route", "add", "default", "via", f"2001:db8:{number}:1::1")
-        # Of the route, not of the interface, which would let nothing longer in either.
+        # The MTU of the route, because an MTU of the interface would also drop longer received packets.
         for family, network in [("-4", "192.0.2.0/24"), ("-6", "2001:db8:f002::/64")]:
             self.between.run("ip", family, "route", "delete", network, "dev", "right")
             self.between.run("ip", family, "route", "add", network, "dev", "right", "mtu", "lock", str(narrow))
@@ -318,7 +318,7 @@ class Backbone(Laid):
         self.north.run("ip", "-6", "address", "add", "2001:db8:b::1/64", "dev", "eth1", "nodad")
         self.north.run("ip", "-6", "route", "add", "2001:db8:10::/44", "via", "2001:db8:a::2")
         self.north.run("ip", "address", "add", "192.0.2.129/25", "dev", "eth1")
-        # What nobody announces to it goes the other way round.
+        # Destinations that are not announced to it use the other direction.
         self.north.run("ip", "route", "add", "203.0.113.0/24", "via", "198.51.100.18", "metric", "500")
         self.south.run("ip", "route", "add", "192.0.2.128/25", "via", "198.51.100.17")
         self.server.address, self.server.address6 = "192.0.2.130", "2001:db8:b::130"

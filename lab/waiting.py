@@ -1,4 +1,4 @@
-"""Waiting for events. Nothing in the lab waits for a span of time and hopes."""
+"""Waiting for events. The lab never sleeps for a fixed time instead."""
 
 import time
 
@@ -6,7 +6,7 @@ INTERVAL = 0.02
 
 
 class Timeout(AssertionError):
-    """What was waited for did not come."""
+    """The expected event did not occur."""
 
 
 def until(condition, what, timeout=10.0):

@@ -26,7 +26,7 @@ TAG_IS_VALID, TYPE_IS_VALID = 0x10, 0x40
 
 
 class Wire:
-    """An interface at the level of frames. It sees what arrives and also what the host itself sends.
+    """An interface at the level of frames. It receives arriving frames and also frames that the host itself sends.
 
     The kernel takes the outer tag off a frame and tells of it beside: with `tags` it is put in again.
     """
@@ -47,12 +47,12 @@ class Wire:
         self.socket.close()
 
     def send(self, *frames):
-        """Send frames as they are. A veth whose other end was off its core for a while is full, and refuses until it is not."""
+        """Send frames unchanged. A veth whose receiver was not scheduled for a while is full and refuses frames; sending is repeated."""
         for frame in frames:
             waiting.until(lambda data=bytes(frame): self.socket.send(data), "room for a frame")
 
     def receive(self, timeout):
-        """The next frame that arrived, or nothing."""
+        """The next received frame, or nothing."""
         deadline = time.monotonic() + timeout
         while True:
             left = deadline - time.monotonic()
@@ -63,7 +63,7 @@ class Wire:
                 return Ether(data[:12] + _tag(beside) + data[12:])
 
     def expect(self, wanted, timeout=5.0):
-        """The next arriving frame that `wanted` is true of; what came instead is told when none does."""
+        """The next received frame for which `wanted` is true; a failure shows the frames received instead."""
         others = []
         deadline = time.monotonic() + timeout
         while (left := deadline - time.monotonic()) > 0:
@@ -76,7 +76,7 @@ class Wire:
         raise waiting.Timeout(f"no such frame in {timeout:g} s; came instead: {others}")
 
     def until(self, last, timeout=5.0):
-        """All frames that arrived before the one that `last` is true of."""
+        """All frames received before the one for which `last` is true."""
         before = []
 
         def seen(frame):
@@ -90,7 +90,7 @@ class Wire:
 
 
 def _tag(beside):
-    """The tag that the kernel tells of beside a frame."""
+    """The tag that the kernel reports in the auxiliary data of a frame."""
     for _, kind, value in beside:
         if kind == PACKET_AUXDATA:
             status, *_, tag, ethertype = struct.unpack(AUXDATA, value[: struct.calcsize(AUXDATA)])
@@ -100,14 +100,14 @@ def _tag(beside):
 
 
 def checksums_hold(packet):
-    """Whether every checksum of an IP packet is what scapy computes for it."""
+    """Whether every checksum of an IP packet equals scapy's result."""
     again = packet.copy()
     layer = again
     while layer is not None and not isinstance(layer, Raw):
         for field in ("chksum", "cksum"):
             if layer.fields.get(field) is not None:
                 delattr(layer, field)
-        # What an ICMP error quotes is cut off: its transport checksum can't be computed.
+        # The packet quoted by an ICMP error is truncated: its transport checksum can't be computed.
         if isinstance(layer, (ICMP, ICMPv6DestUnreach, ICMPv6PacketTooBig, ICMPv6TimeExceeded)):
             break
         layer = layer.payload if layer.payload else None

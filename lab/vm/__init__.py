@@ -1,1 +1,1 @@
-"""The lab's virtual machines: guests with emulated PCI cards, made of the host's own files."""
+"""The lab's virtual machines: guests with emulated PCI cards, built from the host's own files."""

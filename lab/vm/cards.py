@@ -1,8 +1,8 @@
-"""The kinds of cards that QEMU emulates, what each can, and how a card of a kind is put into a guest."""
+"""The kinds of cards that QEMU emulates, their capabilities, and how a card is added to a guest."""
 
 from dataclasses import dataclass, field
 
-# The drivers of the kernel that hand a card over, by the way of binding.
+# The kernel drivers that give user space access to a card, by method of binding.
 WAYS = {"vfio": "vfio-pci", "uio": "uio_pci_generic"}
 
 
@@ -67,7 +67,7 @@ class Card:
         """The device, as QEMU is told it."""
         behind = {"iommu_platform": "on"} if iommu and self.kind.virtio and "disable-modern" not in self.kind.options else {}
         bus = {"bus": self.bus} if self.bus else {}
-        # Nobody starts from the network: no ROM for it.
+        # No ROM, because the guest does not boot from the network.
         own = {"driver": self.kind.device, "id": self.name, "netdev": self.wire, "mac": self.mac, "romfile": ""}
         return {**own, **self.kind.options, **behind, **bus}
 

@@ -1,4 +1,4 @@
-"""A guest: a virtual machine of QEMU under pure emulation, with a shell, and cards at the wires of the lab's hosts."""
+"""A guest: a virtual machine of QEMU under pure emulation, with a shell, and cards connected to the lab's hosts."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from lab import waiting
 from lab.process import Process
 from lab.vm.cards import WAYS
 
-# Emulation is slow, and other guests or tests may be busy beside.
+# Emulation is slow, and other guests or tests may run concurrently.
 BOOT = 180
 COMMAND = 120
 # A kernel that begins under emulation can hang for good before anything of the test runs; then another one is begun.
@@ -29,7 +29,7 @@ def _option(words):
 
 
 class GuestProcess:
-    """A program that runs in a guest beside the test, with what it wrote: as `lab.process.Process`."""
+    """A program that runs in a guest beside the test, with its output, like `lab.process.Process`."""
 
     def __init__(self, guest, command, number):
         self.guest, self.command = guest, command
@@ -147,7 +147,7 @@ class Guest:
 
     @property
     def console(self):
-        """All that the guest's kernel wrote so far."""
+        """The output of the guest's kernel so far."""
         with open(self.console_path, encoding="utf-8", errors="replace") as file:
             return file.read()
 
@@ -269,12 +269,12 @@ class Guest:
         raise LookupError(f"{card.name} is not plugged in")
 
     def attach(self, card, host, interface="eth0", mtu=1500):
-        """Give a card's wire to a host, as one of its interfaces."""
+        """Connect a card to a host, as one of its interfaces."""
         subprocess.run(["ip", "link", "set", card.wire, "netns", host.name, "name", interface, "mtu", str(mtu)], check=True)
         host.run("ip", "link", "set", interface, "up")
 
     def bind(self, way, *cards):
-        """Take cards from whatever drives them and give them to the driver of a way of binding."""
+        """Unbind cards from their drivers and bind them to the driver of a binding method."""
         self.sh("modprobe vfio_iommu_type1" if way == "vfio" else "true", check=True)
         self.give(WAYS[way], *cards)
         for card in cards:
@@ -282,7 +282,7 @@ class Guest:
             assert WAYS[way] == bound, f"{card.name} is bound to {bound or 'nothing'}: {self.sh('dmesg | tail -n 5')}"
 
     def give(self, driver, *cards):
-        """Take cards from whatever drives them and offer them to a driver of the kernel; to none where it has no name."""
+        """Unbind cards from their drivers and bind them to a kernel driver, or to none if no name is given."""
         addresses = " ".join(self.address(card) for card in cards)
         self.sh(f"modprobe {driver}" if driver else "true", check=True)
         self.sh(f"for address in {addresses}; do cd /sys/bus/pci/devices/$address; echo {driver} >driver_override; "
@@ -294,15 +294,15 @@ class Guest:
         return self.sh(f"basename $(readlink /sys/bus/pci/devices/{self.address(card)}/driver) 2>/dev/null")
 
     def set_link(self, card, up):
-        """Pull the cable of a card, or put it in again."""
+        """Disconnect the cable of a card, or connect it again."""
         self.qmp("set_link", name=card.name, up=up)
 
     def unplug(self, card):
-        """Begin to take a card out: the guest's kernel is asked for it."""
+        """Begin to remove a card: the guest's kernel gets the request."""
         self.qmp("device_del", id=card.name)
 
     def wait_unplugged(self, card, timeout=30):
-        """Wait until a card is out."""
+        """Wait until a card is removed."""
 
         def gone():
             try:
@@ -313,24 +313,24 @@ class Guest:
         waiting.until(gone, f"{card.name} to be out", timeout)
 
     def plug(self, card):
-        """Put a card in that was taken out, or one that was not there yet."""
+        """Plug in a card, whether it was removed before or is new."""
         if card.name not in self.cards:
             raise LookupError(f"{card.name} has no wire: name it among the guest's cards")
         self.qmp("device_add", **card.device(self.iommu))
         waiting.until(lambda: self.true(f"[ -e /sys/bus/pci/devices/{self.address(card)} ]"), f"the kernel to see {card.name}", 30)
 
     def hugepages(self, count):
-        """Reserve so many hugepages of the default size."""
+        """Reserve this number of hugepages of the default size."""
         self.sh(f"echo {count} >/proc/sys/vm/nr_hugepages", check=True)
         found = int(self.sh("cat /proc/sys/vm/nr_hugepages"))
         assert count == found, f"{found} of {count} hugepages could be reserved"
 
     def complaints(self):
-        """What the kernel says about accesses that the IOMMU has stopped."""
+        """Kernel messages about accesses that the IOMMU has blocked."""
         return self.sh("dmesg | grep -E 'DMAR.*(fault|DMA Write)'").splitlines()
 
     def keep(self, folder):
-        """Keep what tells how it went: its console, what its programs wrote, the end of its kernel's log."""
+        """Keep diagnostic files: its console, the output of its programs, the end of its kernel's log."""
         os.makedirs(folder, exist_ok=True)
         for path in (self.console_path, self.process.log):
             shutil.copy(path, os.path.join(folder, f"{self.name}-{os.path.basename(path)}"))
@@ -342,7 +342,7 @@ class Guest:
                 file.write(text)
 
     def stop(self):
-        """End it, at once."""
+        """Kill it."""
         if self not in Guest.alive:
             return
         Guest.alive.remove(self)

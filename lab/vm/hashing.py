@@ -1,4 +1,4 @@
-"""The hash by which virtio chooses a queue: key and table as the emulated device has them, and the hash computed here."""
+"""The hash with which virtio selects a queue: key and table as set in the emulated device, and a computation of the hash."""
 
 import ipaddress
 import os
@@ -19,7 +19,7 @@ ALL_TYPES = 0x3F
 
 @dataclass(frozen=True)
 class Hashing:
-    """How a device chooses the queue of a packet."""
+    """The queue selection of a device."""
 
     enabled: bool
     types: int
@@ -34,7 +34,7 @@ class Hashing:
 
 
 def toeplitz(key, data):
-    """The hash of Toeplitz: for each bit of the input that is set, the 32 bits of the key that begin there, by exclusive or."""
+    """The Toeplitz hash: for each set bit of the input, the 32 bits of the key that begin there, combined by exclusive or."""
     bits = int.from_bytes(key, "big")
     width = 8 * len(key)
     value = 0
@@ -45,7 +45,7 @@ def toeplitz(key, data):
 
 
 def read(guest, cards):
-    """How cards of a guest choose queues, read from the state that QEMU would give to another machine."""
+    """The queue selection of a guest's cards, read from QEMU's migration state."""
     path = os.path.join(guest.folder, "state")
     guest.qmp("migrate-set-parameters", **{"max-bandwidth": 1 << 40})
     guest.qmp("stop")

@@ -1,7 +1,7 @@
-"""Kernel and initramfs of a guest: Debian's kernel, and a tree made of files of this machine.
+"""Kernel and initramfs of a guest: Debian's kernel, and a tree of files of this machine.
 
-The initramfs holds busybox, sluice, DPDK's drivers for the emulated cards, a few tools, and the kernel's modules. It lies under the target
-folder, under a name made from everything that went in.
+The initramfs contains busybox, sluice, DPDK's drivers for the emulated cards, a few tools, and the kernel's modules. It is stored in the
+target folder, under a name that is a digest of its contents.
 """
 
 import fcntl

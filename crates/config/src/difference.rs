@@ -30,7 +30,7 @@ const FIXED: &[(&str, &str)] = &[
     ("nat.subscriber-prefix", "a subscriber stays in its shard for life"),
     ("nat.subscribers", "the memory of the table is taken at start"),
     ("nat.port-blocks", "the memory of the table is taken at start"),
-    ("nat.held-ports", "the memory of the table is taken at start"),
+    ("nat.quarantined-ports", "the memory of the table is taken at start"),
     ("nat.unsolicited-syns", "the room where they wait is made at start"),
     ("interfaces.*.device", "devices are opened at start"),
     ("interfaces.*.bond", "devices are opened at start"),

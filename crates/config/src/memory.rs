@@ -221,8 +221,8 @@ fn of_every_gateway(document: &Document, entry: &EntryBytes) -> Vec<Table> {
         ),
         table(
             "ports that wait",
-            ["nat", "held-ports"],
-            document.nat.held_ports,
+            ["nat", "quarantined-ports"],
+            document.nat.quarantined_ports,
             in_shards(document, entry.held_port),
         ),
         rings(document, entry),

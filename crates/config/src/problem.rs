@@ -48,7 +48,7 @@ pub enum Problem {
     },
     /// The key does not exist.
     #[error("there is no key `{key}` here")]
-    #[diagnostic(help("{}", meant(key, known)))]
+    #[diagnostic(help("{}", meant_key(key, known)))]
     UnknownKey {
         /// Key as written.
         key: String,
@@ -61,7 +61,7 @@ pub enum Problem {
     MissingKey(String),
     /// A number or time is out of range.
     #[error("{what} of {value} is out of range")]
-    #[diagnostic(help("it goes from {range}"))]
+    #[diagnostic(help("write a value in the range {range}"))]
     OutOfRange {
         /// Name of the quantity.
         what: &'static str,
@@ -141,7 +141,7 @@ pub enum Problem {
     #[diagnostic(help("the nearest is {}", _0.max(&1).checked_next_power_of_two().unwrap_or(1 << 15)))]
     ShardsNotPowerOfTwo(u16),
     /// Some workers would own no shard.
-    #[error("{shards} shards cannot be divided among {workers} workers")]
+    #[error("{shards} shards are fewer than {workers} workers")]
     #[diagnostic(help("write at least `shards = {}`", workers.next_power_of_two()))]
     FewerShardsThanWorkers {
         /// Number of shards as written.
@@ -263,7 +263,7 @@ pub enum Problem {
     },
     /// The MTU is too small for IPv6.
     #[error("an MTU of {0} is too small for IPv6")]
-    #[diagnostic(help("IPv6 needs 1280 (RFC 8200, 5); raise it, or take the IPv6 addresses away"))]
+    #[diagnostic(help("IPv6 needs 1280 (RFC 8200, 5); raise it, or remove the IPv6 addresses"))]
     MtuTooSmallForIpv6(u16),
     /// The MTU of a VLAN exceeds that of its parent.
     #[error("an MTU of {mtu} is larger than {parent_mtu}, that of `{parent}`")]
@@ -316,10 +316,10 @@ pub enum Problem {
     },
     /// Router advertisements are configured on a link without IPv6.
     #[error("interface `{0}` has no IPv6 network to announce")]
-    #[diagnostic(help("add an IPv6 address with /64, or take `router-advertisements` away"))]
+    #[diagnostic(help("add an IPv6 address with /64, or remove `router-advertisements`"))]
     NothingToAnnounce(String),
     /// Hosts can't autoconfigure addresses in the network.
-    #[error("hosts cannot make addresses of their own in `{0}`")]
+    #[error("hosts cannot configure addresses automatically in `{0}`")]
     #[diagnostic(help("use a /64 (RFC 4862, 5.5.3), or set `autonomous = false`"))]
     NotAutonomous(Prefix),
     /// An IPv6 network or address is given where IPv4 is required.
@@ -427,15 +427,15 @@ pub enum Problem {
     Filter(#[from] FilterProblem),
     /// No rule uses the pool.
     #[error("no rule uses pool `{0}`")]
-    #[diagnostic(help("add a [[nat.source]] with `pool = \"{0}\"`, or take the pool away"))]
+    #[diagnostic(help("add a [[nat.source]] with `pool = \"{0}\"`, or remove the pool"))]
     UnusedPool(String),
     /// Two source rules are equally specific.
     #[error("an earlier rule translates what comes from `{0}` and leaves by the same interface")]
     #[diagnostic(help("keep one of them; a longer prefix or a named interface would be more specific"))]
     DuplicateSource(Prefix),
     /// A forwarded port is also allocated by a pool.
-    #[error("port {ports} of `{address}` is given out by pool `{pool}`")]
-    #[diagnostic(help("leave room beside the pool, such as `ports = \"16384-65535\"` in [nat.pools.{pool}]"))]
+    #[error("port {ports} of `{address}` belongs to pool `{pool}`")]
+    #[diagnostic(help("restrict the ports of the pool, such as `ports = \"16384-65535\"` in [nat.pools.{pool}]"))]
     ForwardsLentPort {
         /// Outside address.
         address: Ipv4Addr,
@@ -449,7 +449,7 @@ pub enum Problem {
     #[diagnostic(help("at most 8 can"))]
     TooManyPorts(usize),
     /// Two destination rules are equally specific.
-    #[error("an earlier rule decides about {what} of `{address}` already")]
+    #[error("an earlier rule already matches {what} of `{address}`")]
     #[diagnostic(help("each port has one rule; only a range within another may differ"))]
     DestinationsOverlap {
         /// Outside addresses.
@@ -458,8 +458,8 @@ pub enum Problem {
         what: String,
     },
     /// `to-port` is set without `port`.
-    #[error("`to-port` stands without `port`")]
-    #[diagnostic(help("add `port`, or take `to-port` away: then each port stays"))]
+    #[error("`to-port` needs `port`")]
+    #[diagnostic(help("add `port`, or remove `to-port`: then each port stays"))]
     TargetPortAlone,
     /// The networks of a static rule differ in size.
     #[error("`{outside}` is not as large as `{inside}`")]
@@ -472,7 +472,7 @@ pub enum Problem {
     },
     /// Outside addresses of a static rule are also in a pool.
     #[error("`{overlap}` of `{outside}` is in pool `{pool}`")]
-    #[diagnostic(help("take the addresses out of [nat.pools.{pool}], which would give them to others"))]
+    #[diagnostic(help("remove the addresses from [nat.pools.{pool}]"))]
     StaticInPool {
         /// Outside network.
         outside: Prefix,
@@ -482,7 +482,7 @@ pub enum Problem {
         pool: String,
     },
     /// An earlier static rule uses the same outside addresses.
-    #[error("an earlier rule gives addresses of `{0}` to its own hosts")]
+    #[error("an earlier rule maps addresses of `{0}` to other hosts")]
     #[diagnostic(help("an outside address leads to one host"))]
     StaticsOverlap(Prefix),
     /// An exemption has neither or both of `to` and `from`.
@@ -490,8 +490,8 @@ pub enum Problem {
     #[diagnostic(help("`to` is where packets go, `from` where they come from; write two rules for both"))]
     ExemptEnds,
     /// A key belongs to the other kind of exemption.
-    #[error("`{0}` means nothing with `{1}`")]
-    #[diagnostic(help("take `{0}` away"))]
+    #[error("`{0}` has no effect with `{1}`")]
+    #[diagnostic(help("remove `{0}`"))]
     ExemptKey(&'static str, &'static str),
     /// The target range of a destination rule exceeds port 65535.
     #[error("{count} ports from {first} end behind 65535")]
@@ -507,7 +507,7 @@ pub enum Problem {
 impl Problem {
     /// Whether the problem is a misspelling of this key.
     pub(crate) fn means(&self, expected: &str) -> bool {
-        matches!(self, Self::UnknownKey { key, known } if nearest(key, known).is_some_and(|name| name == expected))
+        matches!(self, Self::UnknownKey { key, known } if nearest_key(key, known).is_some_and(|name| name == expected))
     }
 
     /// What to do about the problem.
@@ -530,7 +530,33 @@ pub fn nearest<'a>(written: &str, known: &'a [String]) -> Option<&'a String> {
         .map(|(_, name)| name)
 }
 
-/// `did you mean …?` if a known name is similar, or else the known names.
+/// Keys of earlier versions, and the names that they have now.
+const RENAMED: &[(&str, &str)] = &[
+    ("begins", "threshold"),
+    ("quarantined-ports", "quarantined-ports"),
+    ("hold", "quarantine"),
+    ("partial-checksums", "partial-checksums"),
+    ("own", "local"),
+    ("rest", "other"),
+    ("minimum-lease", "minimum-lease"),
+    ("stats-interval", "stats-interval"),
+];
+
+/// The key that replaced a key of earlier versions, or else the most similar one.
+fn nearest_key<'a>(written: &str, known: &'a [String]) -> Option<&'a String> {
+    let renamed = RENAMED.iter().filter(|(old, _)| *old == written);
+    renamed
+        .filter_map(|(_, new)| known.iter().find(|name| name == new))
+        .next()
+        .or_else(|| nearest(written, known))
+}
+
+/// Hint for a key that does not exist.
+fn meant_key(written: &str, known: &[String]) -> String {
+    meant(nearest_key(written, known).map_or(written, String::as_str), known)
+}
+
+/// `did you mean …?` where something near is known, else what is known.
 fn meant(written: &str, known: &[String]) -> String {
     match nearest(written, known) {
         Some(name) => format!("did you mean `{name}`?"),

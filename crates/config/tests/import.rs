@@ -1002,8 +1002,8 @@ fn garbage_is_refused_with_place_and_reason() {
     let nothing = " \n".repeat(1 << 19);
     let deep = "[".repeat(1 << 16);
     for (text, message) in [
-        ("", "listing:1:1: there is nothing in it"),
-        (nothing.as_str(), "listing:1:1: there is nothing in it"),
+        ("", "listing:1:1: the file is empty"),
+        (nothing.as_str(), "listing:1:1: the file is empty"),
         (
             "hello",
             "listing:1:1: neither a listing of iptables-save, ip6tables-save or `ipset save` nor one of `nft -j list ruleset`",
@@ -1038,7 +1038,7 @@ fn garbage_is_refused_with_place_and_reason() {
     }
     assert!(refused(&format!("{{\"nftables\": {deep}")).contains("recursion limit"));
     assert_eq!(
-        "listing:2:3: this is no text",
+        "listing:2:3: the file is not text",
         text("listing", b"ab\ncd\xff").unwrap_err().to_string()
     );
 }

@@ -87,7 +87,7 @@ pub enum BindError {
         driver: String,
     },
     /// The machine is managed over the card: the operator would be locked out.
-    #[error("{address} stays as it is: {what}; take another card, or add --force")]
+    #[error("{address} was not changed: {what}; choose another card, or add --force")]
     Managed {
         /// PCI address of the card.
         address: PciAddress,
@@ -95,7 +95,7 @@ pub enum BindError {
         what: String,
     },
     /// A process uses the card.
-    #[error("{address} is in use by {process}: stop it, or take the card out of its configuration, or add --force")]
+    #[error("{address} is in use by {process}: stop it, remove the card from its configuration, or add --force")]
     InUse {
         /// PCI address of the card.
         address: PciAddress,
@@ -138,7 +138,7 @@ pub enum BindError {
         driver: Option<String>,
     },
     /// The udev rule can't be written or removed.
-    #[error("the card is bound as wished, but {} can't be changed: {error}", path.display())]
+    #[error("the card is bound, but {} can't be changed: {error}", path.display())]
     Rule {
         /// Path of the rule's file.
         path: PathBuf,

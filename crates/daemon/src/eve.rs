@@ -98,7 +98,7 @@ impl Eve {
         Ok(Self {
             writer: writer.map_err(|error| DaemonError::Eve { path, error })?,
             types: written.types.clone(),
-            every: written.stats_every.duration(),
+            every: written.stats_interval.duration(),
             next: Instant::now(),
         })
     }

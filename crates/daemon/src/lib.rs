@@ -135,7 +135,7 @@ pub enum DaemonError {
     #[error(transparent)]
     Plane(#[from] sluice_engine::control::plane::ControlPlaneError),
     /// The kernel provides no random numbers.
-    #[error("the kernel gives no random numbers: {0}")]
+    #[error("no random numbers from the kernel: {0}")]
     Randomness(getrandom::Error),
     /// The control thread can't be started.
     #[error("the control thread can't run: {0}")]

@@ -2,7 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use sluice_config::api::{Endpoint, Protocol};
+use sluice_config::api::Endpoint;
+use sluice_config::value::Protocol;
 use sluice_wire::layers::{Class, Flags, Layers, parse};
 
 /// Addresses, ports, protocol and length of a frame; `bytes` is its captured beginning and `length` its full length.

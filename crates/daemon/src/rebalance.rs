@@ -36,7 +36,7 @@ pub enum MoveError {
     #[error(transparent)]
     Gone(#[from] Gone),
     /// The worker does not own the shard, or another shard is moving.
-    #[error("worker {0} can't now")]
+    #[error("worker {0} can't take shards at the moment")]
     Refused(WorkerIndex),
     /// A pool migration is still ending sessions.
     #[error("a change of pools is still under way")]

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use sluice_daemon::host::{HostInterface, HostRouter, Hosts, Queues};
 use sluice_daemon::subscribers::frame::Datagram;
-use sluice_engine::features::punt::{PuntReceiver, PuntSender, queue};
+use sluice_engine::packet::punt::{PuntReceiver, PuntSender, queue};
 use sluice_testkit::packet::{self, IpNumber, Transport, flag};
 use sluice_wire::ethernet::multicast4;
 use sluice_wire::layers;

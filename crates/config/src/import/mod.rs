@@ -140,10 +140,10 @@ impl ImportError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Wrong {
     /// The file is empty or contains only white space.
-    #[error("there is nothing in it")]
+    #[error("the file is empty")]
     Empty,
     /// The file is not UTF-8.
-    #[error("this is no text")]
+    #[error("the file is not text")]
     NotText,
     /// The file has no known format.
     #[error("neither a listing of iptables-save, ip6tables-save or `ipset save` nor one of `nft -j list ruleset`")]
@@ -179,13 +179,13 @@ pub enum Wrong {
     #[error("object {0} has no {1}")]
     Object(usize, &'static str),
     /// Jumps form a loop.
-    #[error("`{0}` closes a circle of chains")]
+    #[error("`{0}` makes a loop of chains")]
     Circle(String),
     /// A table is listed twice.
     #[error("table {0} of this family is listed a second time")]
     Twice(String),
     /// The listing of nft also contains the rules of iptables.
-    #[error("a listing of nft has the rules of iptables, too: import one or the other")]
+    #[error("the listing of nft also contains the rules of iptables: import only one of them")]
     Both,
 }
 

@@ -6,7 +6,7 @@ use super::{Problem, meant_or};
 #[derive(Clone, Debug, PartialEq, thiserror::Error, miette::Diagnostic)]
 pub enum ChainProblem {
     /// The chain `input` is missing.
-    #[error("there is no chain `input`, where packets begin")]
+    #[error("there is no chain `input`, the entry of packets")]
     #[diagnostic(help("write `input = [...]`"))]
     NoInput,
     /// No chain has this name.
@@ -29,7 +29,7 @@ pub enum ChainProblem {
     },
     /// No chain uses the policer.
     #[error("no chain names the policer `{0}`")]
-    #[diagnostic(help("write {{ police = \"{0}\" }}, or take it away"))]
+    #[diagnostic(help("write {{ police = \"{0}\" }}, or remove it"))]
     UnusedPolicer(String),
     /// No packet reaches the chain.
     #[error("no packet comes to the chain `{0}`")]

@@ -36,19 +36,19 @@ pub enum DestinationProblem {
     #[diagnostic(help("write `daemon = true` for its router, such as in [routers.default]"))]
     NobodyChecks,
     /// `own` requires a host stack of the router.
-    #[error("the router has no host whose packets `own` could be about")]
+    #[error("the router has no host whose packets `local` could be about")]
     #[diagnostic(help("write `daemon = true` for its router, such as in [routers.default]"))]
     NobodySends,
     /// A rule for packets of the router's host stack has an input interface.
     #[error("what the gateway's own host sends comes in by no interface")]
-    #[diagnostic(help("leave `in` or `own` out"))]
+    #[diagnostic(help("remove `in` or `local`"))]
     OwnComesIn,
     /// A rule leads packets of the router's host stack back to the gateway.
     #[error("what the gateway's own host sends cannot be led back to it")]
     #[diagnostic(help("write another host in `to`"))]
     OwnToItself,
     /// A source rule for the router's host stack has no output interface.
-    #[error("a source rule with `own` names the interface that packets leave by")]
+    #[error("a source rule with `local` needs the egress interface")]
     #[diagnostic(help("add `out = …`"))]
     OwnWithoutOut,
     /// A TCP check has no port.

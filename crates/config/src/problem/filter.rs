@@ -23,7 +23,7 @@ pub enum FilterProblem {
     GroupOfItself(String),
     /// A group has no members.
     #[error("group `{0}` is empty")]
-    #[diagnostic(help("write its members, or take it away"))]
+    #[diagnostic(help("write its members, or remove it"))]
     EmptyGroup(String),
     /// Sources and destinations of a rule have different address families.
     #[error("no packet has sources of one family and destinations of the other")]
@@ -39,7 +39,7 @@ pub enum FilterProblem {
     NothingLeft,
     /// A key does not apply to the rule's protocols.
     #[error("`{key}` is of {of}, and the rule names {protocol}")]
-    #[diagnostic(help("name {of} alone, or take `{key}` away"))]
+    #[diagnostic(help("name {of} alone, or remove `{key}`"))]
     NotOfProtocol {
         /// The key.
         key: &'static str,
@@ -54,7 +54,7 @@ pub enum FilterProblem {
     NotAMessage(String),
     /// A key belongs to another action.
     #[error("`{key}` is for `{action}`")]
-    #[diagnostic(help("take it away, or write the other action"))]
+    #[diagnostic(help("remove it, or write the other action"))]
     NotOfAction {
         /// The key.
         key: &'static str,
@@ -140,7 +140,7 @@ pub enum FilterProblem {
     NotGateway,
     /// A rule for packets to the gateway has a condition that does not apply to them.
     #[error("packets to the gateway itself have no `{0}`")]
-    #[diagnostic(help("take it away, or write a rule without `gateway`"))]
+    #[diagnostic(help("remove it, or write a rule without `gateway`"))]
     NotOfGateway(&'static str),
     /// The rules expand to too many combinations.
     #[error("{combinations} combinations of addresses, ports and the like are too many")]
@@ -185,7 +185,7 @@ pub enum FilterProblem {
     Number(String),
     /// An earlier rule with another action matches all packets of the rule.
     #[error("`{by}` matches all that `{rule}` does, and decides otherwise: it never decides")]
-    #[diagnostic(help("put it before the other, or take it away"))]
+    #[diagnostic(help("put it before the other, or remove it"))]
     Shadowed {
         /// The rule.
         rule: String,
@@ -194,7 +194,7 @@ pub enum FilterProblem {
     },
     /// An earlier rule with the same action matches all packets of the rule.
     #[error("`{by}` matches all that `{rule}` does, and decides the same: it is not needed")]
-    #[diagnostic(help("take it away"))]
+    #[diagnostic(help("remove it"))]
     Redundant {
         /// The rule.
         rule: String,

@@ -57,7 +57,7 @@ pub enum InspectionProblem {
     NoDepth,
     /// A class without `inspect-less` has a depth.
     #[error("only a class that is inspected less has a depth")]
-    #[diagnostic(help("take it away, or write `action = \"inspect-less\"`"))]
+    #[diagnostic(help("remove it, or write `action = \"inspect-less\"`"))]
     NeedlessDepth,
 }
 

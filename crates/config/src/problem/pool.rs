@@ -1,7 +1,6 @@
 //! Problems of a pool's port allocation.
 
-use crate::api::Protocol;
-use crate::value::{AddressRange, PortRange};
+use crate::value::{AddressRange, PortRange, Protocol};
 
 /// A problem of a pool, or advice about it.
 #[derive(Clone, Debug, PartialEq, thiserror::Error, miette::Diagnostic)]
@@ -12,7 +11,7 @@ pub enum PoolProblem {
     NoPortLeft,
     /// A protocol with ports is listed among those without.
     #[error("`{0}` has ports or identifiers")]
-    #[diagnostic(help("take it away: `protocols` is for what has neither"))]
+    #[diagnostic(help("remove it: `protocols` is for what has neither"))]
     HasPorts(Protocol),
     /// Two settings contradict each other.
     #[error("`{one}` and `{other}` contradict each other")]
@@ -36,7 +35,7 @@ pub enum PoolProblem {
     },
     /// Ports may overlap, but no protocol has a mapping behaviour that permits it.
     #[error("no protocol of the pool is mapped by address and port, so that ports cannot overlap")]
-    #[diagnostic(help("add `mapping = \"address-and-port-dependent\"`, or take `overlap` away"))]
+    #[diagnostic(help("add `mapping = \"address-and-port-dependent\"`, or remove `overlap`"))]
     NothingOverlaps,
     /// There are fewer addresses than shards, each of which needs one.
     #[error("{addresses} addresses cannot be divided among {shards} shards")]
@@ -139,11 +138,11 @@ pub enum PoolProblem {
     },
     /// Ports are reserved for dynamic blocks, but the pool has no blocks.
     #[error("`dynamic` keeps ports for blocks on demand, and the pool has no `block`")]
-    #[diagnostic(help("add `block = {{ size = 64 }}`, or take `dynamic` away"))]
+    #[diagnostic(help("add `block = {{ size = 64 }}`, or remove `dynamic`"))]
     DynamicWithoutBlock,
     /// The pool has blocks, but no ports are reserved for them.
     #[error("`block` without `dynamic`: all ports are dealt to inside addresses")]
-    #[diagnostic(help("add `dynamic = 1` to `deterministic`, or take `block` away"))]
+    #[diagnostic(help("add `dynamic = 1` to `deterministic`, or remove `block`"))]
     BlockWithoutDynamic,
     /// The ports reserved for dynamic blocks contain no whole block.
     #[error("no block of {size} ports fits into the ports that `dynamic` keeps, {ports}")]
@@ -163,7 +162,7 @@ pub enum PoolProblem {
     KeyMissing,
     /// A key is given for another algorithm than random.
     #[error("`key` belongs to `algorithm = \"random\"`")]
-    #[diagnostic(help("take it away, or write `algorithm = \"random\"`"))]
+    #[diagnostic(help("remove it, or write `algorithm = \"random\"`"))]
     KeyUnused,
     /// The maximum number of ports is below the computed share.
     #[error("`maximum-ports` of {maximum} is below the {share} ports that every inside address is dealt")]

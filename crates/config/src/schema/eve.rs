@@ -24,7 +24,7 @@ pub struct Eve {
     /// Types of records to write.
     pub types: Vec<EveType>,
     /// Interval of `stats` records.
-    pub stats_every: Period,
+    pub stats_interval: Period,
     /// Maximum number of queued records other than alerts per worker, and of lines that wait to be written; further
     /// ones are counted as lost.
     pub records: u32,
@@ -43,7 +43,7 @@ impl Default for Eve {
             stream: None,
             datagram: None,
             types: vec![EveType::Alert],
-            stats_every: Period::seconds(10),
+            stats_interval: Period::seconds(10),
             records: 4096,
             rotate_bytes: None,
             rotate_kept: 7,

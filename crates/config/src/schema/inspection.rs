@@ -23,7 +23,7 @@ pub const EXCEPTIONS: [&str; 17] = [
     "too-long",
     "work",
     "decode-anomaly",
-    "waiting-full",
+    "pending-rules-full",
     "unparsable",
 ];
 
@@ -156,7 +156,7 @@ pub enum Encrypted {
 pub struct Overload {
     /// Number of queued packets from which on a worker is overloaded.
     #[serde(default = "begins")]
-    pub begins: u32,
+    pub threshold: u32,
     /// Number of queued packets at which the overload ends.
     #[serde(default = "ends")]
     pub ends: u32,

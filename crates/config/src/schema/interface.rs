@@ -77,7 +77,7 @@ pub struct Interface {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub router_advertisements: Option<RouterAdvertisements>,
     /// Handling of TCP and UDP packets whose checksum a local sender has left to the device.
-    pub left_to_offload: LeftToOffload,
+    pub partial_checksums: LeftToOffload,
     /// Maximum MSS in SYNs that are received or sent here: `"mtu"`, or bytes of data for IPv4 (20 less for IPv6). A
     /// larger MSS is lowered to it; if omitted, the MSS is not changed.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -125,7 +125,7 @@ impl Default for Interface {
             announce_addresses: false,
             redirects: false,
             router_advertisements: None,
-            left_to_offload: LeftToOffload::Complete,
+            partial_checksums: LeftToOffload::Complete,
             mss_clamp: None,
             share: None,
             rate: None,

@@ -24,7 +24,7 @@ pub struct Nat {
     pub port_blocks: u32,
     /// Maximum number of ports and port blocks in quarantine (`hold` of a pool). Beyond it, released ports are free
     /// immediately, which is counted.
-    pub held_ports: u32,
+    pub quarantined_ports: u32,
     /// Reply to an inbound SYN that no inside host expects (RFC 5382, REQ-4).
     pub unsolicited_syn: UnsolicitedSyn,
     /// Maximum number of such SYNs that wait for their reply (see `tcp-incoming-syn`); further ones are dropped.
@@ -61,7 +61,7 @@ impl Default for Nat {
             subscriber_prefix: 32,
             subscribers: 65_536,
             port_blocks: 131_072,
-            held_ports: 131_072,
+            quarantined_ports: 131_072,
             unsolicited_syn: UnsolicitedSyn::default(),
             unsolicited_syns: 512,
             untranslated_inbound: UntranslatedInbound::default(),
@@ -112,7 +112,7 @@ pub struct SourceRule {
     /// Whether the rule applies to packets of the gateway's own host stack from one of its addresses in `from`;
     /// requires `out`.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub own: bool,
+    pub local: bool,
     /// Pool of the outside addresses and ports.
     pub pool: String,
 }
@@ -133,7 +133,7 @@ pub struct DestinationRule {
     pub incoming: OneOrMore<Name>,
     /// Whether the rule applies to packets of the gateway's own host stack; any destination if `address` is omitted.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub own: bool,
+    pub local: bool,
     /// Outside port or ports; all if omitted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<PortRange>,

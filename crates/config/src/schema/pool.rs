@@ -3,8 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Rate, Timeouts};
-use crate::api::Protocol;
-use crate::value::{AddressRange, ByProtocol, Key, Period, PortRange, PortRanges};
+use crate::value::{AddressRange, ByProtocol, Key, Period, PortRange, PortRanges, Protocol};
 
 /// `[nat.pools.NAME]`: outside addresses and their ports.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -46,7 +45,7 @@ pub struct Pool {
     /// Quarantine of a port or block after its last mapping (RFC 6888, REQ-8). TCP ports and those of filtered
     /// protocols have none.
     #[serde(default = "hold")]
-    pub hold: Period,
+    pub quarantine: Period,
     /// Inside addresses with computed outside addresses and ports (RFC 7422).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deterministic: Option<Deterministic>,
@@ -84,7 +83,7 @@ impl Pool {
             port_selection: PortSelection::default(),
             parity: false,
             block: None,
-            hold: hold(),
+            quarantine: hold(),
             deterministic: None,
             rewrite_ip_id: yes(),
             protocols: Vec::new(),

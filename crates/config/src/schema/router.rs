@@ -77,7 +77,7 @@ pub struct HostLimits {
     pub dhcp: Option<Rate>,
     /// All other packets; default: rate 5,000, burst 1,000.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub rest: Option<Rate>,
+    pub other: Option<Rate>,
 }
 
 impl HostLimits {
@@ -87,7 +87,7 @@ impl HostLimits {
             ("routing", self.routing),
             ("bfd", self.bfd),
             ("dhcp", self.dhcp),
-            ("rest", self.rest),
+            ("other", self.other),
         ];
         all.into_iter().filter_map(|(name, rate)| Some((name, rate?)))
     }

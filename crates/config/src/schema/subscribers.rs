@@ -155,7 +155,7 @@ pub struct PublicClient {
     /// Time to collect offers before the best is selected; 0s selects the first.
     pub window: Period,
     /// Minimum lease time accepted.
-    pub shortest_lease: Period,
+    pub minimum_lease: Period,
     /// Whether leases from before a restart are used while the server is asked to confirm them.
     pub use_while_confirming: bool,
     /// Path of a file that stores leases across restarts, relative to the folder of the configuration. If omitted,
@@ -175,7 +175,7 @@ impl Default for PublicClient {
             rate: 1_000,
             hold: Period::seconds(300),
             window: Period::seconds(0),
-            shortest_lease: Period::seconds(60),
+            minimum_lease: Period::seconds(60),
             use_while_confirming: true,
             state: None,
         }

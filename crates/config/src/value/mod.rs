@@ -10,6 +10,7 @@ mod mac_prefix;
 mod mss_clamp;
 mod period;
 mod ports;
+mod protocol;
 mod range;
 mod scoped_address;
 mod selection;
@@ -29,6 +30,7 @@ pub use mac_prefix::MacPrefix;
 pub use mss_clamp::MssClamp;
 pub use period::Period;
 pub use ports::{Port, PortRange, PortRanges, Transport};
+pub use protocol::{Protocol, UnknownProtocol};
 pub use range::{Addresses, Numbers, Ports};
 pub use scoped_address::ScopedAddress;
 pub use selection::{Dscp, Ecn, IpProtocol, Mark, Message, TcpFlags};
@@ -47,10 +49,10 @@ pub enum ValueError {
     #[error("`{0}` is not an IP address")]
     Address(String),
     /// A zone on an address that is not link-local.
-    #[error("`{0}` is not link-local, so that no interface belongs to it")]
+    #[error("`{0}` is not link-local and takes no interface")]
     ZoneOfAll(String),
     /// A zone separator without an interface.
-    #[error("`{0}` does not say which interface")]
+    #[error("`{0}` names no interface")]
     ZoneMissing(String),
     /// Not an address with a prefix length.
     #[error("`{0}` is not an address with a prefix length")]
@@ -73,7 +75,7 @@ pub enum ValueError {
     #[error("`{0}` is not an address, a range, a prefix or a group")]
     Addresses(String),
     /// A range whose ends are of different address families.
-    #[error("`{0}` begins in one family and ends in the other")]
+    #[error("`{0}` mixes IPv4 and IPv6")]
     Families(String),
     /// Not a number or a range of numbers.
     #[error("`{0}` is not a number or a range of numbers")]
@@ -106,13 +108,13 @@ pub enum ValueError {
     #[error("`{0}` is not an Ethernet address")]
     Mac(String),
     /// A multicast or all-zero Ethernet address.
-    #[error("`{0}` cannot be the Ethernet address of one station")]
+    #[error("`{0}` is not a unicast MAC address")]
     MacNotUnicast(String),
     /// Not a prefix of Ethernet addresses, or too long a prefix.
     #[error("`{0}` is not one to three bytes of an Ethernet address")]
     MacPrefix(String),
     /// A prefix of globally administered or group addresses.
-    #[error("`{0}` is not what locally administered addresses of stations begin with")]
+    #[error("`{0}` is not a prefix of locally administered unicast MAC addresses")]
     MacPrefixNotLocal(String),
     /// Not a port or a port range.
     #[error("`{0}` is not a port or a range of ports")]
@@ -157,7 +159,7 @@ pub enum ValueError {
     #[error("`{0}:` is not a kind of device")]
     DeviceKind(String),
     /// A device without a part behind the colon.
-    #[error("`{0}` does not say which")]
+    #[error("`{0}` names no device")]
     DeviceIncomplete(String),
     /// Not a valid name of a kernel interface.
     #[error("`{0}` cannot be the name of a network interface")]

@@ -79,7 +79,7 @@ impl Serve for operation::Inspection {
             waiting: sum(|worker| &worker.inspection_waiting),
             searched: sum(|worker| &worker.searched),
             urgent_cleared: sum(|worker| &worker.urgent_cleared),
-            left: sum(|worker| &worker.left),
+            bypassed_flows: sum(|worker| &worker.left),
             reopened: sum(|worker| &worker.reopened),
             anomalies: by_reason(Anomaly::ALL.iter().map(|&anomaly| {
                 let counters = control.counters.iter();
@@ -94,7 +94,7 @@ impl Serve for operation::Inspection {
             overloaded: sum(|worker| &worker.overloaded),
             overloads: sum(|worker| &worker.overloads),
             uncounted,
-            unnoted,
+            unrecorded: unnoted,
             alerts: sum(|worker| &worker.alerts),
             alerts_lost: sum(|worker| &worker.alerts_lost),
             records: written,

@@ -98,7 +98,7 @@ impl Serve for operation::Interfaces {
                 received_bytes: total(|counters| counters.received_bytes.get()),
                 sent: total(|counters| counters.sent.get()),
                 sent_bytes: total(|counters| counters.sent_bytes.get()),
-                made: total(|counters| counters.made.get()),
+                originated: total(|counters| counters.made.get()),
                 dropped: total(|counters| counters.all_drops()),
                 to_host: total(|counters| counters.taken_in.get()),
                 parked: total(|counters| counters.parked.get()),
@@ -242,7 +242,7 @@ impl Serve for operation::Cores {
                 packets: counters.packets.get(),
                 rate: load.rate,
                 busy: load.busy,
-                forgotten: counters.forgotten.get(),
+                leaked: counters.forgotten.get(),
                 counters: others,
             }
         });

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use ipnet::{IpNet, Ipv4Net};
 use sluice_config::api::{
-    Endpoint, EndpointFilter, Mapping, MappingFilter, NetFilter, Page, PortBlock, Position, Protocol, Span, Subscriber,
+    Endpoint, EndpointFilter, Mapping, MappingFilter, NetFilter, Page, PortBlock, Position, Span, Subscriber,
     SubscriberFilter, operation,
 };
+use sluice_config::value::Protocol;
 use sluice_engine::worker::request::{
     BindingFilter, BindingList, BlockInfo, Cursor, Filter, MappingInfo, Reply, Request, SubscriberInfo,
 };

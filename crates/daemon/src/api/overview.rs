@@ -4,9 +4,10 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use sluice_config::api::{
-    ByProtocol, HostState, Nat, NatRequest, Pool, PoolBlocks, Position, Protocol, Rule, RuleAction, RuleHost, RuleKind,
+    ByProtocol, HostState, Nat, NatRequest, Pool, PoolBlocks, Position, Rule, RuleAction, RuleHost, RuleKind,
     Subscriber, TableUse, operation,
 };
+use sluice_config::value::Protocol;
 use sluice_engine::worker::request::{BindingFilter, BindingUsage, Reply, Request, SubscriberInfo};
 use sluice_nat::pool::ValidPool;
 use sluice_nat::rule::{
@@ -49,7 +50,7 @@ impl Serve for operation::Nat {
         let table = |name: &str, [used, most]: [u64; 2]| TableUse {
             name: name.into(),
             used,
-            most,
+            capacity: most,
         };
         let held = u64::from(plane.start_parameters().subscribers.held);
         Ok(Nat {
@@ -61,7 +62,7 @@ impl Serve for operation::Nat {
                 table("port blocks", lent.blocks),
                 table("ports that wait", [lent.held, held]),
             ],
-            not_held: lent.not_held,
+            quarantine_overflows: lent.not_held,
             borrowed_blocks: valid.borrowed_blocks().into(),
             hosts: hosts(&control, &plane.snapshot().nat4.rules),
             rules: rules(&control, &plane.snapshot().nat4.rules, &names, request.rules as usize),
@@ -130,7 +131,7 @@ fn destination(rule: &DestinationRule<u32>, flows: u64, name: &dyn Fn(u16) -> Op
         protocol: rule.protocol.map(Protocol),
         ports: rule.ports.map(ports),
         incoming: rule.inbound.and_then(name),
-        own: rule.context & FROM_HOST != 0,
+        local: rule.context & FROM_HOST != 0,
         out: None,
         action,
         to,
@@ -151,7 +152,7 @@ fn source(rule: &SourceRule<u32>, flows: u64, out: &dyn Fn(u16) -> Option<String
         protocol: rule.protocol.map(Protocol),
         ports: rule.port.map(|port| port.to_string()),
         incoming: None,
-        own: rule.context & FROM_HOST != 0,
+        local: rule.context & FROM_HOST != 0,
         out: rule.outside.and_then(out),
         action,
         to,

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use sluice_config::api::{Counter, Page, RouteOrigin, RouteTeller, Router, RouterFilter, RouterHost, operation};
-use sluice_engine::features::punt::PuntClass;
 use sluice_engine::packet::counters::InterfaceCounters;
+use sluice_engine::packet::punt::PuntClass;
 use sluice_engine::packet::reason::{Own, Reason};
 use sluice_engine::snapshot::shares::WEIGHT;
 use sluice_engine::snapshot::{self, Snapshot};
@@ -183,8 +183,8 @@ fn teller(standing: &Standing) -> RouteTeller {
         connections: standing.connections,
         refused: standing.refused.iter().sum(),
         refused_by: refused_by.filter(|counter| counter.count > 0).collect(),
-        broken: standing.broken,
-        swept: standing.swept,
+        errors: standing.broken,
+        aged_out: standing.swept,
         offered: standing.counts.offered,
         withdrawn: standing.counts.withdrawn,
         not_followed: not_followed.filter(|counter| counter.count > 0).collect(),

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use sluice_config::Config;
-use sluice_config::api::{
-    Cleared, EndpointFilter, Flow, Initiator, Page, Position, Protocol, Session, SessionFilter, operation,
-};
+use sluice_config::api::{Cleared, EndpointFilter, Flow, Initiator, Page, Position, Session, SessionFilter, operation};
+use sluice_config::value::Protocol;
 use sluice_engine::snapshot::Snapshot;
 use sluice_engine::worker::request::{Cursor, Endpoint, Filter, Reply, Request, SessionInfo};
 use sluice_inspect::applications::ApplicationSelector;

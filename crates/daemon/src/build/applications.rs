@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use sluice_config::{Config, nearest};
-use sluice_engine::features::applications::IdentificationSettings;
+use sluice_engine::session::identification::IdentificationSettings;
 use sluice_filter::ApplicationMatch;
 use sluice_inspect::applications::{ApplicationCapacity, ApplicationNames, ApplicationSelector, Error};
 

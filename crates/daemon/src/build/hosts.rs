@@ -1,7 +1,7 @@
 //! Lowering of the limits on packets to routers' host stacks.
 
 use sluice_config::schema::{HostMulticast, RouterHost};
-use sluice_engine::features::punt::{Host, LIMITS, Multicast, PuntClass};
+use sluice_engine::packet::punt::{Host, LIMITS, Multicast, PuntClass};
 
 /// Limits of a router's host stack; `interfaces` is the number of interfaces.
 pub(super) fn host(written: &RouterHost, interfaces: usize) -> Host {

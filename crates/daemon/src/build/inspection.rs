@@ -168,7 +168,7 @@ fn overload(written: &schema::Overload) -> Overload {
         ..class(written.protocol, &written.ports, &written.networks)
     };
     Overload {
-        begins: written.begins.into(),
+        begins: written.threshold.into(),
         ends: written.ends.into(),
         classes: written.classes.iter().map(class).collect(),
     }

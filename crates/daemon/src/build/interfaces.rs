@@ -411,7 +411,7 @@ mod tests {
         // Rules for an interface concern that interface only, and rules for the router's host stack none.
         let of_wan = "[[nat.destination]]\nin = \"wan\"\nprotocol = \"tcp\"\nport = 80\nto = \"10.0.0.5\"\n";
         assert_eq!(vec!["wan"], outside_of(of_wan));
-        let own = "[routers.default]\ndaemon = true\n[[nat.destination]]\nown = true\nto = \"10.0.0.5\"\n";
+        let own = "[routers.default]\ndaemon = true\n[[nat.destination]]\nlocal = true\nto = \"10.0.0.5\"\n";
         assert!(outside_of(own).is_empty());
     }
     #[test]

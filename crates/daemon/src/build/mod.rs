@@ -32,9 +32,9 @@ use sluice_config::config::Timeouts;
 use sluice_config::schema;
 use sluice_engine::control::plane::NeighbourLimits;
 use sluice_engine::features::inspection::InspectionPolicy;
-use sluice_engine::features::virtual_reassembly;
 use sluice_engine::packet::io::WorkerIndex;
 use sluice_engine::placement::Part;
+use sluice_engine::snapshot::fragment_limits::FragmentLimits;
 use sluice_engine::snapshot::shard_owners::ShardOwners;
 use sluice_engine::snapshot::stages::Stages;
 use sluice_engine::snapshot::{LIMITS, Limits, Router, Snapshot, StartParameters, SubscriberCapacity};
@@ -140,7 +140,7 @@ pub fn setup(
         sessions: [sessions.ipv4, sessions.ipv6],
         ports,
         secret: secrets.sessions,
-        fragments: virtual_reassembly::Limits {
+        fragments: FragmentLimits {
             datagrams: fragments.packets as usize,
             parked: fragments.parked as usize,
             patience: fragments.timeout.duration().as_nanos() as u64,
@@ -155,7 +155,7 @@ pub fn setup(
         subscribers: SubscriberCapacity {
             most: config.document.nat.subscribers,
             blocks: config.document.nat.port_blocks,
-            held: config.document.nat.held_ports,
+            held: config.document.nat.quarantined_ports,
             prefix: [config.document.nat.subscriber_prefix, 128],
         },
     })
@@ -288,9 +288,9 @@ mod tests {
     use super::*;
     use sluice_config::memory::EntryBytes;
     use sluice_config::{Machine, check};
-    use sluice_engine::session::shard::ShardMemory;
-    use sluice_engine::session::shared_capacity;
     use sluice_engine::snapshot::PortLayouts;
+    use sluice_engine::snapshot::shard_memory::ShardMemory;
+    use sluice_engine::snapshot::shared_capacity;
 
     pub(super) fn config(text: &str) -> Config {
         let machine = Machine {
@@ -306,7 +306,7 @@ mod tests {
     fn fragments_of_the_configuration_limit_the_table() {
         let config =
             config("[interfaces.a]\ndevice = \"null:\"\n[fragments]\npackets = 9\nparked = 7\ntimeout = \"5s\"\n");
-        let expected = virtual_reassembly::Limits {
+        let expected = FragmentLimits {
             datagrams: 9,
             parked: 7,
             patience: 5_000_000_000,
@@ -372,7 +372,8 @@ mod tests {
         policy.leases = PortLayouts::of(&policy, setup.steering.shards());
         let taken = ShardMemory::of(&setup, &policy).total() as u64 * 64 * u64::from(setup.steering.shards().count());
         let taken = taken + shared_capacity::lines(&setup, &policy) as u64 * 64;
-        let of_shards = |key: [&str; 2]| !["neighbours", "fragments"].contains(&key[0]) && key[1] != "held-ports";
+        let of_shards =
+            |key: [&str; 2]| !["neighbours", "fragments"].contains(&key[0]) && key[1] != "quarantined-ports";
         let tables = config.tables.iter().filter(|table| of_shards(table.key));
         let listed: u64 = tables.map(|table| table.bytes.0).sum();
         assert!(

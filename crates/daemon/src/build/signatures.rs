@@ -51,7 +51,7 @@ pub enum SignatureError {
         refused: Vec<RefusedRule>,
     },
     /// A pass rule is rejected: traffic that it would pass might be dropped by other rules.
-    #[error("{} of the rules that let pass can not be used{}", .refused.len(), first(.refused))]
+    #[error("{} of the pass rules can't be used{}", .refused.len(), first(.refused))]
     Pass {
         /// Rejected pass rules.
         refused: Vec<RefusedRule>,

@@ -307,7 +307,7 @@ overlap = true
 parity = true
 rewrite-ip-id = false
 protocols = ["gre", "200"]
-hold = "30s"
+quarantine = "30s"
 deterministic = { inside = "10.0.0.0/24", compression = 16, dynamic = 0, algorithm = "random", maximum-ports = 5000, key = "000000000000000a000000000000000b" }
 subscriber = { ports = { udp = 100 }, sessions = 300, new-sessions = { rate = 5, burst = 7 } }
 limits = { sessions = 9000 }

@@ -32,10 +32,10 @@ const PATIENCE: Duration = Duration::from_mins(5);
 #[derive(Debug, thiserror::Error)]
 pub enum CompileError {
     /// Vectorscan failed in this process.
-    #[error("the rules can't be searched for: {0}")]
+    #[error("the patterns of the rules can't be compiled: {0}")]
     Search(#[from] prefilter::Error),
     /// The compiler process can't be started.
-    #[error("the rules can't be compiled: their process does not start: {0}")]
+    #[error("the rules can't be compiled: the compiler process does not start: {0}")]
     Start(io::Error),
     /// The compiler process reported an error.
     #[error("the rules can't be compiled: {why}")]
@@ -53,13 +53,13 @@ pub enum CompileError {
         signal: i32,
     },
     /// The compilation exceeded its time limit.
-    #[error("the rules were not compiled within {} s: give the process a core of its own, or take rules away", after.as_secs())]
+    #[error("the rules were not compiled within {} s: give the compiler a core of its own, or remove rules", after.as_secs())]
     Late {
         /// The time limit.
         after: Duration,
     },
     /// The compiled database can't be loaded.
-    #[error("what was compiled can't be loaded: {0}")]
+    #[error("the compiled rules can't be loaded: {0}")]
     Broken(CacheError),
 }
 

@@ -170,13 +170,13 @@ impl Thread {
                 ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted => {}
                 _ if matches!(self.sink, Sink::File(_)) || is_too_long(&error) => {
                     self.shared.failed.fetch_add(1, Ordering::Relaxed);
-                    self.complain(&error);
+                    self.log_error(&error);
                     return false;
                 }
                 // The reader has disconnected: the next one gets the line from its beginning.
                 _ => {
                     (self.sink, at) = (Sink::None, 0);
-                    self.complain(&error);
+                    self.log_error(&error);
                     if !self.is_ending() {
                         std::thread::sleep(PATIENCE);
                     }
@@ -209,7 +209,7 @@ impl Thread {
         }
     }
 
-    fn complain(&mut self, error: &Error) {
+    fn log_error(&mut self, error: &Error) {
         if !std::mem::replace(&mut self.complained, true) {
             tracing::error!("records can't be written to {}: {error}", path(&self.target).display());
         }

@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use sluice_engine::features::punt::{PuntReceiver, PuntSender};
+use sluice_engine::packet::punt::{PuntReceiver, PuntSender};
 
 pub use links::HostError;
 use namespace::Namespace;

@@ -34,7 +34,7 @@ pub enum LiveError {
     },
     /// The kernel interfaces received nothing.
     #[error(
-        "no daemon runs, and no packet came to {interfaces} within {seconds:.0} s: `ip -s link` tells whether they are up and receive, and what another program takes by XDP or DPDK is not seen here; listen longer, --live 60s, or leave --live out to plan for the carrier mix"
+        "no daemon runs, and no packet came to {interfaces} within {seconds:.0} s: `ip -s link` tells whether they are up and receive, and packets that another program receives by XDP or DPDK are not visible here; listen longer, --live 60s, or leave --live out to plan for the carrier mix"
     )]
     KernelSilent {
         /// Names of the interfaces.
@@ -44,7 +44,7 @@ pub enum LiveError {
     },
     /// All received packets are unsuitable for the measurement.
     #[error(
-        "all {packets} packets that came are longer than the links of this configuration carry: say their `mtu`, or, where the kernel has joined datagrams, turn that off for the time being, `ethtool -K DEVICE gro off`"
+        "all {packets} received packets are longer than the MTU of this configuration's interfaces: set `mtu`, or, if the kernel merges segments, switch that off with `ethtool -K DEVICE gro off`"
     )]
     TooLong {
         /// Number of packets.
@@ -70,7 +70,7 @@ pub enum LiveError {
     #[error("no daemon runs, and listening on {0} takes the right to open packet sockets: run this as root")]
     Forbidden(String),
     /// A device can't be listened on.
-    #[error("no daemon runs, and {device} can't be listened on: {error}; `ip link` lists what there is")]
+    #[error("no daemon runs, and {device} can't be captured on: {error}; `ip link` lists the interfaces")]
     Device {
         /// Name of the device.
         device: String,

@@ -66,21 +66,19 @@ pub struct Request {
 pub enum PlanError {
     /// IPv4 packets can't be forwarded between any two interfaces.
     #[error(
-        "the carrier mix finds no way from an inside interface to an outside one by IPv4: give captures of your own traffic, --in INTERFACE=CAPTURE"
+        "the configuration has no IPv4 route from an inside to an outside interface for the carrier mix: give captures of your own traffic, --in INTERFACE=CAPTURE"
     )]
     NoPath,
     /// The configuration drops all packets of the carrier mix.
     #[error(
-        "not one packet of the carrier mix passes this configuration: give captures of your own traffic, --in INTERFACE=CAPTURE"
+        "this configuration drops all packets of the carrier mix: give captures of your own traffic, --in INTERFACE=CAPTURE"
     )]
     NothingPasses,
     /// The captures contain no frames.
-    #[error("the captures hold no frame: give some with --in INTERFACE=CAPTURE")]
+    #[error("the captures contain no frame: give others with --in INTERFACE=CAPTURE")]
     NoFrames,
     /// Two options name different traffic.
-    #[error(
-        "{given} and `{demand}` name two kinds of traffic: write the rate alone for that of the packets that are given"
-    )]
+    #[error("{given} and `{demand}` name different traffic: write only the rate, for the traffic of the captures")]
     TwoTraffics {
         /// Option that supplies packets.
         given: &'static str,

@@ -29,7 +29,7 @@ pub enum CaptureError {
     #[error("{} is no capture file: pcap and pcapng are read", .0.display())]
     NoCapture(PathBuf),
     /// The file ends within a frame.
-    #[error("{} is cut off behind frame {frames}: what follows is incomplete", path.display())]
+    #[error("{} is truncated after frame {frames}", path.display())]
     CutOff {
         /// Path of the file.
         path: PathBuf,
@@ -37,7 +37,7 @@ pub enum CaptureError {
         frames: u64,
     },
     /// A block or header is invalid.
-    #[error("{} is damaged behind frame {frames}: {what}", path.display())]
+    #[error("{} is damaged after frame {frames}: {what}", path.display())]
     Damaged {
         /// Path of the file.
         path: PathBuf,

@@ -85,7 +85,7 @@ impl Lines {
                 path,
                 sink,
                 types: written.types.clone(),
-                every: written.stats_every.duration().as_nanos() as u64,
+                every: written.stats_interval.duration().as_nanos() as u64,
                 next: 0,
                 written: 0,
             }),

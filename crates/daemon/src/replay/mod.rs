@@ -60,10 +60,12 @@ pub enum ReplayError {
         known: Vec<String>,
     },
     /// The interface is an end of a virtual link and can't receive a capture.
-    #[error("interface {0} is an end of a virtual link: packets come in by devices")]
+    #[error(
+        "interface {0} is an end of an inter-router link and receives no captures: name an interface with a device"
+    )]
     Virtual(String),
     /// The interface is a VLAN, whose frames are in the capture of its parent.
-    #[error("`{vlan}` is a VLAN of `{parent}`: its tagged frames belong into the capture of `{parent}`")]
+    #[error("`{vlan}` is a VLAN of `{parent}`: put its tagged frames into the capture of `{parent}`")]
     Vlan {
         /// Name of the VLAN.
         vlan: String,
@@ -71,7 +73,7 @@ pub enum ReplayError {
         parent: String,
     },
     /// The same interface is named twice.
-    #[error("interface `{0}` is given two captures for the same direction")]
+    #[error("interface `{0}` has two captures for the same direction")]
     Twice(String),
     /// The number of workers is zero or exceeds the number of shards.
     #[error("{workers} workers for {shards} shards: 1 to {shards} are possible")]
@@ -82,7 +84,7 @@ pub enum ReplayError {
         shards: u16,
     },
     /// A file for records is named, but inspection is not configured.
-    #[error("{}: nothing is recorded, because the configuration has no [inspection]: add one, or leave --eve away", .0.display())]
+    #[error("{}: there are no inspection records, because the configuration has no [inspection]: add it, or remove --eve", .0.display())]
     NothingInspected(PathBuf),
     /// A capture can't be read or written.
     #[error(transparent)]
@@ -91,7 +93,7 @@ pub enum ReplayError {
     #[error(transparent)]
     Eve(#[from] EveError),
     /// The results can't be printed.
-    #[error("what was found can't be printed: {0}")]
+    #[error("the result can't be printed: {0}")]
     Output(std::io::Error),
     /// A generated configuration is invalid.
     #[error("{0}")]

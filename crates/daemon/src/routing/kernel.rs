@@ -99,7 +99,7 @@ async fn ask(socket: &UnixDatagram, listing: usize) -> io::Result<()> {
 /// Why a socket can no longer be used.
 #[derive(Debug, thiserror::Error)]
 enum End {
-    #[error("changes were missed, and everything is listed again")]
+    #[error("messages of the kernel were lost; all routes are read again")]
     Missed,
     #[error("the router is gone")]
     NoRouter,

@@ -26,7 +26,7 @@ pub enum KeyError {
         error: io::Error,
     },
     /// The key file is accessible to other users.
-    #[error("the TCP-MD5 key {} is open to others than its owner (mode {mode:o})", path.display())]
+    #[error("the file of the TCP-MD5 key {} is accessible to others than its owner (mode {mode:o})", path.display())]
     Mode {
         /// Path of the file.
         path: PathBuf,
@@ -37,7 +37,7 @@ pub enum KeyError {
     #[error("{} is not one line of 1 to {MAX_KEY} bytes", .0.display())]
     NoKey(PathBuf),
     /// The kernel rejects the key.
-    #[error("the kernel takes no TCP-MD5 key for {peer}: {error}")]
+    #[error("the kernel refuses the TCP-MD5 key for {peer}: {error}")]
     Kernel {
         /// Address of the peer.
         peer: IpAddr,

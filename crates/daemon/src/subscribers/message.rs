@@ -33,7 +33,7 @@ pub enum MessageError {
     #[error("its hardware address is not Ethernet's")]
     Hardware,
     /// The message type is missing, or not one that a server sends to a client.
-    #[error("its message type is missing, or none of a server's answers")]
+    #[error("its message type is missing or not one that a server sends")]
     Kind,
     /// The length of an option differs from its RFC.
     #[error("its option {0} has a wrong length")]

@@ -20,10 +20,10 @@ const TRIES: u64 = 64;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum VirtualMacError {
     /// The prefix is too long, or not the prefix of locally administered unicast addresses.
-    #[error("a prefix of virtual MACs has at most 3 bytes, and its first byte ends in the bits 10: try 02")]
+    #[error("a prefix of virtual MAC addresses has at most 3 bytes and is locally administered and unicast: try 02")]
     Prefix,
     /// A configured address is not a locally administered unicast address.
-    #[error("site {site}: {} is no virtual MAC: it has to be locally administered and unicast: try {}", text(*mac), text(local(*mac)))]
+    #[error("site {site}: {} is not a locally administered unicast MAC address: try {}", text(*mac), text(local(*mac)))]
     Kind {
         /// Name of the site.
         site: String,
@@ -31,7 +31,7 @@ pub enum VirtualMacError {
         mac: Mac,
     },
     /// Two sites have the same configured address.
-    #[error("sites {first} and {second} have the same virtual MAC {}: give one of them another", text(*mac))]
+    #[error("sites {first} and {second} have the same virtual MAC address {}: change one of them", text(*mac))]
     Twice {
         /// Name of the first site.
         first: String,
@@ -41,10 +41,10 @@ pub enum VirtualMacError {
         mac: Mac,
     },
     /// Two sites have the same name.
-    #[error("two sites are called {0}: their virtual MACs would be the same")]
+    #[error("two sites have the name {0}: their virtual MAC addresses would be the same")]
     Name(String),
     /// Almost all addresses of the prefix are taken.
-    #[error("site {0}: no virtual MAC is left below the prefix: take a shorter one")]
+    #[error("site {0}: no virtual MAC address is free within the prefix: use a shorter prefix")]
     Full(String),
 }
 

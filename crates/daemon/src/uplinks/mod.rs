@@ -159,7 +159,7 @@ impl Uplinks {
                 cause: watched.down.map(|cause| cause.name().into()),
                 age: now.saturating_sub(watched.since).as_secs(),
                 changes: watched.changes,
-                contrary: watched.contrary,
+                consecutive: watched.contrary,
                 route: route.map(|route| route.to_string()),
                 targets: watched
                     .targets

@@ -1,8 +1,8 @@
-//! Why a rule is refused.
+//! Reasons for refusing a rule.
 
 use thiserror::Error;
 
-/// Why a rule is refused: the offending text, as it stands in the file.
+/// Why a rule is refused; with the offending text as it is in the file.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum RuleError {
@@ -16,22 +16,24 @@ pub enum RuleError {
     MissingSemicolon,
     #[error("there is no option of this name{}", suggestion(.hint))]
     UnknownOption { hint: Option<&'static str> },
-    #[error("what this option asks for is not inspected")]
+    #[error("this option is not supported")]
     NotInspected,
-    #[error("{0:?} of this option is not inspected")]
+    #[error("{0:?} of this option is not supported")]
     PartNotInspected(Box<str>),
     #[error("{written:?} is not known here{}", suggestion(.hint))]
     Unknown {
         written: Box<str>,
         hint: Option<&'static str>,
     },
-    #[error("protocol {0} is not recognised, so that the rule would never match; name its transport and ports instead")]
+    #[error(
+        "protocol {0} is not supported, so the rule would never match; use its transport protocol and ports instead"
+    )]
     NotIdentified(Box<str>),
-    #[error("the option wants a value")]
+    #[error("the option needs a value")]
     MissingValue,
-    #[error("the option takes no value, {0:?} is given")]
+    #[error("the option takes no value, but {0:?} is given")]
     UnexpectedValue(Box<str>),
-    #[error("{0:?} stands in the way")]
+    #[error("{0:?} is unexpected")]
     Trailing(Box<str>),
     #[error("{0:?} is not in quotes")]
     NotQuoted(Box<str>),
@@ -41,27 +43,27 @@ pub enum RuleError {
     OutOfRange(Box<str>),
     #[error("{0:?} is no range")]
     NotARange(Box<str>),
-    #[error("{0:?} excludes values in the midst, which is not inspected here")]
+    #[error("{0:?} excludes values within a range, which is not supported")]
     Gap(Box<str>),
     #[error("{0:?} is neither a number nor the name of an extracted one")]
     UnknownValue(Box<str>),
     #[error("a number is used before it is extracted")]
     UsedBeforeExtracted,
-    #[error("a change of a buffer follows the name of the buffer, such as http.uri, before what looks in it")]
+    #[error("a transform follows a buffer, such as http.uri, and precedes the content")]
     NoBufferBefore,
-    #[error("a rule changes at most 4 buffers")]
+    #[error("a rule has at most 4 transforms")]
     TooManyTransformed,
-    #[error("{0:?} has no group in parentheses, which is what is left of the buffer")]
+    #[error("{0:?} has no group in parentheses to select a part of the buffer")]
     NoGroup(Box<str>),
-    #[error("{path}: {why}: a list is read from a file, named from the folder of the rules")]
+    #[error("{path}: {why}: the path of a dataset is relative to the folder of the rules")]
     List { path: Box<str>, why: Box<str> },
-    #[error("list {0:?} is of another type, or loaded from another file, in an earlier rule")]
+    #[error("dataset {0:?} has another type or file in an earlier rule")]
     OtherList(Box<str>),
-    #[error("list {0:?} holds addresses: it goes with ip.src or ip.dst, and others with another buffer")]
+    #[error("dataset {0:?} has the wrong type: addresses need ip.src or ip.dst, other types another buffer")]
     NotOfList(Box<str>),
     #[error("a rule extracts at most 255 numbers")]
     TooManyExtracted,
-    #[error("nothing is looked for")]
+    #[error("the content is empty")]
     Empty,
     #[error("{0:?} is not pairs of hexadecimal digits")]
     NotHexadecimal(Box<str>),
@@ -73,21 +75,21 @@ pub enum RuleError {
     NoContentBefore,
     #[error("it is given twice for one content")]
     ModifierTwice,
-    #[error("positions from the begin and from the match before exclude each other")]
+    #[error("absolute and relative positions exclude each other")]
     MixedPositions,
-    #[error("a content that is searched for only once has no position and is not negated")]
+    #[error("a fast_pattern:only content has no position and is not negated")]
     OnlyWithPosition,
-    #[error("the content is longer than the {0} bytes where it must lie")]
+    #[error("the content is longer than its range of {0} bytes")]
     NoRoom(i64),
-    #[error("the condition can not be true")]
+    #[error("the condition can never be true")]
     NeverTrue,
     #[error("{0:?} is not /expression/flags")]
     NotAnExpression(Box<str>),
-    #[error("{0:?} is no flag of an expression that is inspected")]
+    #[error("{0:?} is not a supported flag of an expression")]
     ExpressionFlag(char),
     #[error("it needs flow:to_client")]
     NeedsToClient,
-    #[error("{0:?} contradicts what the option said before")]
+    #[error("{0:?} contradicts an earlier value of the option")]
     Contradiction(Box<str>),
     #[error("a rule has one rate")]
     SecondRate,
@@ -99,11 +101,11 @@ pub enum RuleError {
     Twice { line: u32, revision: u32 },
     #[error("a header is: action protocol addresses ports -> addresses ports")]
     NotAHeader,
-    #[error("{0:?} is no direction that is inspected: -> or <>")]
+    #[error("{0:?} is not a direction: write -> or <>")]
     Direction(Box<str>),
     #[error("variable ${name} is not defined{}", suggestion(.hint))]
     UndefinedVariable { name: Box<str>, hint: Option<Box<str>> },
-    #[error("variable ${0} leads back to itself")]
+    #[error("variable ${0} refers to itself")]
     CircularVariable(Box<str>),
     #[error("{0:?} is no name of a variable")]
     NotAVariable(Box<str>),
@@ -111,11 +113,11 @@ pub enum RuleError {
     NotAnAddress(Box<str>),
     #[error("{0:?} is no port")]
     NotAPort(Box<str>),
-    #[error("{0:?} leaves nothing")]
+    #[error("{0:?} excludes everything")]
     NothingLeft(Box<str>),
-    #[error("{0:?} excludes what is itself excluded in part")]
+    #[error("{0:?} negates a list with negations")]
     NestedNegation(Box<str>),
-    #[error("lists, variables and negations stand too deep in each other")]
+    #[error("lists, variables and negations are nested too deep")]
     TooDeep,
     #[error("a list is not closed")]
     UnclosedList,
@@ -127,7 +129,7 @@ fn suggestion(hint: &Option<impl AsRef<str>>) -> String {
         .unwrap_or_default()
 }
 
-/// The name that was likely meant: at most a third of its letters differ.
+/// The most similar name, if at most a third of its letters differ.
 pub(super) fn nearest<'n>(written: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     if written.len() > 40 {
         return None;

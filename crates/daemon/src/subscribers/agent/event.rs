@@ -2,6 +2,8 @@
 
 use std::net::Ipv4Addr;
 
+use sluice_wire::named;
+
 use super::Lease;
 use crate::subscribers::Site;
 
@@ -98,48 +100,27 @@ pub enum Event {
     Servers(Servers),
 }
 
-macro_rules! faults {
-    ($($name:ident = $word:literal, $help:literal;)*) => {
-        /// Kinds of faults in replies. The reply is dropped unless the help states otherwise.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Fault {
-            $(#[doc = $help] $name,)*
-        }
-
-        impl Fault {
-            /// All faults, in the order of their counters.
-            pub const ALL: &[Self] = &[$(Self::$name),*];
-
-            /// Name of the fault.
-            pub fn word(self) -> &'static str {
-                match self { $(Self::$name => $word),* }
-            }
-
-            /// Explanation of the fault.
-            pub fn help(self) -> &'static str {
-                match self { $(Self::$name => $help),* }
-            }
-        }
-    };
-}
-faults! {
-    Malformed = "malformed", "Not a server's DHCP message, or a wrong one.";
-    UnknownExchange = "unknown-exchange", "No site asked with this transaction number.";
-    OtherHardware = "other-hardware", "Its hardware address is not that of the site that asked.";
-    OtherDestination = "other-destination", "The frame was for somebody else.";
-    OtherIdentifier = "other-identifier", "It repeats another client identifier (RFC 6842).";
-    Untimely = "untimely", "The site did not ask for that, or has its answer.";
-    ServerMissing = "server-missing", "It does not say which server it is from.";
-    ServerNotAllowed = "server-not-allowed", "Its server is not among those configured.";
-    OtherServer = "other-server", "From another server than the site asked.";
-    MaskMissing = "mask-missing", "No usable subnet mask: the address counts as alone in its network, and is used.";
-    Unusable = "unusable", "The address is none that a host can have.";
-    OutsidePrefixes = "outside-prefixes", "The address is not in the configured prefixes.";
-    OtherAddress = "other-address", "It acknowledges another address than the site asked for.";
-    LeaseMissing = "lease-missing", "It does not say for how long.";
-    LeaseTooShort = "lease-too-short", "The lease is shorter than configured.";
-    OddTimes = "odd-times", "T1, T2 and the lease are not in order: the usual shares of the lease are used.";
-    AddressTwice = "address-twice", "Another site has the address: this one declines it.";
+named! {
+    /// What can be wrong with an answer. Each is dropped, but where the help says otherwise.
+    pub enum Fault {
+        Malformed "malformed" "Not a DHCP message of a server, or malformed.";
+        UnknownExchange "unknown-exchange" "No site has an exchange with this transaction ID.";
+        OtherHardware "other-hardware" "The hardware address is not that of the site.";
+        OtherDestination "other-destination" "The frame is addressed to another host.";
+        OtherIdentifier "other-identifier" "The client identifier is not that of the site (RFC 6842).";
+        Untimely "untimely" "The site expects no such message in its state.";
+        ServerMissing "server-missing" "The server identifier is missing.";
+        ServerNotAllowed "server-not-allowed" "The server is not among the configured ones.";
+        OtherServer "other-server" "Sent by another server than the one that the site selected.";
+        MaskMissing "mask-missing" "No usable subnet mask: the address is used as a host address.";
+        Unusable "unusable" "The address can't be a host address.";
+        OutsidePrefixes "outside-prefixes" "The address is not in the configured prefixes.";
+        OtherAddress "other-address" "The acknowledged address is not the one that the site requested.";
+        LeaseMissing "lease-missing" "The lease time is missing.";
+        LeaseTooShort "lease-too-short" "The lease is shorter than configured.";
+        OddTimes "odd-times" "T1, T2 and the lease time are not in order: the defaults of RFC 2131 are used.";
+        AddressTwice "address-twice" "Another site has the address: the site declines it.";
+    }
 }
 
 /// Counters of the agent.
@@ -189,7 +170,7 @@ impl Counters {
             ("leases-expired", self.expired),
             ("requests-unanswered", self.unanswered),
         ];
-        let faults = Fault::ALL.iter().map(|fault| (fault.word(), self.fault(*fault)));
+        let faults = Fault::ALL.iter().map(|fault| (fault.name(), self.fault(*fault)));
         messages.into_iter().chain(faults).collect()
     }
 

@@ -1,64 +1,28 @@
 //! Rate limit of sent messages, and detection of servers that do not respond.
 
+use sluice_table::token_bucket::TokenBucket;
+
 use super::Nanoseconds;
 use super::event::Servers;
 
-const SECOND: Nanoseconds = 1_000_000_000;
-
-/// A token bucket that never grants more than its rate within any second.
-#[derive(Debug)]
-pub(super) struct Bucket {
-    /// Time that one token costs.
-    price: Nanoseconds,
-    most: Nanoseconds,
-    credit: Nanoseconds,
-    at: Nanoseconds,
+/// A full bucket that never gives more than its rate within any second: it saves up for ten milliseconds, and earns the less for
+/// that.
+pub(super) fn full_bucket(rate: u32, now: Nanoseconds) -> TokenBucket {
+    let (rate, burst) = earnings(rate);
+    TokenBucket::new(rate, burst, now)
 }
 
-impl Bucket {
-    /// A full bucket. Its burst is that of ten milliseconds, and its rate is reduced accordingly.
-    pub fn new(rate: u32, now: Nanoseconds) -> Self {
-        let rate = u64::from(rate.max(1));
-        let burst = (rate / 100).max(1);
-        let price = SECOND.div_ceil(rate - burst + 1);
-        Self {
-            price,
-            most: burst * price,
-            credit: burst * price,
-            at: now,
-        }
-    }
+/// The same without a token: who had another just now does not get more by this.
+pub(super) fn empty_bucket(rate: u32, now: Nanoseconds) -> TokenBucket {
+    let (rate, burst) = earnings(rate);
+    TokenBucket::empty(rate, burst, now)
+}
 
-    /// An empty bucket, so that replacing a bucket does not grant additional tokens.
-    pub fn empty(rate: u32, now: Nanoseconds) -> Self {
-        Self {
-            credit: 0,
-            ..Self::new(rate, now)
-        }
-    }
-
-    fn credit(&self, now: Nanoseconds) -> Nanoseconds {
-        self.credit.saturating_add(now.saturating_sub(self.at)).min(self.most)
-    }
-
-    pub fn available(&self, now: Nanoseconds) -> bool {
-        self.credit(now) >= self.price
-    }
-
-    /// Take a token; `false` if none is available.
-    pub fn take(&mut self, now: Nanoseconds) -> bool {
-        let credit = self.credit(now);
-        let taken = credit >= self.price;
-        if taken {
-            (self.credit, self.at) = (credit - self.price, self.at.max(now));
-        }
-        taken
-    }
-
-    /// Time at which a token is available.
-    pub fn next(&self, now: Nanoseconds) -> Nanoseconds {
-        now.saturating_add(self.price.saturating_sub(self.credit(now)))
-    }
+/// Time at which a token is available.
+fn earnings(rate: u32) -> (u64, u64) {
+    let rate = u64::from(rate.max(1));
+    let burst = (rate / 100).max(1);
+    (rate - burst + 1, burst)
 }
 
 /// Response behaviour of the servers, so that a server that is down or rejects all requests is not flooded.
@@ -136,18 +100,19 @@ impl Health {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::subscribers::agent::SECOND;
 
     #[test]
     fn bucket_gives_its_rate_and_never_more_within_a_second() {
         for rate in [1, 2, 7, 100, 999, 1_000, 50_000] {
-            let mut bucket = Bucket::new(rate, 0);
+            let mut bucket = full_bucket(rate, 0);
             let mut times = Vec::new();
             let mut now = 0;
             while now < 5 * SECOND {
                 while bucket.take(now) {
                     times.push(now);
                 }
-                now = bucket.next(now);
+                now = bucket.next_token(now);
             }
             let within = |begin: u64| {
                 times

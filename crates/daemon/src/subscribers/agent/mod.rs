@@ -22,6 +22,7 @@ mod wants;
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
 
+use sluice_table::token_bucket::TokenBucket;
 use sluice_wire::Mac;
 
 use super::{MOST_SITES, Site};
@@ -31,7 +32,7 @@ use event::Told;
 pub use event::{Counters, Event, Fault, Servers, Why};
 use exchange::Exchanges;
 pub use hostile::hostile;
-use limit::{Bucket, Health};
+use limit::{Health, full_bucket};
 use schedule::Schedule;
 pub use send::{Destination, Transmit};
 use settings::nanoseconds;
@@ -68,8 +69,8 @@ pub struct Agent {
     /// Leases from before a restart whose site has not required an address yet.
     kept: HashMap<Mac, Lease>,
     schedule: Schedule,
-    bucket: Bucket,
-    probes: Bucket,
+    bucket: TokenBucket,
+    probes: TokenBucket,
     health: Health,
     counters: Counters,
     told: Told,
@@ -86,8 +87,8 @@ impl Agent {
             addresses: HashMap::new(),
             kept: HashMap::new(),
             schedule: Schedule::default(),
-            bucket: Bucket::new(settings.rate, now),
-            probes: Bucket::new(settings.probes, now),
+            bucket: full_bucket(settings.rate, now),
+            probes: full_bucket(settings.probes, now),
             health: Health::new(2 * nanoseconds(settings.retransmission)),
             counters: Counters::default(),
             told: Told::default(),
@@ -105,7 +106,7 @@ impl Agent {
         }
         self.judge_servers(now);
         let mut answering = self.health.servers(now) == Servers::Answering;
-        while self.bucket.available(now) {
+        while self.bucket.has_token(now) {
             let probes = (!answering).then_some(&mut self.probes);
             let Some(site) = self.schedule.next(now, probes) else {
                 break;
@@ -123,9 +124,9 @@ impl Agent {
         let (certain, anybody) = self.schedule.waiting();
         let probing = self.health.servers(now) != Servers::Answering;
         let turn = match (certain, anybody) {
-            (true, _) => Some(self.bucket.next(now)),
-            (false, true) if probing => Some(self.bucket.next(now).max(self.probes.next(now))),
-            (false, true) => Some(self.bucket.next(now)),
+            (true, _) => Some(self.bucket.next_token(now)),
+            (false, true) if probing => Some(self.bucket.next_token(now).max(self.probes.next_token(now))),
+            (false, true) => Some(self.bucket.next_token(now)),
             (false, false) => None,
         };
         [self.schedule.first_due(), turn].into_iter().flatten().min()

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use sluice_table::token_bucket::TokenBucket;
+
 use super::NEVER;
 use super::Nanoseconds;
 use super::entry::Entry;
-use super::limit::Bucket;
 
 /// Send queues, the most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,8 +87,8 @@ impl Schedule {
 
     /// The next site to send. `probes` limits the messages that are likely to remain unanswered; `None` means no such
     /// limit.
-    pub fn next(&mut self, now: Nanoseconds, probes: Option<&mut Bucket>) -> Option<u32> {
-        let may_probe = probes.as_ref().is_none_or(|bucket| bucket.available(now));
+    pub fn next(&mut self, now: Nanoseconds, probes: Option<&mut TokenBucket>) -> Option<u32> {
+        let may_probe = probes.as_ref().is_none_or(|bucket| bucket.has_token(now));
         let sends = |class: &Class| !self.queues[*class as usize].is_empty() && (may_probe || !class.is_probe());
         let first = match self.turn % FAIRNESS {
             0 => self.turn / FAIRNESS % CLASSES,

@@ -49,7 +49,7 @@ impl Present {
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The file can't be read or written.
-    #[error("{}: {error}: leases do not outlive a restart", path.display())]
+    #[error("{}: {error}: leases will be lost at a restart", path.display())]
     File {
         /// Path of the file.
         path: PathBuf,
@@ -57,13 +57,13 @@ pub enum StoreError {
         error: io::Error,
     },
     /// The file has another format or version.
-    #[error("{}: line 1 is not that of a file of public leases of this version; it is left out, and written anew", path.display())]
+    #[error("{}: not a file of public leases of this version; it is ignored and overwritten", path.display())]
     Title {
         /// Path of the file.
         path: PathBuf,
     },
     /// Some lines are damaged.
-    #[error("{}: {lines} lines are damaged or missing, the first of them line {first}; the others are taken", path.display())]
+    #[error("{}: {lines} lines are damaged or missing, the first is line {first}; the other lines are used", path.display())]
     Damaged {
         /// Path of the file.
         path: PathBuf,

@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use sluice_wire::ethernet::is_group;
 
 use super::entry::Entry;
-use super::limit::Bucket;
+use super::limit::empty_bucket;
 use super::{Agent, Lease, MOST_SITES, Mac, NEVER, Nanoseconds, Settings, Site, State, Why, nanoseconds};
 use crate::subscribers::virtual_mac::text;
 
@@ -13,13 +13,13 @@ use crate::subscribers::virtual_mac::text;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WantError {
     /// The index is out of range.
-    #[error("site {} is one too many: there may be {MOST_SITES}", site.0)]
+    #[error("site {} exceeds the maximum of {MOST_SITES} sites", site.0)]
     TooMany {
         /// The site.
         site: Site,
     },
     /// The MAC is not valid for a client.
-    #[error("site {}: {} is no host's MAC: give it a unicast address", site.0, text(*mac))]
+    #[error("site {}: {} is not a unicast MAC address", site.0, text(*mac))]
     Mac {
         /// The site.
         site: Site,
@@ -27,7 +27,7 @@ pub enum WantError {
         mac: Mac,
     },
     /// Another site has the same MAC.
-    #[error("sites {} and {} have the same MAC {}: give one of them another", other.0, site.0, text(*mac))]
+    #[error("sites {} and {} have the same MAC address {}: change one of them", other.0, site.0, text(*mac))]
     MacTwice {
         /// The site that is added.
         site: Site,
@@ -46,8 +46,8 @@ const MORE_ENTRIES: usize = 8_192;
 impl Agent {
     /// Replace the settings. The secret does not change, and present leases remain until they are renewed.
     pub fn configure(&mut self, settings: Settings, now: Nanoseconds) {
-        self.bucket = Bucket::empty(settings.rate, now);
-        self.probes = Bucket::empty(settings.probes, now);
+        self.bucket = empty_bucket(settings.rate, now);
+        self.probes = empty_bucket(settings.probes, now);
         let secret = self.settings.secret;
         self.settings = Settings { secret, ..settings };
     }

@@ -16,37 +16,37 @@ pub enum Reason {
     #[error("it has no IPv4 address")]
     Address,
     /// The Ethernet address is missing.
-    #[error("it has no Ethernet address, and leases are told apart by theirs")]
+    #[error("it has no Ethernet address, which identifies a lease")]
     Hardware,
     /// The client identifier is invalid.
     #[error("its client identifier can't be read")]
     Client,
     /// A time is missing or invalid.
-    #[error("its end, or its beginning, is no time")]
+    #[error("its start or end is not a time")]
     Time,
     /// The state is missing or unknown.
-    #[error("it has no state, or one that is not known")]
+    #[error("its state is missing or unknown")]
     State,
     /// The user context is not valid JSON.
-    #[error("its user context is no JSON that Kea writes")]
+    #[error("its user context is not the JSON that Kea writes")]
     Context,
     /// The relay information is malformed.
-    #[error("what it has of the relay can't be read")]
+    #[error("its relay information can't be read")]
     Relay,
     /// The statement is unknown.
-    #[error("no such statement is known")]
+    #[error("unknown statement")]
     Statement,
     /// A closing quotation mark is missing.
-    #[error("a text does not end")]
+    #[error("a string is not closed")]
     Quote,
     /// A closing brace has no opening one.
-    #[error("a closing brace closes nothing")]
+    #[error("a closing brace without an opening brace")]
     Brace,
     /// The entry is incomplete: another one begins, or the file ends.
-    #[error("it breaks off")]
+    #[error("it is truncated")]
     Unfinished,
     /// The maximum number of leases is reached.
-    #[error("there is no room for more leases: raise their number, or look who takes so many")]
+    #[error("the table of leases is full: raise its size, or check which sites have many leases")]
     Full,
 }
 

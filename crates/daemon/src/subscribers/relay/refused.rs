@@ -10,7 +10,7 @@ pub enum Refused {
     #[error("it is longer than a message may be")]
     Long,
     /// The operation code does not match the direction.
-    #[error("it goes the wrong way")]
+    #[error("it has the wrong direction (op)")]
     Direction,
     /// The hardware address is not that of an Ethernet station.
     #[error("its hardware address is not that of an Ethernet station")]
@@ -22,37 +22,37 @@ pub enum Refused {
     #[error("its options can't be read")]
     Malformed,
     /// The message type is missing, or not valid in this direction.
-    #[error("its message type is not one that goes this way")]
+    #[error("its message type does not belong to this direction")]
     Kind,
     /// The message has passed too many relays (RFC 1542, section 4.1.1).
-    #[error("it has passed too many relays")]
+    #[error("its hop count is too high")]
     Hops,
     /// A terminal claims to be a relay, or a server replies to another relay.
-    #[error("the relay's address in it is not this relay's")]
+    #[error("its giaddr is not the address of this relay")]
     Gateway,
     /// A terminal's message contains option 82 (RFC 3046, section 2.1.1).
-    #[error("the terminal says itself where it is")]
+    #[error("it has option 82, sent by the terminal")]
     OptionForged,
     /// The server does not echo option 82 (RFC 3046, section 2.2), so the site is unknown.
-    #[error("the server did not return option 82: nobody knows whose answer it is")]
+    #[error("the server did not return option 82, so the site is unknown")]
     OptionMissing,
     /// The reply matches no recent request of the site's terminals.
-    #[error("no terminal of the site has asked for it")]
+    #[error("no terminal of the site sent the request")]
     Unasked,
     /// The circuit ID in the server's option 82 is unknown.
-    #[error("no site has the circuit that the server returned")]
+    #[error("the returned circuit ID belongs to no site")]
     Circuit,
     /// The site does not exist.
     #[error("there is no such site")]
     Site,
     /// Circuit ID, remote ID and link selection of a site exceed the length of an option.
-    #[error("what names the site does not fit into option 82")]
+    #[error("the name of the site does not fit into option 82")]
     Information,
     /// The terminal exceeds its rate.
-    #[error("the terminal sends more than it may")]
+    #[error("the terminal exceeds its rate")]
     TerminalRate,
     /// The site exceeds its rate.
-    #[error("the site sends more than it may")]
+    #[error("the site exceeds its rate")]
     SiteRate,
 }
 

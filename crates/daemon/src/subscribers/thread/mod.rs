@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::event::{EventfdFlags, eventfd};
-use sluice_engine::features::punt::{PuntReceiver, PuntSender};
+use sluice_engine::packet::punt::{PuntReceiver, PuntSender};
 
 use super::agent::store::Present;
 use super::leases::{self, Watcher};
@@ -21,7 +21,7 @@ use task::Task;
 
 /// The subscriber service can't be started.
 #[derive(Debug, thiserror::Error)]
-#[error("subscribers' sites can't be served: {0}; raise the limits on threads and descriptors (ulimit -u -n)")]
+#[error("the subscriber service can't start: {0}; raise the limits on threads and descriptors (ulimit -u -n)")]
 pub struct SubscribersError(#[from] std::io::Error);
 
 /// Delivers a frame to the host stack of an interface's router; `false` if that fails.

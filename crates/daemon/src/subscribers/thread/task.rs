@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sluice_config::schema::LeaseFormat;
-use sluice_engine::features::punt::ROUTED;
+use sluice_engine::packet::punt::ROUTED;
 
 use super::{Machine, Queues, Shared, lock, wake_up};
 use crate::subscribers::Site;
@@ -405,7 +405,7 @@ impl Task {
                 let site = site.map_or(String::new(), |site| format!(", to site {}", self.name(site)));
                 let other = other.map_or(String::new(), |site| format!(", which is site {}'s", self.name(site)));
                 let address = address.map_or(String::new(), |address| format!(", about {address}"));
-                tracing::warn!("public DHCP: {}: {}{site}{address}{other}", fault.word(), fault.help());
+                tracing::warn!("public DHCP: {}: {}{site}{address}{other}", fault.name(), fault.help());
             }
             Event::Servers(Servers::Answering) => tracing::info!("public DHCP: servers answer"),
             Event::Servers(Servers::Silent) => {

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use dhcproto::v4::MessageType;
-use sluice_engine::features::punt::{self, ROUTED};
+use sluice_engine::packet::punt::{self, ROUTED};
 use sluice_nat::sites::{OtherSite, SiteWriter, Sites, Terminal, TerminalsFull, context};
 use sluice_wire::{Context, Mac};
 use tempfile::TempDir;

@@ -31,11 +31,11 @@ fn changed(kind: MessageType, settings: Settings, change: impl Fn(&mut Message) 
 fn is_refused(fault: Fault, settings: Settings, change: impl Fn(&mut Message) + Copy + 'static) {
     for kind in [Offer, Ack] {
         let world = changed(kind, settings.clone(), change);
-        assert_eq!(None, world.agent.lease(Site(0)), "{kind:?} {}", fault.word());
-        assert!(world.faults(fault) > 0, "{kind:?} {}", fault.word());
+        assert_eq!(None, world.agent.lease(Site(0)), "{kind:?} {}", fault.name());
+        assert!(world.faults(fault) > 0, "{kind:?} {}", fault.name());
         assert_eq!((Some(Site(0)), None), told(&world, fault)[0]);
         let requests = world.kinds().iter().filter(|kind| **kind == Request).count();
-        assert_eq!(kind == Ack, requests > 0, "{kind:?} {}", fault.word());
+        assert_eq!(kind == Ack, requests > 0, "{kind:?} {}", fault.name());
     }
 }
 
@@ -325,7 +325,7 @@ fn answer_that_comes_again_is_untimely() {
 fn every_fault_is_in_the_guide_with_its_help() {
     let guide = include_str!("../../../../../../docs/subscribers.md");
     for fault in Fault::ALL {
-        let row = format!("| `{}` | {} |", fault.word(), fault.help());
+        let row = format!("| `{}` | {} |", fault.name(), fault.help());
         assert_eq!(1, guide.matches(&row).count(), "docs/subscribers.md lacks {row}");
     }
 }
