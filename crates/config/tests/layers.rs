@@ -9,9 +9,9 @@ fn modules_use_their_own_layer_and_lower_ones() {
             &["limits", "numbering", "text"],
             &["value"],
             &["schema"],
-            // The configuration as the daemon uses it.
+            // The validated configuration that the daemon uses.
             &["chain", "config", "filter", "host_share", "memory", "subscribers"],
-            // What is wrong, and where.
+            // Problems and their places in the file.
             &["diagnosis", "problem", "read", "snippet"],
             &["validate"],
             &["api", "difference", "file", "hostile", "import"],

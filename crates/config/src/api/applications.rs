@@ -1,4 +1,4 @@
-//! Status of application identification.
+//! API types of application identification.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct ApplicationsStatus {
-    /// Sessions that are looked at now.
+    /// Number of sessions that are being examined.
     pub identifying: u64,
-    /// What became of those that were.
+    /// Results for sessions that were examined.
     pub results: Vec<ApplicationResults>,
-    /// All applications, those with the most sessions since the start first.
+    /// All applications, ordered by the number of sessions since the start.
     pub applications: Vec<ApplicationSessions>,
 }
 
@@ -18,20 +18,20 @@ pub struct ApplicationsStatus {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct ApplicationResults {
-    /// Its name.
+    /// Name of the result.
     pub result: String,
-    /// What it means.
+    /// Explanation of the result.
     pub help: String,
-    /// Sessions.
+    /// Number of sessions with this result.
     pub sessions: u64,
 }
 
-/// Sessions of an application.
+/// Number of sessions of an application.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct ApplicationSessions {
     /// Application by nDPI's name; `Unknown` if it could not be identified.
     pub application: String,
-    /// Sessions.
+    /// Number of sessions.
     pub sessions: u64,
 }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::{Endpoint, Flow, Neighbour, Session};
 use crate::value::Protocol;
 
-/// Why a filter could not be read.
+/// Why a filter can't be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FilterError {
     /// Not an address, prefix or port.
@@ -134,7 +134,7 @@ impl fmt::Display for EndpointFilter {
 
 text!(EndpointFilter);
 
-/// Which sessions: those that match all that is given.
+/// Selection of sessions that match all given conditions.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct SessionFilter {

@@ -109,9 +109,9 @@ pub struct InspectionStatus {
     pub searched: u64,
     /// TCP segments whose urgent pointer was cleared.
     pub urgent_cleared: u64,
-    /// Flows that are no longer inspected, found clean or by policy.
+    /// Flows whose inspection has ended, because they were clean or by policy.
     pub bypassed_flows: u64,
-    /// Flows that went over to other rules than they began with.
+    /// Flows that were moved to a new generation of rules.
     pub reopened: u64,
     /// Number of protocol anomalies by kind; those with a zero count are omitted.
     pub anomalies: Vec<InspectionReason>,
@@ -123,7 +123,7 @@ pub struct InspectionStatus {
     pub overloads: u64,
     /// Matches that `threshold` or `detection_filter` could not count because the table was full.
     pub uncounted: u64,
-    /// Notes of hosts and values of lists (`xbits`, `dataset`) that were not taken, for there was no place.
+    /// Values of `xbits` and `dataset` that could not be stored because the table was full.
     pub unrecorded: u64,
     /// Alerts.
     pub alerts: u64,

@@ -113,9 +113,11 @@ pub struct Nat {
     pub subscribers: Vec<Subscriber>,
     /// Utilisation of the tables.
     pub tables: Vec<TableUse>,
-    /// Ports and blocks that were given out again at once because too many waited (`quarantined-ports`).
+    /// Ports and port blocks that were released without quarantine because too many were in quarantine
+    /// (`quarantined-ports`).
     pub quarantine_overflows: u64,
-    /// Blocks of 64 ports that shards have whose own are used up, and that cards bring to other shards.
+    /// Number of 64-port blocks that shards have borrowed after using up their own. Cards steer the packets to these
+    /// ports to other shards.
     #[serde(default)]
     pub borrowed_blocks: u64,
     /// Hosts that destination rules balance flows over.
@@ -147,7 +149,7 @@ pub struct Rule {
     /// Whether the rule applies to packets of the gateway's own host stack.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub local: bool,
-    /// The interface that flows leave by; any where not given.
+    /// Output interface; any if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub out: Option<String>,
     /// Action of the rule.
@@ -288,7 +290,7 @@ pub struct TableUse {
     pub name: String,
     /// Entries in use.
     pub used: u64,
-    /// Most.
+    /// Capacity of the table.
     pub capacity: u64,
 }
 

@@ -189,11 +189,11 @@ pub struct RouteTeller {
     /// are omitted.
     #[serde(default)]
     pub refused_by: Vec<Counter>,
-    /// Connections that could not be understood, and listings that were missed in part.
+    /// Connections closed because of invalid data, and incomplete dumps of the kernel.
     pub errors: u64,
-    /// Routes that were taken back because they were not told again.
+    /// Routes removed because they were not sent again.
     pub aged_out: u64,
-    /// Routes that were told, those told before too.
+    /// Routes received, including repeated ones.
     pub offered: u64,
     /// Routes withdrawn.
     pub withdrawn: u64,

@@ -50,7 +50,7 @@ pub struct Bridge {
     pub name: String,
     /// The two sides.
     pub sides: Vec<BridgeSide>,
-    /// Frames that passed although there was a reason against it, by the reason.
+    /// Frames that were forwarded despite a drop reason, by reason.
     pub exempted: Vec<Counter>,
 }
 
@@ -70,7 +70,8 @@ pub struct BridgeSide {
     pub dropped: u64,
 }
 
-/// An interface. Over all of them, `received + made + unparked = sent + dropped + to-host + parked`.
+/// An interface. The sums over all interfaces satisfy `received + originated + unparked = sent + dropped + to-host +
+/// parked`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Interface {
@@ -106,9 +107,9 @@ pub struct Interface {
     pub sent: u64,
     /// Bytes of the sent frames.
     pub sent_bytes: u64,
-    /// Packets that the gateway made, counted where they leave.
+    /// Packets that the gateway originated, counted at the output interface.
     pub originated: u64,
-    /// Packets dropped, counted where they came in.
+    /// Packets dropped, counted at the input interface.
     pub dropped: u64,
     /// Packets for local delivery, counted at the input interface.
     pub to_host: u64,
@@ -425,9 +426,9 @@ pub struct Core {
     pub rate: u64,
     /// Fraction of the last second spent on packets, 0 to 1.
     pub busy: f64,
-    /// Buffers that no node disposed of: 0, or a fault of the program.
+    /// Buffers that no node released; any value other than 0 is a fault of the program.
     pub leaked: u64,
-    /// Everything else that it counts.
+    /// Other counters of the worker.
     pub counters: Vec<Counter>,
 }
 

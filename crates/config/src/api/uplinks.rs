@@ -31,9 +31,9 @@ pub struct Uplink {
     pub age: u64,
     /// Number of changes.
     pub changes: u64,
-    /// Checks in a row that speak for a change.
+    /// Consecutive checks that contradict the present state.
     pub consecutive: u8,
-    /// The network that a routing daemon must have a route to.
+    /// Network to which a routing daemon must have a route.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub route: Option<String>,
     /// Hosts that are probed.

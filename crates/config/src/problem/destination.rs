@@ -35,7 +35,7 @@ pub enum DestinationProblem {
     #[error("hosts are checked by the host of the router, and it has none")]
     #[diagnostic(help("write `daemon = true` for its router, such as in [routers.default]"))]
     NobodyChecks,
-    /// `own` requires a host stack of the router.
+    /// `local` requires a host stack of the router.
     #[error("the router has no host whose packets `local` could be about")]
     #[diagnostic(help("write `daemon = true` for its router, such as in [routers.default]"))]
     NobodySends,

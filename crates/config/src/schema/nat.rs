@@ -22,8 +22,8 @@ pub struct Nat {
     pub subscribers: u32,
     /// Maximum number of port blocks of all subscribers. Memory is reserved at start.
     pub port_blocks: u32,
-    /// Maximum number of ports and port blocks in quarantine (`hold` of a pool). Beyond it, released ports are free
-    /// immediately, which is counted.
+    /// Maximum number of ports and port blocks in quarantine (`quarantine` of a pool). Beyond it, released ports are
+    /// free immediately, which is counted.
     pub quarantined_ports: u32,
     /// Reply to an inbound SYN that no inside host expects (RFC 5382, REQ-4).
     pub unsolicited_syn: UnsolicitedSyn,

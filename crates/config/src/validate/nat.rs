@@ -135,7 +135,7 @@ impl Check<'_> {
                         },
                     );
                 }
-                // A source rule with `own` translates the host stack's connections to ports of the pool.
+                // A source rule with `local` translates the host stack's connections to ports of the pool.
                 let mut rules = scopes.iter().flat_map(|scope| scope.source);
                 let of_pool = rules.any(|rule| {
                     let from = rule.from.ipv4();
