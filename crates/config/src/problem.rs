@@ -530,7 +530,7 @@ pub fn nearest<'a>(written: &str, known: &'a [String]) -> Option<&'a String> {
         .map(|(_, name)| name)
 }
 
-/// Keys of earlier versions, and the names that they have now.
+/// Renamed keys: name in earlier versions, current name.
 const RENAMED: &[(&str, &str)] = &[
     ("begins", "threshold"),
     ("quarantined-ports", "quarantined-ports"),
@@ -556,7 +556,7 @@ fn meant_key(written: &str, known: &[String]) -> String {
     meant(nearest_key(written, known).map_or(written, String::as_str), known)
 }
 
-/// `did you mean …?` where something near is known, else what is known.
+/// `did you mean …?` with the most similar known name; a list of the known names if none is similar.
 fn meant(written: &str, known: &[String]) -> String {
     match nearest(written, known) {
         Some(name) => format!("did you mean `{name}`?"),

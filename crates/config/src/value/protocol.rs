@@ -1,16 +1,16 @@
-//! Protocols as pools, sessions and requests name them.
+//! IP protocols of pools, sessions and requests, by name or number.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Not a protocol.
+/// Error: the text is not a protocol.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no protocol: write tcp, udp, icmp, icmpv6 or a number from 0 to 255")]
 pub struct UnknownProtocol(pub String);
 
-/// A protocol above IP, by IANA's number.
+/// IP protocol number, as assigned by IANA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Protocol(pub u8);
 

@@ -101,7 +101,7 @@ pub enum Event {
 }
 
 named! {
-    /// What can be wrong with an answer. Each is dropped, but where the help says otherwise.
+    /// Faults of received messages. The message is dropped unless the help text says otherwise.
     pub enum Fault {
         Malformed "malformed" "Not a DHCP message of a server, or malformed.";
         UnknownExchange "unknown-exchange" "No site has an exchange with this transaction ID.";

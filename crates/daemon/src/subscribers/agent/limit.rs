@@ -5,20 +5,20 @@ use sluice_table::token_bucket::TokenBucket;
 use super::Nanoseconds;
 use super::event::Servers;
 
-/// A full bucket that never gives more than its rate within any second: it saves up for ten milliseconds, and earns the less for
-/// that.
+/// A full bucket that never grants more than `rate` tokens within any second.
 pub(super) fn full_bucket(rate: u32, now: Nanoseconds) -> TokenBucket {
     let (rate, burst) = earnings(rate);
     TokenBucket::new(rate, burst, now)
 }
 
-/// The same without a token: who had another just now does not get more by this.
+/// An empty bucket, so that replacing a bucket does not grant additional tokens.
 pub(super) fn empty_bucket(rate: u32, now: Nanoseconds) -> TokenBucket {
     let (rate, burst) = earnings(rate);
     TokenBucket::empty(rate, burst, now)
 }
 
-/// Time at which a token is available.
+/// Fill rate and capacity of a bucket: a capacity of ten milliseconds' tokens, and a fill rate reduced by this capacity, so
+/// that the tokens of any second do not exceed `rate`.
 fn earnings(rate: u32) -> (u64, u64) {
     let rate = u64::from(rate.max(1));
     let burst = (rate / 100).max(1);

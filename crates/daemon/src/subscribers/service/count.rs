@@ -3,7 +3,7 @@
 use sluice_wire::named;
 
 named! {
-    /// What is counted.
+    /// Counted events.
     pub enum Count {
         FrameUnread "site-frame-unread" "A frame that is neither a complete DHCP datagram nor ARP.";
         FrameSite "site-frame-unknown" "DHCP on an interface of sites, with tags or an address of no site.";
