@@ -111,7 +111,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let outcome = match &arguments.bench {
         Bench::Generate(generator) => kernel::generator::run(generator),
-        // Its rows go to the process outside of the namespaces.
+        // The rows of the half inside go to the process outside of the namespaces.
         Bench::Kernel(kernel) if kernel.inside => kernel::inside::run(kernel, arguments.quick),
         Bench::Kernel(kernel) => measure(&arguments, "kernel", |run| kernel::run(kernel, run)),
         Bench::Relay(relay) => loss::relay::run(relay),
@@ -120,7 +120,7 @@ fn main() -> ExitCode {
         Bench::Loss(loss) => measure(&arguments, "loss", |run| loss::run(loss, run)),
         Bench::Vm(vm) if vm.inside => vm::inside::run(vm, arguments.quick),
         Bench::Vm(vm) => measure(&arguments, "vm", |run| vm::run(vm, run)),
-        // Its figures go to the process that collects all runs.
+        // The figures of a single run go to the process that collects all runs.
         Bench::Subscribers(subscribers) if subscribers.inside.is_some() => subscribers::inside(subscribers),
         Bench::Subscribers(subscribers) => measure(&arguments, "subscribers", |run| subscribers::run(run, subscribers)),
         Bench::Report(report) => report::run(report),

@@ -37,7 +37,7 @@ pub enum Paper {
 /// Selects a paper.
 #[derive(Clone, Debug, clap::Args)]
 pub struct PaperArguments {
-    /// The paper.
+    /// Paper to compare with.
     paper: Paper,
     /// Inspection rules, for P3.
     #[arg(long, value_name = "FILE", required_if_eq("paper", "P3"))]

@@ -123,7 +123,7 @@ fn plan(number: u32, end: &str, workers: usize) -> Result<Plan, Failure> {
         .map(port)
         .collect::<Result<_, Failure>>()?;
     let mut plan = Plan::new(ports, workers as u16);
-    // First in, first out.
+    // Without a buffer cache, buffers are reused first in, first out.
     (plan.cache, plan.handover) = (0, 4096);
     Ok(plan)
 }

@@ -26,7 +26,7 @@ const KICKS: usize = 2;
 /// Duration of the search, and its random seed.
 #[derive(Clone, Copy, Debug)]
 pub struct Attack {
-    /// Maximum duration.
+    /// Maximum duration of the search.
     pub time: Duration,
     /// Seed of the changes.
     pub seed: u64,

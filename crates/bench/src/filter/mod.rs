@@ -61,7 +61,7 @@ pub struct FilterArguments {
     /// Seconds of the search for the headers of the trace `attack`, instead of 600, or 2 with --quick.
     #[arg(long, value_name = "N")]
     attack_seconds: Option<u64>,
-    /// Seed of that search.
+    /// Seed of the search for the trace `attack`.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 }

@@ -34,7 +34,7 @@ pub enum Trace {
     Uniform,
     /// Headers that match no rule, as far as possible.
     NoneMatch,
-    /// All fields random.
+    /// All fields are random.
     Random,
 }
 

@@ -108,7 +108,7 @@ impl Editor {
         let mut building: Option<ScopedJoinHandle<'s, Built>> = None;
         let began = Instant::now();
         while !stop.load(Ordering::Relaxed) || building.is_some() {
-            // It sleeps, like a control thread, because it may share the worker's physical core.
+            // The editor sleeps, like a control thread, because it may share the worker's physical core.
             std::thread::sleep(TICK);
             let due = (began.elapsed().as_secs_f64() * UPDATES) as usize;
             while spent.updates.len() < due {

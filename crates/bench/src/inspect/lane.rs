@@ -25,7 +25,7 @@ const EACH: usize = 32;
 pub enum Middle<'s, 'm> {
     /// The engine's worker and its counters.
     Engine(Box<Worker<'m>>, Arc<WorkerCounters>),
-    /// P3's baseline.
+    /// P3's baseline: flows shared under locks.
     Even(Box<Even<'s, 'm>>),
 }
 
@@ -47,9 +47,9 @@ pub struct Lane<'s, 'm> {
     pub local: Option<usize>,
     pub progress: Arc<Progress>,
     pub clock: Clock,
-    /// Results by slice.
+    /// Results of the lane by slice.
     pub slices: Slices<Done>,
-    /// Total results.
+    /// Total results of the lane.
     pub done: Done,
     /// Latency of frames with due times.
     pub latency: Histogram,

@@ -104,11 +104,11 @@ impl Help {
     };
 }
 
-/// A measurement.
+/// Parameters of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Case {
     pub model: Model,
-    /// Number of cores.
+    /// Number of cores in use.
     pub cores: usize,
     /// Frame size in bytes including the frame check sequence; 0 for the mix.
     pub bytes: usize,

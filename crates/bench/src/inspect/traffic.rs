@@ -108,7 +108,7 @@ pub fn ends(flow: u32) -> [(u32, u16); 2] {
     [client, (0xc612_0000 | flow & 0xff, SERVERS)]
 }
 
-/// A frame.
+/// A frame of the traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame {
     pub flow: u32,
@@ -116,7 +116,7 @@ pub struct Frame {
     pub side: u16,
     /// Position in its side of the flow: the sequence number of a connection, or the number of earlier datagrams.
     pub number: u32,
-    /// Due time in cycles.
+    /// Time at which the frame is due, in cycles.
     pub due: u64,
 }
 
@@ -280,7 +280,7 @@ pub struct Draw {
     pub flows: Vec<u32>,
     /// The flow with more packets than others, if it belongs to this generator.
     pub hot: Option<u32>,
-    /// Its share of packets, in units of 2^-32.
+    /// Share of packets of the hot flow, in units of 2^-32.
     pub share: u64,
     pub transport: Transport,
     /// Frame lengths, repeated by frequency.

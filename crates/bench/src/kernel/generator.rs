@@ -37,10 +37,10 @@ use crate::rig::Source;
 /// Start parameters of the generator.
 #[derive(Args, Clone, Debug)]
 pub struct GeneratorArguments {
-    /// Interface.
+    /// Interface to send through.
     #[arg(long)]
     interface: String,
-    /// Core.
+    /// Core to run on.
     #[arg(long)]
     core: usize,
     /// Frame size in bytes, including the frame check sequence.

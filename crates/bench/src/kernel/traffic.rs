@@ -11,7 +11,7 @@ use crate::rows::Failure;
 /// Flows of the packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flows {
-    /// This number of flows, opened before.
+    /// Packets of this number of flows, which were opened before.
     Established(u32),
     /// Each packet opens a flow.
     New,
@@ -29,9 +29,9 @@ impl Flows {
 /// Direction of the measured packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum Direction {
-    /// From inside.
+    /// Packets from inside.
     Up,
-    /// From outside, to flows that were opened from inside.
+    /// Packets from outside, to flows that were opened from inside.
     Down,
 }
 
@@ -179,7 +179,7 @@ impl Traffic {
     }
 }
 
-/// One generator.
+/// One generator process.
 #[derive(Debug)]
 pub struct Generator(pub Answering);
 

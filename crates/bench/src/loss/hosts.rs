@@ -25,7 +25,7 @@ const GATEWAY: &str = "sll-gateway";
 /// Namespace of the server.
 pub const SERVER: &str = "sll-server";
 
-/// Folder of files.
+/// Folder of the benchmark's files.
 const FOLDER: &str = "/run/sluice-bench";
 
 /// Maximum time until the first packet gets through.

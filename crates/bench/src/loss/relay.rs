@@ -33,7 +33,7 @@ pub struct RelayArguments {
     /// Pairs of interfaces.
     #[arg(long, value_delimiter = ',', required = true)]
     interfaces: Vec<String>,
-    /// Core.
+    /// Core to run on.
     #[arg(long)]
     core: usize,
 }

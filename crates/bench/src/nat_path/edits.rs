@@ -110,7 +110,7 @@ fn keep_on(
     let began = Instant::now();
     let mut took = Vec::new();
     while !stop.load(Ordering::Relaxed) {
-        // It sleeps, like a control thread, because it may share the worker's physical core.
+        // The editor sleeps, like a control thread, because it may share the worker's physical core.
         std::thread::sleep(Duration::from_millis(1));
         let due = (began.elapsed().as_secs_f64() * per_second) as usize;
         while took.len() < due {

@@ -32,7 +32,7 @@ pub enum Case {
     Listing,
     /// Packets of established sessions while rules change.
     Edits,
-    /// Packets that each open a session.
+    /// Packets each open a session.
     New,
     /// CSIT's shapes: inside hosts with 63 flows each.
     Shapes,

@@ -17,7 +17,7 @@ use crate::rig::{BURST, Samples, Source};
 /// Clock of a worker's sessions.
 #[derive(Clone, Copy, Debug)]
 pub enum Time {
-    /// Real time.
+    /// Time is real time.
     Real(Clock),
     /// Time that starts at `base` and advances by `step` nanoseconds for each session opened after the first `first`,
     /// so that as many sessions end as are opened.

@@ -27,8 +27,7 @@ use crate::rows::Failure;
 
 /// Capacity of the session table.
 const CAPACITY: u32 = 6 * FLOWS;
-/// Number of sessions that are open at a time in scenarios where sessions end; their timeout is this number of
-/// nanoseconds of simulated time.
+/// Number of sessions that are open at a time in scenarios where sessions end, and their timeout in nanoseconds.
 const OPEN: u64 = FLOWS as u64;
 const WAIT: u64 = 120_000_000_000;
 /// Number of open sessions if long-lived flows have no packets meanwhile and must outlive a run.
@@ -199,7 +198,7 @@ impl<'m> Rig<'m> {
                 };
                 let ports = [(u16::from(outside), packets.len())];
                 far.feed(&ports, sluice_wire::Checksums::Vouched, |_| rest.next().map(frame));
-                // A path visits each part at most once per round.
+                // A packet moves between workers at most once per part, so this many rounds suffice.
                 for own in (0..Part::ALL.len()).flat_map(|_| 0..count) {
                     let lane = &mut lanes[own];
                     let now = lane.now();

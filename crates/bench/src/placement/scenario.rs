@@ -259,7 +259,7 @@ pub struct Draw {
     pub flows: Vec<u32>,
     /// Flows with more packets than others.
     pub hot: Vec<u32>,
-    /// Their share of packets, in units of 2^-32.
+    /// Share of packets of the hot flows, in units of 2^-32.
     pub share: u64,
     /// Flows that it opens in turn.
     pub fresh: Vec<u32>,

@@ -101,7 +101,7 @@ pub struct Gateway<'m> {
     pub devices: Devices,
 }
 
-/// Its worker, which another thread may run.
+/// The gateway's worker, which another thread may run.
 pub struct Rounds<'m> {
     pub worker: Worker<'m>,
     desk: Desk,

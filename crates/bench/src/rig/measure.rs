@@ -16,11 +16,11 @@ pub const PACKETS: usize = 1 << 20;
 /// Direction of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Direction {
-    /// From inside.
+    /// Packets from inside.
     Up,
-    /// From outside.
+    /// Packets from outside.
     Down,
-    /// Both directions, equally.
+    /// Packets in both directions, equally many.
     Both,
 }
 

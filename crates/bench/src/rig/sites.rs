@@ -64,7 +64,7 @@ pub struct Homes {
 }
 
 impl Homes {
-    /// For 8,000 flows.
+    /// Sites and terminals for 8,000 flows.
     pub const USUAL: Self = Self {
         sites: 2_000,
         terminals: 4,

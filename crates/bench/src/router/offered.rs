@@ -34,7 +34,7 @@ const STOLEN: u64 = 200_000;
 /// Processing graph of the packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Graph {
-    /// Only routes.
+    /// Packets are only routed.
     Plain,
     /// A chain before the routes: `{ count = "all" }`, `{ classify = { protocol = "udp", to-port = 53 }, to = "names"
     /// }`, `{ count = "rest" }`, `"forward"`; and `names` counts and forwards.

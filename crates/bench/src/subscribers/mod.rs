@@ -42,7 +42,7 @@ pub enum Part {
 pub enum By {
     /// Components of the daemon alone.
     Parts,
-    /// The daemon.
+    /// The daemon as a whole.
     Daemon,
 }
 

@@ -9,7 +9,7 @@ const OPTIONS: usize = 240;
 const SERVER: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
 const LEASE: u32 = 86_400;
 
-/// The server.
+/// A DHCP server in memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Operator {
     next: u32,

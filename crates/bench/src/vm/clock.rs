@@ -5,11 +5,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Nanoseconds of the guest's clock.
+/// A reading of the guest's clock, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
     pub now: u64,
-    /// Idle part of these.
+    /// Idle part of the guest's time.
     pub idle: u64,
 }
 
@@ -44,7 +44,7 @@ impl Reading {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Span {
     pub whole: f64,
-    /// Non-idle time.
+    /// Non-idle time of the guest.
     pub worked: f64,
 }
 

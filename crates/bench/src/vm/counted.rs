@@ -10,7 +10,7 @@ const ROUNDS: u32 = 50_000_000;
 /// Path of the program in the guest.
 const FILE: &str = "/tmp/counted";
 
-/// Load address.
+/// Load address of the program.
 const BASE: u64 = 0x40_0000;
 
 const HEADERS: u64 = 64 + 56;

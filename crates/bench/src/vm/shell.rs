@@ -13,7 +13,7 @@ pub const LIMIT: Duration = Duration::from_secs(180);
 /// Bytes of a file that one command writes.
 const CHUNK: usize = 2_048;
 
-/// The shell.
+/// Connection to the guest's shell.
 #[derive(Debug)]
 pub struct Shell {
     port: UnixStream,

@@ -26,11 +26,11 @@ const DRAIN: Duration = Duration::from_secs(3);
 /// Direction of the measured packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub enum Way {
-    /// From inside.
+    /// Packets from inside.
     Up,
-    /// From outside, to flows that were opened from inside.
+    /// Packets from outside, to flows that were opened from inside.
     Down,
-    /// Half in each direction.
+    /// Half of the packets in each direction.
     Both,
 }
 

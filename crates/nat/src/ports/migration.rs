@@ -12,7 +12,7 @@ type Allocated = [u64; CLASSES];
 #[derive(Clone, Copy)]
 struct Successor<'a, A> {
     to: &'a Region<A>,
-    /// Index of the address.
+    /// Index of the address in its pool.
     address: usize,
     /// Whether it is the same pool with the same allocation settings, so that subscribers keep their blocks.
     same: bool,

@@ -16,7 +16,7 @@ const AHEAD: u32 = 720;
 pub enum Family {
     /// Words of rules in a stream of unknown protocol.
     Contents,
-    /// One byte repeated.
+    /// One byte is repeated.
     Runs,
     /// One byte repeated after a request, where rules have regular expressions.
     Requests,

@@ -66,7 +66,7 @@ pub struct Place<'a> {
     pub folder: &'a Path,
     /// Session capacity, if it translates.
     pub sessions: u32,
-    /// Log level.
+    /// Log level of the daemon.
     pub log: &'a str,
     pub more: &'a str,
 }

@@ -104,7 +104,7 @@ pub fn watch() -> impl Fn() -> Stolen {
 }
 
 impl Stolen {
-    /// Add another measurement.
+    /// Add another measurement of preemption.
     pub fn add(&mut self, other: Self) {
         self.gaps += other.gaps;
         self.cycles += other.cycles;
@@ -112,7 +112,7 @@ impl Stolen {
         self.of += other.of;
     }
 
-    /// Share of the total time.
+    /// Share of the total time that was preempted.
     pub fn share(&self) -> f64 {
         self.cycles as f64 / self.of.max(1) as f64
     }

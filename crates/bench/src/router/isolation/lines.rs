@@ -23,15 +23,15 @@ const HEADROOM: usize = 128;
 /// Sending pattern of a host.
 #[derive(Clone, Copy, Debug)]
 pub enum Sends {
-    /// Never.
+    /// The host sends nothing.
     Nothing,
-    /// One packet per interval of this many cycles.
+    /// The host sends one packet per interval of this many cycles.
     Every(f64),
-    /// As many packets as the queue holds.
+    /// The host sends as many packets as the queue holds.
     Always,
 }
 
-/// A host.
+/// A host behind a port.
 #[derive(Clone, Debug)]
 pub struct Host {
     pub port: usize,

@@ -19,7 +19,7 @@ use crate::router::Failure;
 /// Task of a side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Nothing.
+    /// The side does nothing.
     Rest,
     /// Receive and free packets.
     Receive,
@@ -100,7 +100,7 @@ impl Side {
         })
     }
 
-    /// Set its task.
+    /// Set the task of the side.
     pub fn order(&self, order: Order) {
         self.shared.order.store(order as u8, Ordering::Relaxed);
     }
