@@ -51,8 +51,8 @@ const FOLDER: &str = "/run/lab";
 /// Maximum time until Sluice routes.
 const START: Duration = Duration::from_secs(180);
 
-/// Modules that process packets by rules, sorted so that dependent ones come first. Without the checksum module, nft
-/// fails.
+/// Modules that process packets by rules, sorted so that dependent ones come first. The checksum module is not listed,
+/// because nft fails without it.
 const FILTERS: &str =
     "iptable_nat ip_tables xt_nat x_tables nft_chain_nat nft_nat nft_masq nft_ct nf_tables nf_nat nf_conntrack";
 
