@@ -1,4 +1,4 @@
-//! The program `sluice` as a bench runs it: in the background, with a configuration of its own.
+//! The program `sluice` as a benchmark runs it: in the background, with its own configuration.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -9,31 +9,31 @@ use crate::kernel::command::run;
 use crate::process::{await_some, end};
 use crate::rows::Failure;
 
-/// Longest time to its start.
+/// Maximum time until it has started.
 const START: Duration = Duration::from_secs(60);
 
-/// An error of a file or process, with which it is.
+/// Adds the name of the file or process to an error.
 pub fn of<E: std::fmt::Display>(what: impl ToString) -> impl FnOnce(E) -> Failure {
     let what = what.to_string();
     move |source| format!("{what}: {source}").into()
 }
 
-/// The running program; it ends when this is dropped.
+/// The running program; it is stopped when this is dropped.
 #[derive(Debug)]
 pub struct Daemon {
-    /// What runs commands where it is.
+    /// Command prefix that runs commands in its environment.
     prefix: String,
     program: PathBuf,
     folder: PathBuf,
     child: Child,
 }
 
-/// Where its socket is, in a folder of a bench.
+/// Path of its socket in a folder of a benchmark.
 pub fn socket(folder: &Path) -> PathBuf {
     folder.join("control")
 }
 
-/// The program beside this one, where none is named.
+/// The given program, or by default the one in the same folder as this program.
 pub fn program(named: Option<&PathBuf>) -> PathBuf {
     let beside = || {
         let own = std::env::current_exe().ok()?;
@@ -43,8 +43,8 @@ pub fn program(named: Option<&PathBuf>) -> PathBuf {
 }
 
 impl Daemon {
-    /// Start it with a configuration, whose socket is [`socket`] of the folder, on some cores; `prefix` is the beginning of
-    /// commands that run where it shall be.
+    /// Start it on some cores with a configuration whose socket is [`socket`] of the folder; `prefix` is prepended to
+    /// commands that run in its environment.
     pub fn start(
         prefix: &str,
         cores: &[usize],
@@ -92,7 +92,8 @@ impl Daemon {
         Ok(())
     }
 
-    /// Wait until it routes to a network: a link counts as down for a moment after the start, and its routes come with it.
+    /// Wait until it has a route to a network: a link counts as down for a moment after the start, and its routes
+    /// appear when it is up.
     pub fn await_route(&self, network: &str) -> Result<(), Failure> {
         let wanted = format!("\"to\":\"{network}\"");
         let failed = |error: &dyn std::fmt::Display| format!("sluice does not run: {error}");
@@ -103,7 +104,7 @@ impl Daemon {
         Ok(routes.ok_or_else(|| failed(&format!("no route to {network}; {}", self.last_words())))?)
     }
 
-    /// What `sluice show WHAT --json` says.
+    /// Output of `sluice show WHAT --json`.
     pub fn show(&self, what: &str) -> Result<String, Failure> {
         let (program, socket) = (self.program.display(), socket(&self.folder));
         run(&format!(

@@ -1,18 +1,19 @@
-//! `kernel`: the same wires and traffic through Linux and through Sluice, on two cores: generator and receiver on
-//! the first, the gateway on the second; or, for Linux, all three on each of some cores.
+//! `kernel`: compares Linux and Sluice over the same links with the same traffic on two cores: generator and receiver
+//! on the first, the gateway on the second; or, for Linux, all three on each of several cores.
 //!
-//! Linux receives on the gateway's core by packet steering. What comes in by XDP can't be steered: veth runs its
-//! receive half where the sender runs, and the time of both cores is told beside that of the gateway's. Sluice's worker also
-//! moves every frame to the wires by calls of the kernel, which count as its work; that it polls does not.
+//! Linux receives on the gateway's core by receive packet steering (RPS). Packets received by XDP can't be steered:
+//! veth runs its receive half on the sender's core, so the time of both cores is reported in addition to the gateway's.
+//! Sluice's worker also moves every frame to the links by system calls, which count as its work; its polling does not.
 //!
-//! What has passed is received on the traffic's core, by packet steering, or on the gateway's, where veth receives if nothing
-//! steers. The first spares the gateway's core, the second the way from core to core.
+//! Forwarded packets are received either on the traffic's core, by RPS, or on the gateway's core, where veth receives
+//! without steering. The first relieves the gateway's core, the second avoids the transfer between cores.
 //!
-//! What comes from outside goes to flows that were opened from inside: the server's end has seen where their packets come
+//! Packets from outside belong to flows that were opened from inside: the server has learned where their packets come
 //! from.
 //!
-//! Everything lives in private namespaces and goes with them. A process outside of them does what can't be done
-//! inside: it widens the connection tracking of Linux meanwhile, and pins the kernel threads of the gateway.
+//! Everything runs in private namespaces and disappears with them. A process outside of them does what is impossible
+//! inside: it enlarges the connection tracking table of Linux for that time, and pins the kernel threads of the
+//! gateway.
 
 pub mod command;
 pub mod established;
@@ -36,24 +37,24 @@ use clap::Args;
 use crate::rig::lanes;
 use crate::rows::{Failure, Run};
 
-/// What is to be compared; everything where nothing is said.
+/// What to compare; everything by default.
 #[derive(Args, Clone, Debug)]
 pub struct KernelArguments {
-    /// Cases, by the names that the rows have.
+    /// Cases, by their names in the rows.
     #[arg(long, value_delimiter = ',', value_name = "CASE")]
     cases: Vec<gateway::Case>,
     /// Numbers of source-NAT rules, up to 65536.
     #[arg(long, value_delimiter = ',', default_value = "1,1000,10000")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=frame::MOST_NETWORKS.into()))]
     rules: Vec<u32>,
-    /// Which rules new flows match. Established ones match the last: nobody looks at rules for them.
+    /// Rules that new flows match. Established flows match the last one, because rules are not searched for them.
     #[arg(long, value_delimiter = ',', default_value = "last,uniform")]
     hits: Vec<traffic::Hits>,
-    /// Whose packets.
+    /// Flows to send.
     #[arg(long, value_delimiter = ',', value_name = "FLOWS", default_value = "established,new")]
     #[arg(value_parser = ["established", "new"])]
     flows: Vec<String>,
-    /// Which way the packets go that are measured; from outside those of established flows alone.
+    /// Direction of the measured packets; from outside only for established flows.
     #[arg(
         long = "direction",
         value_delimiter = ',',
@@ -61,8 +62,8 @@ pub struct KernelArguments {
         default_value = "up,down"
     )]
     directions: Vec<traffic::Direction>,
-    /// Where what has passed the gateway is received: on the core of the traffic or on the gateway's. A gateway is compared with
-    /// others at its better one.
+    /// Core on which forwarded packets are received: that of the traffic or the gateway's. Gateways are compared at the
+    /// better one.
     #[arg(
         long = "receiver",
         value_delimiter = ',',
@@ -70,7 +71,7 @@ pub struct KernelArguments {
         default_value = "traffic,gateway"
     )]
     receivers: Vec<traffic::Receiver>,
-    /// Whose packets: of hosts, or of terminals of subscribers' sites, which Sluice alone knows.
+    /// Flows of hosts, or of terminals of subscriber sites, which only Sluice supports.
     #[arg(
         long = "site",
         value_delimiter = ',',
@@ -78,32 +79,32 @@ pub struct KernelArguments {
         default_value = "none,tags-and-mac"
     )]
     sites: Vec<traffic::Site>,
-    /// Sizes of frames in bytes, check sequence counted; tags come on top.
+    /// Frame sizes in bytes, including the frame check sequence but not VLAN tags.
     #[arg(long, value_delimiter = ',', default_value = "64")]
     bytes: Vec<usize>,
-    /// Runs per row; 5 where not given, 3 with --quick.
+    /// Runs per row; by default 5, or 3 with --quick.
     #[arg(long)]
     runs: Option<usize>,
-    /// Length of a run in milliseconds; 1500 where not given, 700 with --quick.
+    /// Duration of a run in milliseconds; by default 1500, or 700 with --quick.
     #[arg(long, value_name = "MS")]
     window: Option<u64>,
-    /// Offered packets per second; as many as the generator can where not given.
+    /// Offered packets per second; by default the maximum of the generator.
     #[arg(long, default_value_t = 0, hide_default_value = true)]
     rate: u32,
-    /// On these cores; all that this process may use where none is named.
+    /// Cores to use; by default all that this process may use.
     #[arg(long, value_name = "CORE", value_delimiter = ',')]
     on: Vec<usize>,
-    /// Numbers of cores that have generator, gateway and receiver each, for Linux; 0: generator and receiver have one
-    /// core, the gateway another.
+    /// Numbers of cores that each run generator, gateway and receiver, for Linux; 0: generator and receiver share one
+    /// core, and the gateway has another.
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "0")]
     together: Vec<usize>,
-    /// The program `sluice`; beside this one where not given.
+    /// The program `sluice`; by default the one in the folder of this program.
     #[arg(long, value_name = "FILE")]
     sluice: Option<PathBuf>,
-    /// The generator sends by AF_XDP in place of AF_PACKET.
+    /// The generator sends by AF_XDP instead of AF_PACKET.
     #[arg(long)]
     xdp_generator: bool,
-    /// The kernel's half of AF_XDP receives for Sluice in a thread of its own, in place of an interrupt of the sender's.
+    /// The kernel part of AF_XDP receives for Sluice in a separate thread instead of the sender's interrupt.
     #[arg(long)]
     napi_thread: bool,
     /// Set in the process that runs inside the namespaces.
@@ -111,11 +112,11 @@ pub struct KernelArguments {
     pub inside: bool,
 }
 
-/// What two cores are needed for.
+/// Message if two cores are required.
 pub const ONE_CORE: &str = "generator and gateway need a core each, and this process may use one only";
 
 impl KernelArguments {
-    /// The cores of a trial.
+    /// Cores of a trial.
     fn cores(&self, together: usize) -> Result<machine::Cores, Failure> {
         let of = lanes::cores(&self.on, usize::MAX);
         match together {

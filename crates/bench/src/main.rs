@@ -1,4 +1,4 @@
-//! `sluice-bench`: measures what the documentation claims.
+//! `sluice-bench`: measures the claims of the documentation.
 #![forbid(unsafe_code)]
 
 mod cores;
@@ -51,10 +51,10 @@ use vm::VmArguments;
 #[derive(Parser)]
 #[command(name = "sluice-bench", version)]
 struct Arguments {
-    /// Fewer sizes and fewer runs.
+    /// Measure fewer sizes with fewer runs.
     #[arg(long, global = true)]
     quick: bool,
-    /// Write the rows as JSON to this file, in place of target/bench/NAME.json.
+    /// Write the rows as JSON to this file instead of target/bench/NAME.json.
     #[arg(long, global = true, value_name = "FILE")]
     json: Option<PathBuf>,
     #[command(subcommand)]
@@ -63,44 +63,44 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Bench {
-    /// One core's packets through translation and forwarding, in memory, beside the limit.
+    /// Translation and forwarding by one core in memory, compared with the limit.
     NatPath(NatPathArguments),
-    /// Several cores: scaling beside the limit's, and what steering costs (P4, Fig. 5).
+    /// Several cores: scaling compared with the limit, and the cost of steering (P4, Fig. 5).
     Cores(CoresArguments),
-    /// One core by the size of frames, and what a frame waits by load (P0, Fig. 7 and 8; P4, Fig. 6).
+    /// One core by frame size, and latency by load (P0, Fig. 7 and 8; P4, Fig. 6).
     Frames(FramesArguments),
-    /// What each way to spread the parts of a packet's way over cores carries, and what is expected of it (P0, Fig. 9, 10).
+    /// Throughput of each placement of processing parts on cores, compared with the prediction (P0, Fig. 9 and 10).
     Placement(PlacementArguments),
-    /// A bridge that inspects everything, by who does what (P3).
+    /// An inspecting bridge, by assignment of roles to cores (P3).
     Inspect(InspectArguments),
-    /// What finding a translation rule costs, by the number of rules (P4, Table 1).
+    /// Cost of finding a translation rule, by the number of rules (P4, Table 1).
     NatLookup(NatLookupArguments),
-    /// What finding the first rule of a packet filter costs, by matcher (P1, Fig. 4 and 12 to 15).
+    /// Cost of finding the first rule of a packet filter, by matcher (P1, Fig. 4 and 12 to 15).
     Filter(FilterArguments),
-    /// What the forwarding table costs: lookups, changes, packets.
+    /// Cost of the forwarding table: lookups, changes, packets.
     Router(RouterArguments),
-    /// What sites take of memory, and how long their public addresses take (P0).
+    /// Memory of sites, and the time until they have public addresses (P0).
     Subscribers(SubscribersArguments),
-    /// What a paper's figures need, and the paper's values beside ours.
+    /// Run the benchmarks for a paper's figures, and compare with the paper's values.
     Paper(PaperArguments),
-    /// The same wires and traffic through Linux and through Sluice.
+    /// Linux and Sluice over the same links with the same traffic.
     Kernel(KernelArguments),
-    /// Linux and Sluice by turns in one guest, on the same emulated cards (P0's future work).
+    /// Linux and Sluice in turn in one guest, on the same emulated cards (P0's future work).
     Vm(VmArguments),
-    /// TCP through an inspected bridge over links that lose and delay packets, beside one that is not inspected.
+    /// TCP through a bridge with and without inspection, over links that drop and delay packets.
     Loss(LossArguments),
-    /// Everything measured, as one HTML page with plots.
+    /// All measurements as one HTML page with plots.
     Report(ReportArguments),
-    /// The names of the benches, for scripts/bench.
+    /// List the names of the benchmarks, for scripts/bench.
     #[command(hide = true)]
     List,
-    /// The packets of `kernel`, told what to send by lines on its input.
+    /// Packet generator of `kernel`, controlled by lines on its input.
     #[command(hide = true)]
     Generate(GeneratorArguments),
-    /// The link of `loss`, told what to lose by lines on its input.
+    /// Lossy link of `loss`, controlled by lines on its input.
     #[command(hide = true)]
     Relay(RelayArguments),
-    /// The files of `loss`: their server, or who transfers them.
+    /// Server or client of the file transfers of `loss`.
     #[command(hide = true)]
     Transfers(TransfersArguments),
 }
@@ -111,7 +111,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let outcome = match &arguments.bench {
         Bench::Generate(generator) => kernel::generator::run(generator),
-        // Its rows go to the process outside of the namespaces.
+        // The rows of the half inside go to the process outside of the namespaces.
         Bench::Kernel(kernel) if kernel.inside => kernel::inside::run(kernel, arguments.quick),
         Bench::Kernel(kernel) => measure(&arguments, "kernel", |run| kernel::run(kernel, run)),
         Bench::Relay(relay) => loss::relay::run(relay),
@@ -120,7 +120,7 @@ fn main() -> ExitCode {
         Bench::Loss(loss) => measure(&arguments, "loss", |run| loss::run(loss, run)),
         Bench::Vm(vm) if vm.inside => vm::inside::run(vm, arguments.quick),
         Bench::Vm(vm) => measure(&arguments, "vm", |run| vm::run(vm, run)),
-        // Its figures go to the process of all runs.
+        // The figures of a single run go to the process that collects all runs.
         Bench::Subscribers(subscribers) if subscribers.inside.is_some() => subscribers::inside(subscribers),
         Bench::Subscribers(subscribers) => measure(&arguments, "subscribers", |run| subscribers::run(run, subscribers)),
         Bench::Report(report) => report::run(report),
@@ -147,7 +147,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Every bench: the commands that measure.
+/// Every benchmark: the commands that measure.
 fn benches() -> impl Iterator<Item = String> {
     let commands: Vec<_> = Arguments::command().get_subcommands().cloned().collect();
     let measures = |command: &clap::Command| !command.is_hide_set() && command.get_name() != "report";
@@ -157,13 +157,13 @@ fn benches() -> impl Iterator<Item = String> {
         .map(|command| command.get_name().to_owned())
 }
 
-/// Whether a command line is one of this program.
+/// Whether a command line is valid for this program.
 #[cfg(test)]
 fn understands<'w>(words: impl IntoIterator<Item = &'w str>) -> bool {
     Arguments::try_parse_from(words).is_ok()
 }
 
-/// Run a bench: each row as a line when it is measured, all as a table at the end, and as JSON in a file.
+/// Run a benchmark: print each row when it is measured, then all as a table, and write them as JSON to a file.
 fn measure(arguments: &Arguments, name: &str, bench: impl FnOnce(&mut Run<'_>) -> Outcome) -> Outcome {
     let mut measured = result::Measured::begin(name);
     let mut take = |row: Row| {

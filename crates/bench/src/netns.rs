@@ -1,16 +1,16 @@
-//! Network namespaces, and wires between them.
+//! Network namespaces, and links between them.
 
 use std::process::Command;
 
 use crate::kernel::command::run;
 use crate::rows::Failure;
 
-/// Namespaces; they go when this is dropped.
+/// Namespaces; they are deleted when dropped.
 #[derive(Debug)]
 pub struct Namespaces(Vec<&'static str>);
 
 impl Namespaces {
-    /// Make them, without IPv6, which would send frames of its own.
+    /// Create namespaces without IPv6, which would send its own frames.
     pub fn new(names: &[&'static str]) -> Result<Self, Failure> {
         let mut made = Self(Vec::new());
         for name in names {
@@ -31,19 +31,19 @@ impl Drop for Namespaces {
     }
 }
 
-/// The beginning of a command that runs in a namespace on a core.
+/// Command prefix for a namespace and core.
 pub fn command(host: &str, core: usize) -> Command {
     let mut command = Command::new("ip");
     command.args(["netns", "exec", host, "taskset", "-c", &core.to_string()]);
     command
 }
 
-/// Set something of the kernel in a namespace.
+/// Set a kernel setting in a namespace.
 pub fn set(host: &str, setting: &str) -> Result<(), Failure> {
     run(&format!("ip netns exec {host} sysctl -q -w {setting}")).map(drop)
 }
 
-/// A veth pair between two namespaces, up, without the offloads that veth would fake; each end with its options.
+/// Create a veth pair between two namespaces, up, without veth's simulated offloads; each end with its options.
 pub fn wire(ends: [(&str, &str, String); 2]) -> Result<(), Failure> {
     let [left, right] = ends
         .each_ref()
@@ -53,7 +53,7 @@ pub fn wire(ends: [(&str, &str, String); 2]) -> Result<(), Failure> {
     ends.try_for_each(|(host, name, _)| bring_up(&format!("ip netns exec {host}"), name))
 }
 
-/// Set an interface up, without offloads; `prefix` is the beginning of commands that run where it is.
+/// Set an interface up, without offloads; `prefix` is the command prefix of its namespace.
 pub fn bring_up(prefix: &str, interface: &str) -> Result<(), Failure> {
     let off = "rx off tx off sg off tso off gso off gro off";
     run(&format!("{prefix} ethtool -K {interface} {off}"))?;

@@ -1,4 +1,5 @@
-//! `paper`: what the figures of a paper need, measured, and rendered beside what the paper says (`data/papers.toml`).
+//! `paper`: runs the benchmarks for the figures of a paper, and compares the results with the paper's values
+//! (`data/papers.toml`).
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -29,19 +30,19 @@ pub enum Paper {
     /// Quick NAT (Tsinghua, 2020).
     #[value(name = "P4")]
     P4,
-    /// All of them, one after the other; P3 where rules are named.
+    /// All papers in sequence; P3 only if rules are given.
     All,
 }
 
-/// Which paper.
+/// Selects a paper.
 #[derive(Clone, Debug, clap::Args)]
 pub struct PaperArguments {
-    /// The paper.
+    /// Paper to compare with.
     paper: Paper,
-    /// Rules to compare with, for P3.
+    /// Inspection rules, for P3.
     #[arg(long, value_name = "FILE", required_if_eq("paper", "P3"))]
     signatures: Option<PathBuf>,
-    /// Their language.
+    /// Dialect of the rules.
     #[arg(long, value_enum, default_value_t = Written::Snort3)]
     dialect: Written,
 }
@@ -56,9 +57,9 @@ struct Description {
     name: String,
     title: String,
     note: String,
-    /// Command lines of the benches that its figures need.
+    /// Command lines of the benchmarks that its figures need.
     benches: Vec<String>,
-    /// Its rows do not say of which bench they are.
+    /// Whether its rows omit the name of their benchmark.
     #[serde(default)]
     unnamed: bool,
     group: Vec<Group>,
@@ -83,14 +84,14 @@ struct Line {
     #[serde(default)]
     paper: Said,
     ours: String,
-    /// Left out where a value is missing.
+    /// Whether it is omitted if a value is missing.
     #[serde(default)]
     optional: bool,
-    /// What stands in its place then.
+    /// Text to print in that case.
     missing: Option<String>,
 }
 
-/// What a paper says: always, or where the variables are so.
+/// A statement of the paper: unconditional, or for certain values of variables.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Said {
@@ -108,7 +109,7 @@ fn papers() -> Result<Vec<Description>, Failure> {
     Ok(toml::from_str::<Papers>(include_str!("../data/papers.toml"))?.paper)
 }
 
-/// Measure, and print the paper's figures beside ours.
+/// Measure, and print the paper's figures with ours.
 pub fn run(run: &mut Run<'_>, arguments: &PaperArguments) -> Result<(), Failure> {
     let all = arguments.paper == Paper::All;
     let mut text = String::new();
@@ -123,7 +124,7 @@ pub fn run(run: &mut Run<'_>, arguments: &PaperArguments) -> Result<(), Failure>
     Ok(())
 }
 
-/// Measure what one paper needs; its figures beside ours.
+/// Run the benchmarks of one paper; returns its figures with ours.
 fn one(run: &mut Run<'_>, paper: &Description, arguments: &PaperArguments) -> Result<String, Failure> {
     let more: Vec<OsString> = match &arguments.signatures {
         Some(file) if paper.name == "P3" => {
@@ -145,7 +146,7 @@ fn one(run: &mut Run<'_>, paper: &Description, arguments: &PaperArguments) -> Re
     Ok(render(paper, &rows))
 }
 
-/// Rows of a bench in a process of its own: DPDK gets its memory once in a process.
+/// Rows of a benchmark in a separate process, because DPDK allocates its memory only once per process.
 fn elsewhere(line: &str, more: &[OsString], quick: bool) -> Result<Vec<Row>, Failure> {
     let words: Vec<&str> = line.split(' ').collect();
     let bench = words[0];
@@ -154,7 +155,7 @@ fn elsewhere(line: &str, more: &[OsString], quick: bool) -> Result<Vec<Row>, Fai
     let mut command = Command::new(std::env::current_exe()?);
     command.args(&words).args(more).args(quick.then_some("--quick"));
     let output = command.arg("--json").arg(&file).stdin(Stdio::null()).output()?;
-    // The rows are printed here once more.
+    // The rows are printed again here.
     let printed = String::from_utf8_lossy(&output.stderr);
     let notes = printed.lines().filter(|line| line.starts_with("sluice-bench: "));
     notes.for_each(|note| eprintln!("{note}"));
@@ -164,7 +165,7 @@ fn elsewhere(line: &str, more: &[OsString], quick: bool) -> Result<Vec<Row>, Fai
     Ok(Measured::read(&file)?.rows)
 }
 
-/// What a paper says and what was measured, side by side.
+/// The paper's values and the measured ones, side by side.
 fn render(paper: &Description, rows: &[Row]) -> String {
     let mut lines = vec![[String::new(), "paper".into(), "here".into()]];
     paper.group.iter().for_each(|group| group.render(rows, &mut lines));
@@ -215,7 +216,7 @@ impl Group {
     }
 }
 
-/// Every combination of a binding of each axis, the last axis fastest.
+/// Every combination of a binding of each axis; the last axis varies fastest.
 fn combinations(axes: &[Vec<Variables>]) -> Vec<Variables> {
     axes.iter().fold(vec![Variables::new()], |all, axis| {
         let with = |variables: &Variables| {
@@ -227,7 +228,7 @@ fn combinations(axes: &[Vec<Variables>]) -> Vec<Variables> {
     })
 }
 
-/// Replace `{name}` by variables; others stay.
+/// Replace `{name}` by variables; unknown names remain.
 fn filled(text: &str, variables: &Variables) -> String {
     let each = variables.iter();
     each.fold(text.to_owned(), |text, (name, value)| {
@@ -235,7 +236,7 @@ fn filled(text: &str, variables: &Variables) -> String {
     })
 }
 
-/// Whether a row has all of some keys, `NAME=VALUE` or `NAME!=VALUE`; underscores stand for blanks.
+/// Whether a row has all given keys, `NAME=VALUE` or `NAME!=VALUE`; underscores stand for spaces.
 fn matches(row: &Row, keys: &str, variables: &Variables) -> bool {
     keys.split_whitespace().map(|key| filled(key, variables)).all(|key| {
         let (name, value) = key.split_once('=').unwrap_or((&key, ""));
@@ -247,7 +248,7 @@ fn matches(row: &Row, keys: &str, variables: &Variables) -> bool {
     })
 }
 
-/// What the values of a group are taken from.
+/// Source of the values of a group.
 struct Scope<'a> {
     group: &'a Group,
     rows: &'a [Row],
@@ -256,7 +257,7 @@ struct Scope<'a> {
 }
 
 impl Scope<'_> {
-    /// A value by its name, or a number; NaN where it was not measured.
+    /// A value by its name, or a number; NaN if it was not measured.
     fn value(&self, name: &str) -> f64 {
         let Some(text) = self.group.values.get(name) else {
             return name.parse().unwrap_or(f64::NAN);

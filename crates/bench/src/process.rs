@@ -1,4 +1,4 @@
-//! Processes that a bench starts: such as answer lines, and such as run until they are dropped.
+//! Processes that a benchmark starts: those that answer lines, and those that run until they are dropped.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::rows::Failure;
 
-/// Longest time to an orderly end, before a process is killed.
+/// Maximum time for an orderly end before a process is killed.
 const END: Duration = Duration::from_secs(10);
 
 /// A process that is killed when this is dropped.
@@ -29,12 +29,12 @@ pub fn end(child: &mut Child) {
     }
 }
 
-/// Look every 20 ms until there is something; `None` where there is nothing in time.
+/// Call `look` every 20 ms until it returns a value; `None` after the time has passed.
 pub fn await_some<T>(time: Duration, look: impl FnMut() -> Result<Option<T>, Failure>) -> Result<Option<T>, Failure> {
     await_every(Duration::from_millis(20), time, look)
 }
 
-/// The same with another pause between two looks: where looking takes time from what is measured.
+/// [`await_some`] with another pause, for cases in which `look` takes time from the measured component.
 pub fn await_every<T>(
     pause: Duration,
     time: Duration,
@@ -50,7 +50,7 @@ pub fn await_every<T>(
     }
 }
 
-/// A process of this program that is told lines and answers some of them; the end of its input ends it.
+/// A process of this program that is controlled by lines and answers some of them; it ends with its input.
 #[derive(Debug)]
 pub struct Answering {
     child: Child,
@@ -75,7 +75,7 @@ impl Answering {
         Ok(input.flush()?)
     }
 
-    /// Tell it a line, and take the number of its answer, which begins with a word.
+    /// Send a line, and return the number in the answer, which starts with a given word.
     pub fn ask(&mut self, line: &str, expected: &str) -> Result<u64, Failure> {
         self.tell(line)?;
         let answer = self.expect(expected)?;
@@ -83,7 +83,7 @@ impl Answering {
         number.ok_or_else(|| unexpected(&answer, expected))
     }
 
-    /// The next answer, which begins with a word; DPDK's own lines before it are passed over.
+    /// The next answer, which starts with a given word; DPDK's own lines before it are skipped.
     pub fn expect(&mut self, expected: &str) -> Result<String, Failure> {
         let mut answer = String::new();
         loop {
@@ -110,7 +110,7 @@ impl Drop for Answering {
     }
 }
 
-/// A line to whoever started this process; a closed pipe means that nobody reads any more.
+/// Print a line for the process that started this one; errors are ignored because a closed pipe has no reader.
 pub fn answer(line: impl std::fmt::Display) {
     let mut output = std::io::stdout();
     let _ = writeln!(output, "{line}").and_then(|()| output.flush());

@@ -1,4 +1,4 @@
-//! What a bench leaves: its rows, with the machine, the time and the command line that they come from.
+//! Result of a benchmark: its rows with machine, time and command line.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -8,29 +8,29 @@ use serde_json::{Value, json};
 use crate::kernel::machine::load_average;
 use crate::rows::{Failure, Row};
 
-/// Where the rows of a bench go where nothing else is said, and where the report looks.
+/// Default folder of results, which the report reads.
 pub const FOLDER: &str = "target/bench";
 
-/// The file of a bench in [`FOLDER`].
+/// File of a benchmark in [`FOLDER`].
 pub fn default_file(bench: &str) -> PathBuf {
     Path::new(FOLDER).join(bench).with_extension("json")
 }
 
-/// A bench and its rows.
+/// A benchmark and its rows.
 #[derive(Clone, Debug, Default)]
 pub struct Measured {
     pub bench: String,
     pub command: String,
-    /// When it began, as RFC 3339 writes it.
+    /// Start time in RFC 3339 format.
     pub began: String,
-    /// The machine: pairs of what and how much.
+    /// Properties of the machine as pairs of name and value.
     pub host: Vec<(String, String)>,
     pub rows: Vec<Row>,
     load_before: String,
 }
 
 impl Measured {
-    /// A bench that begins now, without rows.
+    /// Create a result without rows that starts now.
     pub fn begin(bench: &str) -> Self {
         let words: Vec<String> = std::env::args().skip(1).collect();
         Self {
@@ -42,7 +42,7 @@ impl Measured {
         }
     }
 
-    /// As JSON, with the machine as it is now.
+    /// The result as JSON, with the current state of the machine.
     pub fn json(&self) -> Value {
         let rows: Vec<_> = self.rows.iter().map(Row::json).collect();
         json!({
@@ -56,7 +56,7 @@ impl Measured {
         })
     }
 
-    /// Write it to a file, whose folder is made.
+    /// Write the result to a file, creating its folder.
     pub fn write(&self, file: &Path) -> Result<(), Failure> {
         let write = || {
             std::fs::create_dir_all(file.parent().unwrap_or(Path::new(".")))?;
@@ -71,7 +71,7 @@ impl Measured {
         Ok(Self::parse(&text).map_err(foreign)?)
     }
 
-    /// Read it from text; what is missing where it is something else.
+    /// Parse a result; the error names what is missing.
     pub fn parse(text: &str) -> Result<Self, String> {
         let whole: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
         let string = |name: &str| whole.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -105,14 +105,14 @@ impl Measured {
     }
 }
 
-/// The time, to the second.
+/// Current time, to the second.
 fn now() -> String {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let seconds = UNIX_EPOCH + Duration::from_secs(since.as_secs());
     humantime::format_rfc3339_seconds(seconds).to_string()
 }
 
-/// The machine: processor, cores, frequency of its time stamp counter, memory, kernel, DPDK.
+/// Properties of the machine: processor, cores, frequency of its time stamp counter, memory, kernel, DPDK.
 fn host() -> Value {
     let read = |file: &str| std::fs::read_to_string(file).unwrap_or_default();
     let value_of = |text: &str, name: &str| {

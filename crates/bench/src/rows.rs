@@ -1,10 +1,10 @@
-//! What a bench measures: rows of keys and figures, as a table and as JSON.
+//! Measurements of a benchmark: rows of keys and figures, formatted as a table and as JSON.
 
 use std::borrow::Cow;
 
 use serde_json::{Map, Value, json};
 
-/// Any error: all of them end up as one line on the terminal.
+/// Any error; it is printed as one line on the terminal.
 pub type Failure = Box<dyn std::error::Error>;
 
 /// Minimum, median and maximum of several runs.
@@ -16,7 +16,7 @@ pub struct Figure {
 }
 
 impl Figure {
-    /// The figure of some runs; all 0 of none.
+    /// The figure of some runs; all 0 without runs.
     pub fn of(runs: &[f64]) -> Self {
         let mut runs = runs.to_vec();
         runs.sort_by(f64::total_cmp);
@@ -25,7 +25,7 @@ impl Figure {
         Self { min, median, max }
     }
 
-    /// The figure in a row of JSON; `None` where the value is none.
+    /// A figure in a JSON row; `None` if the value is not a figure.
     fn from_json(value: &Value) -> Option<Self> {
         let number = |name| value.get(name).and_then(Value::as_f64);
         let (min, median, max) = (number("min")?, number("median")?, number("max")?);
@@ -36,14 +36,14 @@ impl Figure {
         json!({"min": self.min, "median": self.median, "max": self.max})
     }
 
-    /// Median, and the range in brackets, with as many digits as say something.
+    /// Median, and the range in brackets, with a suitable number of digits.
     pub fn text(&self) -> String {
         let [min, median, max] = [self.min, self.median, self.max].map(|value| number(value, self.median));
         format!("{median} ({min}-{max})")
     }
 }
 
-/// A number with the digits that suit one of the size of `like`.
+/// Format a number with the digits that suit the magnitude of `like`.
 pub fn number(value: f64, like: f64) -> String {
     let digits = match like.abs() {
         large if large >= 1000.0 => 0,
@@ -57,12 +57,12 @@ pub fn median(runs: impl IntoIterator<Item = f64>) -> f64 {
     Figure::of(&runs.into_iter().collect::<Vec<_>>()).median
 }
 
-/// Two series, run by run.
+/// Combine two series run by run.
 pub fn pairs(one: &[f64], other: &[f64], of: impl Fn(f64, f64) -> f64) -> Vec<f64> {
     one.iter().zip(other).map(|(one, other)| of(*one, *other)).collect()
 }
 
-/// The name that a choice has on the command line and in rows.
+/// Name of a choice on the command line and in rows.
 pub trait Named: clap::ValueEnum {
     fn name(&self) -> String {
         let value = self.to_possible_value();
@@ -72,7 +72,7 @@ pub trait Named: clap::ValueEnum {
 
 impl<T: clap::ValueEnum> Named for T {}
 
-/// What repeated runs came to: one value of each figure in each run.
+/// Results of repeated runs: one value per figure and run.
 #[derive(Clone, Debug, Default)]
 pub struct Runs(Vec<(&'static str, Vec<f64>)>);
 
@@ -102,7 +102,7 @@ impl Runs {
     }
 }
 
-/// One row: what was measured, by its keys, and what came out.
+/// A row: keys that describe the measurement, and figures.
 #[derive(Clone, Debug, Default)]
 pub struct Row {
     keys: Map<String, Value>,
@@ -124,7 +124,7 @@ impl Row {
         self
     }
 
-    /// And a figure of another row, as far as that has it, under another name and times a factor.
+    /// Add a figure of another row, if present, with another name and multiplied by a factor.
     pub fn scaled(self, other: &Self, from: &str, name: &'static str, factor: f64) -> Self {
         match other.get(from) {
             Some(Figure { min, median, max }) => self.figure(name, &[min, median, max].map(|value| value * factor)),
@@ -132,7 +132,7 @@ impl Row {
         }
     }
 
-    /// And all figures of some runs, in the order in which they were added.
+    /// Add all figures of some runs, in the order in which they were added.
     pub fn runs(self, runs: &Runs) -> Self {
         runs.0
             .iter()
@@ -148,7 +148,7 @@ impl Row {
         self.get(name).map(|figure| figure.median)
     }
 
-    /// A key's value as text; empty where the row does not have it.
+    /// Value of a key as text; empty if the row does not have it.
     pub fn text_of(&self, name: &str) -> String {
         self.keys.get(name).map(plain).unwrap_or_default()
     }
@@ -161,7 +161,7 @@ impl Row {
         self.figures.iter().map(|(name, figure)| (name.as_ref(), *figure))
     }
 
-    /// As JSON: keys and figures beside one another.
+    /// The row as JSON, with keys and figures on one level.
     pub fn json(&self) -> Value {
         let mut row = self.keys.clone();
         for (name, figure) in &self.figures {
@@ -170,8 +170,8 @@ impl Row {
         Value::Object(row)
     }
 
-    /// The row that [`Row::json`] wrote: what has minimum, median and maximum is a figure, texts, numbers and
-    /// booleans are keys, everything else is left out.
+    /// Parse a row of [`Row::json`]: objects with minimum, median and maximum are figures; texts, numbers and booleans
+    /// are keys; other values are ignored.
     pub fn from_json(value: &Value) -> Option<Self> {
         let mut row = Self::default();
         for (name, value) in value.as_object()? {
@@ -195,7 +195,7 @@ fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// Names of columns and whether each is of figures, and the cells of rows under them: keys first, then figures.
+/// Names of columns with a flag for figures, and the cells of the rows: keys first, then figures.
 pub fn grid(rows: &[Row]) -> (Vec<(String, bool)>, Vec<Vec<String>>) {
     let mut head: Vec<(String, bool)> = Vec::new();
     let keys = rows
@@ -220,8 +220,8 @@ pub fn grid(rows: &[Row]) -> (Vec<(String, bool)>, Vec<Vec<String>>) {
     (head, cells)
 }
 
-/// Rows as an aligned table: keys to the left, figures (median and range) to the right. Columns that are the same in
-/// all rows stay in.
+/// Format rows as an aligned table: keys to the left, figures (median and range) to the right. Columns with equal
+/// values in all rows are included.
 pub fn table(rows: &[Row]) -> String {
     let (head, cells) = grid(rows);
     let names = head.iter().map(|(name, _)| name.clone()).collect();
@@ -244,11 +244,11 @@ pub fn table(rows: &[Row]) -> String {
     text
 }
 
-/// What a bench is asked for, and where its rows go.
+/// Options of a benchmark, and the receiver of its rows.
 pub struct Run<'r> {
     /// Fewer sizes and runs.
     pub quick: bool,
-    /// Takes each row as it is measured.
+    /// Receives each row when it is measured.
     pub row: &'r mut dyn FnMut(Row),
 }
 

@@ -1,10 +1,10 @@
-//! Tests that pass packets take turns.
+//! Serialises tests that process packets.
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use sluice_dpdk::eal::Eal;
 
-/// DPDK starts once, and rings have names of their own: one test at a time, with a number for what it makes.
+/// DPDK starts once, and ring names are global: one test runs at a time, with a number for the names that it uses.
 pub fn turn() -> (&'static Eal, MutexGuard<'static, u32>) {
     static EAL: OnceLock<&'static Eal> = OnceLock::new();
     static TURN: Mutex<u32> = Mutex::new(0);

@@ -1,11 +1,11 @@
-//! `vm`: Linux and Sluice by turns in one guest, on the same two cards that QEMU emulates, with one processor.
+//! `vm`: Linux and Sluice in turn in one guest, on the same two cards that QEMU emulates, with one processor.
 //!
-//! Generator and receiver are those of `kernel`, at two taps outside of the guest. In one guest the rate is raised until packets
-//! get lost; in another, whose clock counts instructions, it is counted what a packet takes of these. Emulation makes interrupts
-//! and a card's registers dear and has no caches: what it shows of time is no more than that both can be measured alike, while
-//! instructions are the same with any processor.
+//! Generator and receiver are those of `kernel`, at two taps outside of the guest. In one guest the rate is increased
+//! until packets are lost. In another, whose clock counts instructions, the instructions per packet are counted.
+//! Emulation makes interrupts and accesses to card registers expensive and has no caches. So its times only show that
+//! both can be measured in the same way, whereas instruction counts are the same on any processor.
 //!
-//! The guest is built by the lab (`lab/vm-image`); everything runs in private namespaces and goes with them.
+//! The lab builds the guest (`lab/vm-image`); everything runs in private namespaces and disappears with them.
 
 pub mod card;
 pub mod clock;
@@ -29,33 +29,33 @@ use crate::kernel::outside::{self};
 use crate::rig::lanes;
 use crate::rows::{Failure, Run};
 
-/// What is measured.
+/// Parts of the benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Part {
-    /// Packets per second, and processor time.
+    /// Packets per second, and CPU time.
     Time,
     /// Instructions per packet.
     Instructions,
 }
 
-/// What is to be compared.
+/// What to compare.
 #[derive(Args, Clone, Debug)]
 pub struct VmArguments {
-    /// Kinds of cards; virtio and e1000e where none is named, virtio with --quick.
+    /// Kinds of cards; by default virtio and e1000e, or virtio with --quick.
     #[arg(long = "card", value_delimiter = ',', value_name = "CARD")]
     cards: Vec<card::Card>,
-    /// Cases, by the names that the rows have; all where none is named.
+    /// Cases, by their names in the rows; by default all.
     #[arg(long, value_delimiter = ',', value_name = "CASE")]
     cases: Vec<gateway::Case>,
     /// Numbers of source-NAT rules, of which the last one matches.
     #[arg(long, value_delimiter = ',', default_value = "1")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=MOST_NETWORKS.into()))]
     rules: Vec<u32>,
-    /// Sizes of frames in bytes, check sequence counted.
+    /// Frame sizes in bytes, including the frame check sequence.
     #[arg(long, value_delimiter = ',', default_value = "64")]
     #[arg(value_parser = clap::value_parser!(u32).range(64..=1518))]
     bytes: Vec<u32>,
-    /// Which way the packets go: from inside, from outside, or half of them each way.
+    /// Direction of the packets: from inside, from outside, or half in each direction.
     #[arg(
         long = "direction",
         value_delimiter = ',',
@@ -63,7 +63,7 @@ pub struct VmArguments {
         default_value = "up,down"
     )]
     directions: Vec<trial::Way>,
-    /// Parts to measure; both by default.
+    /// Parts to measure; by default both.
     #[arg(
         long,
         value_delimiter = ',',
@@ -71,23 +71,23 @@ pub struct VmArguments {
         default_value = "time,instructions"
     )]
     only: Vec<Part>,
-    /// Rounds, each with every case in an order drawn anew; 7 where not given, 1 with --quick.
+    /// Number of rounds, each with every case in random order; by default 7, or 1 with --quick.
     #[arg(long, value_name = "N")]
     rounds: Option<usize>,
-    /// Length of a trial in milliseconds; 1500 where not given, 700 with --quick.
+    /// Duration of a trial in milliseconds; by default 1500, or 700 with --quick.
     #[arg(long, value_name = "MS")]
     window: Option<u64>,
-    /// On these two cores: traffic and the emulated cards on the first, the guest's processor on the second; the first two that
-    /// this process may use where none is named.
+    /// Two cores: the first for traffic and the emulated cards, the second for the guest's processor; by default the
+    /// first two that this process may use.
     #[arg(long, value_name = "CORE", value_delimiter = ',')]
     on: Vec<usize>,
-    /// The program `sluice`; beside this one where not given.
+    /// The program `sluice`; by default the one in the folder of this program.
     #[arg(long, value_name = "FILE")]
     sluice: Option<PathBuf>,
-    /// The lab, which builds the guest: the folder `lab` of a checkout.
+    /// Folder `lab` of a checkout, which builds the guest.
     #[arg(long, value_name = "FOLDER", default_value = "lab")]
     lab: PathBuf,
-    /// A command that is run in the guest when Linux is set up, to try other settings (the cards' interfaces are slb-in and
+    /// A command to run in the guest after Linux is set up, to try other settings (the cards' interfaces are slb-in and
     /// slb-out).
     #[arg(long, value_name = "COMMAND", default_value = "", hide_default_value = true)]
     linux: String,

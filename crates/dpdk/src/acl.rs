@@ -20,9 +20,9 @@ pub enum AclError {
     /// An address range is not a prefix.
     #[error("the addresses {first:#010x} to {last:#010x} are not a prefix, as rte_acl requires")]
     NotAPrefix {
-        /// First address.
+        /// First address of the range.
         first: u32,
-        /// Last address.
+        /// Last address of the range.
         last: u32,
     },
     /// A port range is empty.

@@ -26,7 +26,7 @@ impl Buffer {
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct BufferMemory {
-    /// First byte.
+    /// First byte of the buffer's memory.
     pub start: *mut u8,
     /// Length in bytes.
     pub length: u16,

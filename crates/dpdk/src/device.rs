@@ -68,11 +68,11 @@ const KINDS: &str = "pcap:, tap:, memif:, vhost:, virtio:, ring:, null:, bond:";
 pub struct PciAddress {
     /// Domain, usually 0.
     pub domain: u16,
-    /// Bus.
+    /// Bus number.
     pub bus: u8,
-    /// Device, 0 to 31.
+    /// Device number, 0 to 31.
     pub device: u8,
-    /// Function, 0 to 7.
+    /// Function number, 0 to 7.
     pub function: u8,
 }
 

@@ -47,7 +47,7 @@ pub enum EalError {
     NoPermission {
         /// Operation that was attempted.
         what: String,
-        /// What to do.
+        /// Advice to the operator.
         advice: &'static str,
     },
     /// The installed library is too old.

@@ -34,7 +34,7 @@ pub struct System {
 }
 
 impl System {
-    /// This machine.
+    /// Access to this machine.
     pub fn this() -> Self {
         Self::at(Path::new("/"))
     }
@@ -150,7 +150,7 @@ impl System {
     }
 }
 
-/// A process.
+/// A process, with its number and name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Process {
     /// Process ID.

@@ -33,7 +33,7 @@ pub use members::Member;
 pub struct PortPlan {
     /// Name in messages.
     pub name: String,
-    /// The device.
+    /// Device of the port.
     pub device: Device,
     /// MTU: maximum size of an IP packet in bytes.
     pub mtu: u16,

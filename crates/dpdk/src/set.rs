@@ -50,7 +50,7 @@ pub enum SetError {
     /// All places are occupied.
     #[error("{port}: there are places for {places} devices, and all are taken: restart the process to have more")]
     NoPlace {
-        /// The port.
+        /// Name of the port.
         port: String,
         /// Number of places.
         places: usize,
@@ -59,9 +59,9 @@ pub enum SetError {
     /// start.
     #[error("{port}: an MTU of {mtu} needs larger buffers than the process began with: restart it, or lower the MTU")]
     Mtu {
-        /// The port.
+        /// Name of the port.
         port: String,
-        /// Its MTU.
+        /// MTU of the port.
         mtu: u16,
     },
 }

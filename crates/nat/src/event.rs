@@ -33,7 +33,7 @@ pub struct EventKinds(u16);
 impl EventKinds {
     /// No kinds: nothing is recorded.
     pub const NONE: Self = Self(0);
-    /// All kinds.
+    /// Set of all event kinds.
     pub const ALL: Self = Self(u16::MAX);
 
     /// This set with one more kind.
@@ -68,7 +68,7 @@ pub struct Event {
     pub inside_port: u16,
     /// First and last outside port; both are the same for a mapping.
     pub ports: (u16, u16),
-    /// Pool.
+    /// Pool of the outside address.
     pub pool: PoolIndex,
     /// Port class; `None` for blocks, which serve all classes.
     pub class: Option<PortClass>,

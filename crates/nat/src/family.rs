@@ -112,7 +112,7 @@ pub trait Tuple: Copy + Eq + Debug + Send + Sync + 'static {
     /// Destination port, or ICMP identifier.
     fn destination_port(&self) -> u16;
 
-    /// Context.
+    /// Context of the tuple.
     fn context(&self) -> Context;
 }
 

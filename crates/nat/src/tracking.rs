@@ -93,9 +93,9 @@ const TURNED: u8 = 8;
 /// Fields of a TCP segment that tracking needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Segment {
-    /// Control flags.
+    /// TCP control flags.
     pub flags: u8,
-    /// Sequence number.
+    /// TCP sequence number.
     pub sequence: u32,
     /// Acknowledgment number; valid only with the ACK flag.
     pub acknowledgment: u32,

@@ -103,12 +103,12 @@ impl Prefix {
         Self { address, length }
     }
 
-    /// First address.
+    /// First address of the prefix.
     pub fn address(self) -> Address {
         self.address
     }
 
-    /// Length in bits.
+    /// Length of the prefix in bits.
     pub fn length(self) -> u8 {
         self.length
     }

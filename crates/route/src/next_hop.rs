@@ -57,7 +57,7 @@ impl DropKind {
 /// Destination of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum NextHop {
-    /// Packets are dropped.
+    /// Packets are dropped, in this way.
     Drop(DropKind),
     /// The gateway itself: an address of this interface.
     Local(InterfaceIndex),

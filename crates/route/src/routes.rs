@@ -70,21 +70,21 @@ pub enum Via {
     Gateway {
         /// Address of the gateway.
         address: Address,
-        /// Interface, if given.
+        /// Interface of the gateway, if given.
         interface: Option<InterfaceIndex>,
     },
     /// A gateway on the link of this interface, whatever networks the interface has.
     OnLink {
         /// Address of the gateway.
         address: Address,
-        /// Interface.
+        /// Interface of the gateway.
         interface: InterfaceIndex,
     },
     /// A gateway that is resolved through the attached networks or the router's own routes, and follows their changes.
     Recursive(Address),
     /// The destinations themselves are on the link of this interface.
     Attached(InterfaceIndex),
-    /// Packets are dropped.
+    /// Packets are dropped, in this way.
     Refused(DropKind),
 }
 
@@ -94,7 +94,7 @@ pub enum Via {
 pub struct Route {
     /// Destination prefix.
     pub prefix: Prefix,
-    /// Next hop.
+    /// Next hop of the route.
     pub via: Via,
     /// Weight among the next hops, at least 1.
     pub weight: u8,
@@ -135,9 +135,9 @@ pub enum RouteError {
     /// The prefix length is invalid for the address.
     #[error("{address}/{length}: the prefix length must be between 1 and the address's length")]
     Length {
-        /// The address.
+        /// Address with an invalid prefix length.
         address: Address,
-        /// The length.
+        /// The invalid prefix length.
         length: u8,
     },
     /// Two interfaces of one router have the same address.
@@ -156,41 +156,41 @@ pub enum RouteError {
     /// The gateway is on no attached network.
     #[error("route {prefix}: gateway {gateway} is on no attached network of the virtual router")]
     GatewayOffLink {
-        /// The route.
+        /// Prefix of the route.
         prefix: Prefix,
-        /// Its gateway.
+        /// Gateway of the route.
         gateway: Address,
     },
     /// The gateway is an address of this router.
     #[error("route {prefix}: gateway {gateway} is an address of this virtual router itself")]
     GatewayIsLocal {
-        /// The route.
+        /// Prefix of the route.
         prefix: Prefix,
-        /// Its gateway.
+        /// Gateway of the route.
         gateway: Address,
     },
     /// An IPv6 route has an IPv4 gateway.
     #[error("route {prefix}: gateway {gateway} is an IPv4 address")]
     GatewayFamily {
-        /// The route.
+        /// Prefix of the route.
         prefix: Prefix,
-        /// Its gateway.
+        /// Gateway of the route.
         gateway: Address,
     },
     /// A link-local gateway is given without an interface.
     #[error("route {prefix}: gateway {gateway} is link-local; name its interface")]
     GatewayNeedsInterface {
-        /// The route.
+        /// Prefix of the route.
         prefix: Prefix,
-        /// Its gateway.
+        /// Gateway of the route.
         gateway: Address,
     },
     /// The interface does not belong to this router.
     #[error("route {prefix}: interface {interface} does not belong to the virtual router")]
     Interface {
-        /// The route.
+        /// Prefix of the route.
         prefix: Prefix,
-        /// The interface.
+        /// Index of the interface.
         interface: InterfaceIndex,
     },
 }

@@ -9,7 +9,7 @@ pub enum SourceValidation {
     Strict,
     /// A route to the source must exist, possibly the default route (RFC 3704, section 2.4).
     Loose,
-    /// No check.
+    /// The source is not checked.
     #[default]
     Off,
 }

@@ -74,7 +74,7 @@ pub struct Lookup<'t> {
 }
 
 impl Lookup<'_> {
-    /// Router number.
+    /// Number of the router whose tables are searched.
     #[inline(always)]
     pub fn router(&self) -> RouterIndex {
         self.router

@@ -25,7 +25,7 @@ pub enum ClientError {
         path.display()
     )]
     Absent {
-        /// The socket.
+        /// Path of the socket.
         path: PathBuf,
         /// Error of the kernel.
         error: io::Error,
@@ -33,7 +33,7 @@ pub enum ClientError {
     /// This user has no permission to use the socket.
     #[error("{} is for its owner alone: run this as the user that runs the daemon, mostly root", path.display())]
     Forbidden {
-        /// The socket.
+        /// Path of the socket.
         path: PathBuf,
     },
     /// The daemon rejects the request.

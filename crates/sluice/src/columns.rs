@@ -87,7 +87,7 @@ impl<T: Row> Table<T> {
         Self { columns, lines }
     }
 
-    /// Add a row.
+    /// Add a row to the table.
     pub fn add(&mut self, row: &T) {
         self.lines.row(self.columns.iter().map(|column| (column.cell)(row)));
     }

@@ -1,4 +1,4 @@
-//! `sluice show graph`.
+//! `sluice show graph`: prints the packet processing graph.
 
 use std::io::Write;
 

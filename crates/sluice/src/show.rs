@@ -229,7 +229,7 @@ macro_rules! commands {
 
 sluice_daemon::config::operations!(commands);
 
-/// `sluice show`
+/// `sluice show`, parsed to one of its commands.
 #[derive(Debug)]
 pub struct Show(Box<dyn Typed>);
 

@@ -7,7 +7,7 @@
 use crate::simd::aes::{Unit, software};
 use sluice_wire::key::{FlowKey4, FlowKey6};
 
-/// Round keys.
+/// Round keys of the hash.
 #[derive(Clone, Copy)]
 pub(crate) struct Keys(pub(crate) [[u32; 4]; 5]);
 

@@ -23,12 +23,12 @@ impl<T> Reserve<T> {
         Some(Self { parts: queue })
     }
 
-    /// Take a part.
+    /// Take a part out of the reserve.
     pub fn allocate(&self) -> Option<T> {
         self.parts.pop()
     }
 
-    /// Return a part.
+    /// Return a part to the reserve.
     pub fn release(&self, part: T) {
         let _ = self.parts.push(part);
     }

@@ -20,7 +20,7 @@ pub const KEY_BYTES: usize = 52;
 /// Maximum number of hash bits that select a shard.
 pub const MAX_BITS: u32 = 10;
 
-/// A key.
+/// A key of the Toeplitz hash.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Key([u8; KEY_BYTES]);
 
@@ -48,7 +48,7 @@ impl Key {
         Self(bytes)
     };
 
-    /// Create from bytes.
+    /// Create a key from its bytes.
     pub const fn new(bytes: [u8; KEY_BYTES]) -> Self {
         Self(bytes)
     }
@@ -63,7 +63,7 @@ impl Key {
         self.0.get(at / 8).is_some_and(|byte| byte >> (7 - at % 8) & 1 != 0)
     }
 
-    /// Set bit `at`.
+    /// Set bit `at` of the key.
     pub(crate) fn set(&mut self, at: usize, bit: bool) {
         let Some(byte) = self.0.get_mut(at / 8) else { return };
         let mask = 1 << (7 - at % 8);

@@ -15,11 +15,11 @@ const LENGTH: usize = 8 + DATA;
 /// Fields that an echo request and its reply share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Echo {
-    /// Identifier.
+    /// Identifier of the echo messages.
     pub identifier: u16,
-    /// Sequence number.
+    /// Sequence number of the echo messages.
     pub sequence: u16,
-    /// Data.
+    /// Data that the reply repeats.
     pub data: u64,
 }
 

@@ -18,7 +18,7 @@ header! {
     "Second word: parameter of an error." parameter: u32 = PARAMETER @ 4, set_parameter;
 }
 
-/// Types.
+/// ICMP message types.
 pub mod kind {
     /// Echo reply.
     pub const ECHO_REPLY: u8 = 0;
@@ -78,9 +78,9 @@ pub fn request(kind: u8) -> u8 {
 /// An ICMP error: type, code and second word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Error {
-    /// Type.
+    /// ICMP type of the error.
     pub kind: u8,
-    /// Code.
+    /// ICMP code of the error.
     pub code: u8,
     /// Second word: pointer, MTU, or 0.
     pub parameter: u32,

@@ -20,7 +20,7 @@ header! {
     "Second word: parameter of an error, as the MTU of packet too big." parameter: u32 = PARAMETER @ 4, set_parameter;
 }
 
-/// Types.
+/// ICMPv6 message types.
 pub mod kind {
     /// Destination unreachable.
     pub const UNREACHABLE: u8 = 1;

@@ -52,11 +52,11 @@ pub mod protocol {
     }
 }
 
-/// Kinds of options.
+/// Types of IPv4 options.
 pub mod option {
-    /// End of the options.
+    /// Option that ends the options.
     pub const END: u8 = 0;
-    /// Padding of one byte.
+    /// Option that pads by one byte.
     pub const NOTHING: u8 = 1;
     /// Loose source route.
     pub const LOOSE_SOURCE_ROUTE: u8 = 131;

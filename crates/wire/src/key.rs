@@ -18,7 +18,7 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// The other direction.
+    /// The opposite direction.
     #[inline(always)]
     pub fn opposite(self) -> Self {
         match self {
@@ -41,7 +41,7 @@ pub struct Tuple4 {
     pub source_port: u16,
     /// Destination port; for an ICMP query as described above.
     pub destination_port: u16,
-    /// Context.
+    /// Context of the flow.
     pub context: Context,
 }
 
@@ -71,7 +71,7 @@ pub struct Tuple6 {
     pub source_port: u16,
     /// Destination port; for an ICMP query as in [`Tuple4`].
     pub destination_port: u16,
-    /// Context.
+    /// Context of the flow.
     pub context: Context,
 }
 

@@ -9,7 +9,7 @@ use crate::ipv6;
 use crate::layers::{Class, Fragment, Layers};
 use crate::packet::Packet;
 
-/// Kinds of options.
+/// Types of neighbour discovery options.
 pub mod option {
     /// Link-layer address of the sender.
     pub const SOURCE_LINK: u8 = 1;
@@ -63,7 +63,7 @@ pub enum Message {
     NeighbourAdvertisement {
         /// Advertised address.
         target: u128,
-        /// Flags.
+        /// Flags of the advertisement.
         flags: Advertised,
         /// Link-layer address of the target, if included.
         target_link: Option<Mac>,
@@ -258,9 +258,9 @@ pub fn emit_redirect(
 /// A prefix in a router advertisement (RFC 4861, section 4.6.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prefix {
-    /// First address.
+    /// First address of the prefix.
     pub address: u128,
-    /// Length in bits.
+    /// Length of the prefix in bits.
     pub length: u8,
     /// Whether the prefix is on-link.
     pub on_link: bool,

@@ -75,7 +75,7 @@ pub fn transit4(frame: &[u8], tags: usize, checksums: Checksums, mac: &Mac) -> O
     let passes = link << 16 == u64::from_le_bytes([0, 0, a, b, c, d, e, f])
         && kind >> 40 == 0x08_0045
         && life & u32::from_ne_bytes([more, offset, 0, 0]) == 0
-        // TTL greater than 1.
+        // The TTL must be greater than 1.
         && life & u32::from_ne_bytes([0, 0, !1, 0]) != 0
         && total >= ipv4::LENGTH + 20
         && ethernet::LENGTH + total <= frame.len()

@@ -21,7 +21,7 @@ header! {
     "Urgent pointer." urgent: u16 = URGENT @ 18, set_urgent;
 }
 
-/// Control flags.
+/// TCP control flags.
 pub mod flag {
     /// Finish: the sender has no more data.
     pub const FIN: u8 = 0x01;
@@ -29,7 +29,7 @@ pub mod flag {
     pub const SYN: u8 = 0x02;
     /// Reset the connection.
     pub const RST: u8 = 0x04;
-    /// Push.
+    /// Push function.
     pub const PSH: u8 = 0x08;
     /// The acknowledgment number is valid.
     pub const ACK: u8 = 0x10;
@@ -37,11 +37,11 @@ pub mod flag {
     pub const URG: u8 = 0x20;
 }
 
-/// Kinds of options.
+/// Types of TCP options.
 pub mod option {
-    /// End of the options.
+    /// Option that ends the options.
     pub const END: u8 = 0;
-    /// Padding of one byte.
+    /// Option that pads by one byte.
     pub const NOTHING: u8 = 1;
     /// Maximum segment size.
     pub const MAXIMUM_SEGMENT_SIZE: u8 = 2;

@@ -5,7 +5,7 @@ use crate::ethernet::ethertype;
 use crate::ipv4::{self, Ipv4};
 use crate::ipv6;
 
-/// VXLAN.
+/// VXLAN headers.
 pub mod vxlan {
     use crate::field::header;
 
@@ -38,7 +38,7 @@ pub mod vxlan {
     }
 }
 
-/// GRE.
+/// GRE headers.
 pub mod gre {
     use crate::checksum;
     use crate::field::{Field, header};

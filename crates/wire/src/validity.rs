@@ -26,7 +26,7 @@ pub struct Policy {
 }
 
 impl Default for Policy {
-    /// All checks enabled.
+    /// All checks are enabled.
     fn default() -> Self {
         Self {
             martians: true,

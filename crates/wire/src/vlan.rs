@@ -53,7 +53,7 @@ impl Tag {
         self.id() == 0
     }
 
-    /// VLAN, 0 to 4095.
+    /// VLAN number, 0 to 4095.
     #[inline(always)]
     pub fn id(self) -> u16 {
         self.control & 0x0fff

@@ -1,4 +1,5 @@
-//! A gateway of several workers between ring ports with a queue each, and a source and sink on the far end of every queue.
+//! A gateway of several workers between ring ports with one queue each, and a source and sink at the far end of every
+//! queue.
 
 use std::sync::Arc;
 
@@ -19,16 +20,16 @@ use crate::rig::reference::{Flows, Publics, complete, open_by};
 use crate::rig::{BUFFERS, BURST, LAG, Samples, Source, ring};
 use crate::rows::Failure;
 
-/// Flows of a rig.
+/// Number of flows of a rig.
 pub const FLOWS: u32 = 8_000;
-/// Sessions that there is space for.
+/// Capacity of the session table.
 const CAPACITY: u32 = 4 * FLOWS;
 
 /// Source, worker and sink of one core.
 struct Lane {
     source: Source,
     worker: Worker<'static>,
-    /// Flows whose packets come to this worker: from inside, from outside.
+    /// Flows whose packets arrive at this worker: from inside, from outside.
     flows: [Vec<u32>; 2],
     publics: Arc<Publics>,
     clock: Clock,
@@ -37,7 +38,8 @@ struct Lane {
     samples: Samples,
 }
 
-/// What a lane did: frames given to the worker, frames that came out in all and in the time that was measured, and that time.
+/// Results of a lane: frames passed to the worker, frames that came out in total and during the measured time, and that
+/// time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Done {
     pub sent: u64,
@@ -47,7 +49,7 @@ pub struct Done {
 }
 
 impl Lane {
-    /// Frames of flows drawn anew, 64 from each side that this worker gets some of.
+    /// Send frames of randomly drawn flows: 64 are drawn for each side, and this worker gets its part.
     #[inline(always)]
     fn feed(&mut self) {
         let each = |side: usize| if self.flows[side].is_empty() { 0 } else { BURST };
@@ -60,13 +62,13 @@ impl Lane {
         self.done.sent += sent as u64;
     }
 
-    /// A round of the worker, and what came out of it.
+    /// Run one round of the worker, and take what comes out; returns the number of frames.
     #[inline(always)]
     fn round(&mut self) -> usize {
         self.worker.round(self.clock.now());
         let mut came = 0;
         for port in [0, 1] {
-            // What other workers handed over comes out beside what this one received.
+            // Packets that other workers handed over come out in addition to those that this worker received.
             loop {
                 let count = self.samples.drain(&mut self.source, port);
                 came += count;
@@ -79,7 +81,7 @@ impl Lane {
         came
     }
 
-    /// Packets for so many cycles, together with the others.
+    /// Run packets for a number of cycles, together with the other lanes.
     fn run(&mut self, together: &Together, lanes: usize, cycles: u64) {
         self.done = Done::default();
         if self.flows.iter().any(|flows| !flows.is_empty()) {
@@ -121,22 +123,22 @@ fn plan(number: u32, end: &str, workers: usize) -> Result<Plan, Failure> {
         .map(port)
         .collect::<Result<_, Failure>>()?;
     let mut plan = Plan::new(ports, workers as u16);
-    // First in, first out.
+    // Without a buffer cache, buffers are reused first in, first out.
     (plan.cache, plan.handover) = (0, 4096);
     Ok(plan)
 }
 
-/// Start DPDK for one rig at a time, of each of these numbers of workers.
+/// Start DPDK for one rig at a time, with each of these numbers of workers.
 pub fn start(workers: &[usize]) -> Result<&'static Eal, Failure> {
     let most = workers.iter().copied().max().unwrap_or(1);
     let mut needs = plan(0, "a", most)?.needs(&[], None);
-    // The gateway's, and that of each source.
+    // Memory of the gateway, and of each source.
     needs.bytes *= most + 1;
     Ok(Eal::start(&needs)?)
 }
 
 impl Rig {
-    /// A rig whose flows are all established.
+    /// Create a rig whose flows are all established.
     pub fn new(
         eal: &'static Eal,
         number: u32,
@@ -158,7 +160,7 @@ impl Rig {
         let (mut lanes, mut desks, clock) = (Vec::new(), Vec::new(), Clock::start());
         for (own, io) in ios.into_iter().enumerate() {
             let shards = plane.start_parameters().owners.count(own as u16);
-            // Sessions last as long as the process.
+            // The session memory lives as long as the process.
             let mut memory = Region::new(lines * 64 * shards)?.leak().chunks_exact_mut(lines);
             let give = |_| memory.next().unwrap_or_default();
             let (worker, desk) = plane.worker(own as u16, Box::new(io), vec![0, 1], give, tsc::now)?;
@@ -218,7 +220,7 @@ impl Rig {
         Ok(rig)
     }
 
-    /// From here on packets find their worker another way, which the engine is not told.
+    /// Steer packets differently from now on; the engine is not informed.
     pub fn steer(&mut self, steering: Steering) {
         let (publics, workers) = (self.lanes[0].publics.clone(), self.lanes.len());
         for (side, outside) in [false, true].into_iter().enumerate() {
@@ -230,7 +232,7 @@ impl Rig {
         }
     }
 
-    /// All lanes for so many cycles, each on its core. Afterwards nothing is under way.
+    /// Run all lanes for a number of cycles, each on its core. Afterwards no packets are in flight.
     pub fn run(&mut self, cores: &[usize], cycles: u64) -> Result<Vec<Done>, Failure> {
         let count = self.lanes.len();
         on_cores(&mut self.lanes, cores, |lane, together| {
@@ -246,7 +248,7 @@ impl Rig {
             .sum()
     }
 
-    /// Hold what was kept of the frames that came out against the reference.
+    /// Compare the sampled output frames with the reference.
     pub fn verify(&mut self) -> Result<(), Failure> {
         self.lanes.iter_mut().try_for_each(|lane| {
             let kept = std::mem::take(&mut lane.samples.kept);
@@ -263,7 +265,7 @@ impl Rig {
     }
 }
 
-/// The worker whose queue the packets of a flow come to from one side.
+/// The worker whose queue receives packets of a flow from one side.
 fn worker_of(
     steering: Steering,
     plane: &ControlPlane,

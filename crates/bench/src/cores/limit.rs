@@ -1,4 +1,4 @@
-//! The limit on several cores: a probe on each, with its share of the flows.
+//! The limit on several cores: one probe per core, with its share of the flows.
 
 use sluice_dpdk::tsc;
 
@@ -6,10 +6,10 @@ use crate::nat_path::probe::{self, Probe};
 use crate::rig::lanes::on_cores;
 use crate::rows::Failure;
 
-/// Batches between two looks at the clock.
+/// Number of batches between two clock readings.
 const BATCHES: usize = 1 << 13;
 
-/// Packets per second of all cores together, in millions, source included.
+/// Million packets per second of all cores together, including the source.
 pub fn run(cores: &[usize], flows: u32, cycles: u64) -> Result<f64, Failure> {
     let (count, share) = (cores.len(), flows as usize / cores.len());
     let lane = |_| Ok((probe::memory(share)?, 0.0));

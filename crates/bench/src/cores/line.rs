@@ -1,4 +1,4 @@
-//! How far two cores are from each other: a line of memory that goes to and fro between them.
+//! Distance between two cores: a cache line that is passed back and forth between them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,14 +8,14 @@ use sluice_dpdk::tsc;
 use sluice_dpdk::workers::Worker;
 
 use crate::rows::Failure;
-/// Ways to and fro.
+/// Number of round trips.
 const TURNS: u64 = 1 << 16;
 
 #[derive(Default)]
 #[repr(align(128))]
 struct Line(AtomicU64);
 
-/// Cycles of one way, between the first core and the last.
+/// Cycles of a one-way transfer between the first core and the last.
 pub fn cycles(eal: &'static Eal, cores: &[usize]) -> Result<f64, Failure> {
     let (Some(&first), Some(&last)) = (cores.first(), cores.last()) else {
         return Err("no core is named".into());

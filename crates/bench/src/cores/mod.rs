@@ -1,8 +1,9 @@
-//! `cores`: several cores beside the limit's own scaling, and what packets cost that come to the wrong core (P4, Fig. 5).
+//! `cores`: throughput on several cores compared with the scaling of the limit, and the cost of packets that arrive at
+//! the wrong core (P4, Fig. 5).
 //!
-//! 1,000 rules, 8,000 flows, frames of 64 bytes, half of them from each side; every core has a source, a worker and a sink,
-//! and its throughput counts all three. The limit runs on the same cores in the same run, with the same share of the flows;
-//! Linux with iptables does, too, but on veth in place of memory.
+//! 1,000 rules, 8,000 flows, frames of 64 bytes, half of them from each side. Every core runs a source, a worker and a
+//! sink, and its throughput includes all three. The limit runs on the same cores in the same run with the same share of
+//! the flows; so does Linux with iptables, but over veth instead of memory.
 
 mod lane;
 mod limit;
@@ -20,52 +21,53 @@ use crate::rows::{Failure, Named, Row, Run, Runs, pairs};
 use lane::{FLOWS, Rig};
 use steering::Steering;
 
-/// Cores at most: each core's source takes two ports beside the gateway's two, and DPDK has 32 as it is packaged.
+/// Maximum number of cores: each core's source uses two ports in addition to the gateway's two, and packaged DPDK
+/// supports 32.
 const MAX_CORES: usize = 15;
 
-/// Rules of all.
+/// Total number of rules.
 const RULES: u32 = 1_000;
 
-/// What is measured.
+/// Parts of the benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Part {
-    /// Linux with iptables, on the wires of `kernel`.
+    /// Linux with iptables, over the links of `kernel`.
     Iptables,
-    /// Sluice, and the limit beside it.
+    /// Sluice, and the limit for comparison.
     Sluice,
 }
 
-/// What to measure: everything where nothing is said.
+/// What to measure; everything by default.
 #[derive(Clone, Debug, clap::Args)]
 pub struct CoresArguments {
-    /// On these cores, one after the other; all that this process may use where none is named.
+    /// Cores to use, in this order; by default all that this process may use.
     #[arg(long, value_name = "CORE", value_delimiter = ',')]
     on: Vec<usize>,
-    /// With these numbers of cores: 1, 2, 4 and so on where none is named.
+    /// Numbers of cores to measure with; by default 1, 2, 4 and so on.
     #[arg(long, value_name = "N", value_delimiter = ',')]
     cores: Vec<usize>,
     /// Only this part.
     #[arg(long, value_name = "PART")]
     only: Option<Part>,
-    /// Only with this steering, beside the ideal one.
+    /// Only this steering, in addition to the ideal one.
     #[arg(long, value_name = "STEERING")]
     steering: Option<Steering>,
-    /// Milliseconds of each run.
+    /// Duration of each run in milliseconds.
     #[arg(long, value_name = "MS", default_value_t = 300)]
     milliseconds: u64,
 }
 
-/// What is measured with a number of cores: how packets find their workers, and what came of it.
+/// A measurement with a number of cores: the steering and the results.
 struct Case {
     cores: usize,
     steering: Steering,
     style: Style,
     runs: Runs,
-    /// Where ports are chosen to fit: the share of those that do not, and what is expected.
+    /// If ports are selected for RSS: the share of mis-steered flows, and its expected value.
     mismatches: Option<(f64, f64)>,
 }
 
-/// Counters of all workers, of which a run's share is asked for.
+/// Counters of all workers, from which a run's increase is computed.
 #[derive(Clone, Copy, Default)]
 struct Counted {
     over: u64,
@@ -108,7 +110,7 @@ pub fn run(run: &mut Run<'_>, arguments: &CoresArguments) -> Result<(), Failure>
     if counts.iter().any(|&count| count == 0 || count > on.len()) {
         return Err(format!("this process may use {} cores: {on:?}", on.len()).into());
     }
-    // Before DPDK pins this process.
+    // This must happen before DPDK pins this process.
     if arguments.only != Some(Part::Sluice)
         && let Err(error) = linux(run, &counts, &on)
     {
@@ -120,9 +122,9 @@ pub fn run(run: &mut Run<'_>, arguments: &CoresArguments) -> Result<(), Failure>
     }
 }
 
-/// Linux with iptables on as many cores, on the wires of `kernel`: what a core's source sends, that core forwards without any
-/// steering, and no flow is of two cores. A row more has the source on a core of its own, beside the one core that forwards. The
-/// counters of each core's queue say in the row whether the work was where it should be.
+/// Linux with iptables on the same number of cores, over the links of `kernel`. Each core forwards what its own source
+/// sends, without steering, and no flow uses two cores. One further row has the source on a separate core beside one
+/// forwarding core. The row also contains each core's queue counters, to check where the work was done.
 fn linux(run: &mut Run<'_>, counts: &[usize], on: &[usize]) -> Result<(), Failure> {
     let text = |numbers: &[usize]| numbers.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
     let beside = (on.len() > 1).then_some(0);
@@ -156,7 +158,7 @@ fn linux(run: &mut Run<'_>, counts: &[usize], on: &[usize]) -> Result<(), Failur
     iptables(RULES, &words, run.quick, &mut take)
 }
 
-/// Sluice, and the limit beside it.
+/// Sluice, and the limit for comparison.
 fn sluice(run: &mut Run<'_>, arguments: &CoresArguments, on: &[usize], counts: &[usize]) -> Result<(), Failure> {
     let styles = [Style::MAPPINGS, Style::SESSIONS].map(|style| Style { rules: RULES, ..style });
     let eal = lane::start(counts)?;
@@ -165,7 +167,7 @@ fn sluice(run: &mut Run<'_>, arguments: &CoresArguments, on: &[usize], counts: &
     for &cores in counts {
         let on = &on[..cores];
         let (mut limits, mut lines) = (Vec::new(), Vec::new());
-        // What the engine is told differs for cards that hash ports alone.
+        // The engine's settings differ for cards that hash only ports.
         let engines = [Steering::Ideal, Steering::FiveTuple];
         for (style, engine) in styles
             .into_iter()
@@ -188,7 +190,7 @@ fn sluice(run: &mut Run<'_>, arguments: &CoresArguments, on: &[usize], counts: &
             if group.is_empty() {
                 continue;
             }
-            // One at a time: DPDK has a number of ports, and each worker's source takes two.
+            // One rig at a time: DPDK has a limited number of ports, and each worker's source uses two.
             let mut rig = Rig::new(eal, rigs, engine, style, cores)?;
             rigs += 1;
             for _ in 0..if run.quick { 3 } else { 7 } {
@@ -211,7 +213,7 @@ fn sluice(run: &mut Run<'_>, arguments: &CoresArguments, on: &[usize], counts: &
         }
         (run.row)(Row::new("probe").key("cores", cores).figure("mpps", &limits));
         if cores > 1 {
-            // Beside it, what hand-overs cost is to be understood.
+            // Printed for comparison with the cost of hand-overs.
             (run.row)(Row::new("line").key("cores", cores).figure("line_cycles", &lines));
         }
     }
@@ -220,7 +222,7 @@ fn sluice(run: &mut Run<'_>, arguments: &CoresArguments, on: &[usize], counts: &
 }
 
 fn row(case: &Case, cases: &[Case]) -> Row {
-    // Cycles of all cores together for each packet.
+    // Cycles of all cores together per packet.
     let cost = |rate: f64| case.cores as f64 * tsc::frequency() as f64 / rate / 1e6;
     let rates = |steering| {
         let same = |other: &&Case| other.cores == case.cores && other.style.mapping() == case.style.mapping();
@@ -236,7 +238,7 @@ fn row(case: &Case, cases: &[Case]) -> Row {
     if let (Some(ideal), Some(wrong)) = (rates(Steering::Ideal), rates(Steering::Wrong))
         && matches!(case.steering, Steering::Wrong | Steering::FiveTuple)
     {
-        // What a hand-over costs in all, and beside it what the packets of this case that are handed over cost.
+        // The full cost of a hand-over, and the cost per handed-over packet in this case.
         let beyond = |rates: &[f64]| pairs(rates, ideal, |rate, ideal| cost(rate) - cost(ideal));
         let expected = pairs(&beyond(wrong), over, |whole, share| whole * share);
         row = row
@@ -251,7 +253,8 @@ fn row(case: &Case, cases: &[Case]) -> Row {
     }
 }
 
-/// (1 - 1/S)^f: no port of the f that are free on an address leads answers to the flow's shard of S.
+/// (1 - 1/S)^f: the probability that none of the f free ports of an address lets RSS deliver answers to the flow's
+/// shard out of S.
 fn expected_mismatches(rig: &Rig) -> f64 {
     let pools = &rig.plane.snapshot().nat4.pools;
     let (addresses, ports) = pools.iter().fold((0.0, 0.0), |(addresses, ports), (_, pool)| {

@@ -1,4 +1,4 @@
-//! On which worker's queue a card, or the source in its place, puts each packet.
+//! The worker queue to which a card, or the source in its place, delivers each packet.
 
 use sluice_engine::session::family::V4;
 use sluice_engine::snapshot::steering::{Affinity, HashFields, SteeringSettings, spreads};
@@ -7,23 +7,23 @@ use sluice_nat::shard::BLOCK;
 
 use crate::rig::frames::{Ends, Written};
 
-/// How packets find their worker.
+/// Steering of packets to workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Steering {
-    /// The source knows the session's worker.
+    /// The source knows the worker of each session.
     Ideal,
-    /// Hashed by source address inside, by destination address and port outside.
+    /// By a hash of the source address inside, and of destination address and port outside.
     Subset,
-    /// All to the first worker.
+    /// All packets go to the first worker.
     OneQueue,
-    /// Hashed by addresses and ports.
+    /// By a hash of addresses and ports.
     FiveTuple,
-    /// Each to the worker after the session's: what a hand-over costs in all, caches included.
+    /// Each packet goes to the worker after the session's: measures the full cost of a hand-over, including caches.
     Wrong,
 }
 
 impl Steering {
-    /// What the engine is told: flows of a host spread where cards hash ports and mappings allow it.
+    /// Settings for the engine: flows of a host are distributed if cards hash ports and mappings allow it.
     pub fn wanted(self, policy: &Snapshot, blocks: Option<u16>) -> SteeringSettings {
         let spreads = policy.nat4.pools.iter().all(|(_, pool)| spreads(pool));
         let hashed = match self {
@@ -42,7 +42,7 @@ impl Steering {
         }
     }
 
-    /// The worker whose queue a frame of a flow comes to.
+    /// The worker whose queue receives a frame of a flow.
     pub fn worker(self, setup: &StartParameters, workers: usize, flow: &Ends, frame: &Written, outside: bool) -> usize {
         let steering = &setup.steering;
         let (source, destination) = (frame.source, frame.destination);

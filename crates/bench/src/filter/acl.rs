@@ -1,4 +1,4 @@
-//! DPDK's rte_acl as a matcher of the bench.
+//! DPDK's rte_acl as a matcher of the benchmark.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -12,12 +12,12 @@ use super::Failure;
 use super::timing::{BATCH, Costs};
 use crate::rows::Row;
 
-/// Bytes of DPDK's memory to start with, for each rule: sets of 20,000 took up to 16 KB for each.
+/// DPDK memory per rule in bytes: sets of 20,000 rules needed up to 16 KB per rule.
 const BYTES_PER_RULE: usize = 32 << 10;
-/// The least.
+/// Minimum DPDK memory.
 const LEAST: usize = 256 << 20;
 
-/// A set as rte_acl searches it.
+/// A rule set compiled by rte_acl.
 pub struct RteAcl {
     acl: Acl,
     build: f64,
@@ -25,7 +25,8 @@ pub struct RteAcl {
 }
 
 impl RteAcl {
-    /// Of a set's rules. An error where they name something else than prefixes, ports and protocols, or memory is short.
+    /// Compile rules. Fails if they use other criteria than prefixes, ports and protocols, or if there is not enough
+    /// memory.
     pub fn new(rules: &[Rule<u32>]) -> Result<Self, Failure> {
         let needs = EalRequirements {
             bytes: (rules.len() * BYTES_PER_RULE).max(LEAST),
@@ -43,7 +44,7 @@ impl RteAcl {
         Ok(Self { acl, build, memory })
     }
 
-    /// What rte_acl finds of some keys.
+    /// Results of rte_acl for some keys.
     pub fn found(&self, keys: &[AclKey]) -> Vec<Option<u32>> {
         let mut found = vec![None; keys.len()];
         self.acl.classify(keys, &mut found);
@@ -58,7 +59,7 @@ impl RteAcl {
         });
     }
 
-    /// The row with what it is and takes.
+    /// Add the name and memory size to a row.
     pub fn onto(&self, row: Row, rules: usize) -> Row {
         let row = row.key("algorithm", self.acl.algorithm()).key("pages", self.memory);
         let row = row.figure("build_ms", &[self.build]);
@@ -66,7 +67,7 @@ impl RteAcl {
     }
 }
 
-/// The headers as rte_acl wants them; an error where one has no ports.
+/// Convert headers to rte_acl keys; fails if a header has no ports.
 pub fn keys(headers: &[Header<u32>]) -> Result<Vec<AclKey>, Failure> {
     let key = |header: &Header<u32>| {
         let port = |field| u16::try_from(header.get(field)).map_err(|_| "rte_acl knows no packets without ports");

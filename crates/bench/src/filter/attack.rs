@@ -1,7 +1,8 @@
-//! Headers that cost the default matcher most, as an attacker would look for them who knows the rules.
+//! Headers with the highest cost for the default matcher, as found by an attacker who knows the rules.
 //!
-//! Steps upwards from random headers and corners of rules: a field is changed, and the change kept where a lookup costs no
-//! less. What it costs is counted, not timed, so that neighbours do not mislead the search.
+//! The search is hill climbing from random headers and corners of rules: a field is changed, and the change is kept if
+//! the lookup does not become cheaper. The cost is counted instead of timed, so that other load does not mislead the
+//! search.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -11,41 +12,41 @@ use sluice_filter::{CutTree, Field, Range, Rule, VisitCounts};
 use super::traces::{Traffic, Tuple, header};
 use crate::rig::frames::Random;
 
-/// What the trace is called in rows.
+/// Name of the trace in rows.
 pub const NAME: &str = "attack";
-/// Headers of the trace.
+/// Number of headers in the trace.
 const HEADERS: usize = 8192;
-/// Steps in a row that lead nowhere before a header counts as the worst near by.
+/// Number of consecutive steps without improvement after which a header counts as a local maximum.
 const PATIENCE: usize = 128;
-/// Climbs from one start: each but the first begins a few changes beside the worst so far.
+/// Number of climbs per start: each but the first begins a few changes away from the maximum so far.
 const CLIMBS: usize = 4;
-/// Fields changed between two of them.
+/// Number of fields changed between two climbs.
 const KICKS: usize = 2;
 
-/// How long to look, and from where.
+/// Duration of the search, and its random seed.
 #[derive(Clone, Copy, Debug)]
 pub struct Attack {
-    /// At most so long.
+    /// Maximum duration of the search.
     pub time: Duration,
     /// Seed of the changes.
     pub seed: u64,
 }
 
-/// The largest value of each.
+/// Largest value of each field.
 const LAST: Tuple = [u32::MAX, u32::MAX, u16::MAX as u32, u16::MAX as u32, u8::MAX as u32];
 
-/// What a lookup costs, in about a cycle each: a node's pieces are compared at once, a leaf is a miss in a cache near by and
-/// a comparison of 16 rules, and a tree is a turn of the loop.
+/// Cost of a lookup in units of about a cycle: the children of a node are compared at once, a leaf is a miss in a near
+/// cache and a comparison of 16 rules, and a tree is one loop iteration.
 pub fn cost(visits: VisitCounts) -> u32 {
     (8 * visits.nodes + 20 * visits.leaves + 10 * visits.groups) as u32
 }
 
-/// The worst headers found, each once, in random order.
+/// The headers with the highest cost, without duplicates, in random order.
 pub fn worst(best: &CutTree<u32>, rules: &[Rule<u32>], attack: Attack) -> Traffic {
     let mut search = Search {
         best,
         rules,
-        // Neighbouring seeds begin far from one another, and none at 0, where the generator stays.
+        // Neighbouring seeds start far from each other, and never at 0, where the generator would stay.
         random: Random(attack.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
         worst: BTreeSet::new(),
     };
@@ -75,7 +76,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Climb from a corner of a rule, or from anywhere, and a few times more from near the top.
+    /// Climb from a corner of a rule or a random header, then a few more times from near the maximum.
     fn chain(&mut self, from_rule: bool) {
         let start = if from_rule {
             self.corner()
@@ -120,7 +121,8 @@ impl Search<'_> {
         cost(self.best.visits(&header(tuple)))
     }
 
-    /// The same with another value of a field: an end of a rule's range or the value beside it, a small step, or any.
+    /// The tuple with a changed field: an end of a rule's range or the value beside it, a small step, or a random
+    /// value.
     fn changed(&mut self, tuple: &Tuple) -> Tuple {
         let mut changed = *tuple;
         let field = self.random.below(5) as usize;

@@ -1,8 +1,8 @@
-//! P1's set-up: packets are received, matched and discarded, and what is counted is packets.
+//! P1's setup: packets are received, matched and discarded, and the packet rate is counted.
 //!
-//! Frames come through a ring of DPDK, each written 4,096 frames before it is received. Time runs from the receive of a burst,
-//! over its headers and their lookups, to the return of its buffers; writing and sending is not in it, as P1's senders are
-//! machines of their own.
+//! Frames pass through a DPDK ring; each is written 4,096 frames before it is received. Time is measured from the
+//! receive of a burst, over parsing and lookup, until its buffers are freed. Writing and sending are excluded, because
+//! P1's senders are separate machines.
 
 use std::hint::black_box;
 
@@ -21,10 +21,10 @@ use crate::rig::frames::{HOST_MAC, INSIDE_MAC, Written};
 use crate::rig::{self, LAG, Source, slots};
 use crate::rows::{Row, Run};
 
-/// Sizes of the lists.
+/// Length of the lists.
 const LIST: u16 = 11;
 
-/// All of P1's matchers, and ours, on a set.
+/// All matchers of P1, and ours, on a rule set.
 pub fn run(run: &mut Run<'_>, plan: &Plan, set: &Set, traffic: &Traffic) -> Result<(), Failure> {
     let mut receiver = Receiver {
         source: rig::looped(rig::start(1)?, 0)?,
@@ -37,7 +37,7 @@ pub fn run(run: &mut Run<'_>, plan: &Plan, set: &Set, traffic: &Traffic) -> Resu
     outcome
 }
 
-/// By turns, as neighbours take what they want.
+/// Run the matchers in turn, so that other load affects all of them.
 fn matchers(run: &mut Run<'_>, plan: &Plan, set: &Set, receiver: &mut Receiver<'_>) -> Result<(), Failure> {
     let asks = plan.asks(Name::Trie) || plan.asks(Name::CachedTrie);
     let trie = asks.then(|| Trie::new(&set.rules, MOST)).transpose()?;
@@ -72,7 +72,7 @@ fn matchers(run: &mut Run<'_>, plan: &Plan, set: &Set, receiver: &mut Receiver<'
     Ok(())
 }
 
-/// A matcher, where it is asked, and what packets cost it.
+/// A matcher, if selected, and its cost per packet.
 struct Asked<'t, M: Matcher<u32>> {
     matcher: Option<(M, M::Cache)>,
     traffic: &'t Traffic,
@@ -80,7 +80,7 @@ struct Asked<'t, M: Matcher<u32>> {
 }
 
 impl<'t, M: Matcher<u32>> Asked<'t, M> {
-    /// An error where it finds the wrong rules.
+    /// Fails if the matcher finds wrong rules.
     fn new(matcher: Option<M>, set: &Set, traffic: &'t Traffic) -> Result<Self, Failure> {
         if let Some(matcher) = &matcher {
             check(matcher, set, traffic)?;
@@ -110,16 +110,16 @@ impl<'t, M: Matcher<u32>> Asked<'t, M> {
     }
 }
 
-/// A ring with frames in it.
+/// A ring with frames.
 struct Receiver<'t> {
     source: Source,
     traffic: &'t Traffic,
-    /// The header that the next frame is written of.
+    /// Header from which the next frame is written.
     next: usize,
 }
 
 impl Receiver<'_> {
-    /// Write so many more frames, in the order of the trace.
+    /// Write `count` more frames, in the order of the trace.
     fn fill(&mut self, count: usize) {
         let (headers, next) = (&self.traffic.headers, &mut self.next);
         for _ in 0..count / BATCH {
@@ -131,7 +131,7 @@ impl Receiver<'_> {
         }
     }
 
-    /// An error where the first burst's headers are not those of the trace.
+    /// Check that the headers of the first burst are those of the trace.
     fn see(&mut self) -> Result<(), Failure> {
         let mut came = Vec::new();
         self.source.drain(0, |frame| came.push(of_frame(frame)));
@@ -156,7 +156,7 @@ impl Receiver<'_> {
     }
 }
 
-/// Receive a burst, match it, and give its buffers back.
+/// Receive a burst, match it, and free its buffers.
 #[inline(never)]
 fn discard<M: Matcher<u32>>(source: &mut Source, matcher: &M, core: &mut M::Cache) -> u64 {
     let count = source.io.receive(0);

@@ -1,4 +1,4 @@
-//! The default matcher and rte_acl by turns: a neighbour that takes the machine's time takes it from both.
+//! The default matcher and rte_acl in turn, so that other load affects both.
 
 use sluice_dpdk::acl::AclKey;
 use sluice_filter::{CutTree, Matcher};
@@ -10,15 +10,15 @@ use super::traces::{Trace, Traffic};
 use super::{Failure, row, sets::Set};
 use crate::rows::{Row, Run};
 
-/// Who takes part. Each is timed by itself where the other is missing.
+/// Participants. If one is missing, the other is timed alone.
 #[derive(Default)]
 pub struct Duel {
-    /// The default matcher, and how many milliseconds it took to build.
+    /// The default matcher, and its build time in milliseconds.
     pub best: Option<(CutTree<u32>, f64)>,
     pub acl: Option<RteAcl>,
 }
 
-/// One trace, and what its headers cost each.
+/// One trace, and the cost of its headers for each participant.
 struct Round<'t> {
     traffic: &'t Traffic,
     keys: Vec<AclKey>,
@@ -27,7 +27,7 @@ struct Round<'t> {
 }
 
 impl Duel {
-    /// All traces, and the headers that cost the default matcher most where they are to be looked for.
+    /// Measure all traces, including the search for the headers with the highest cost if requested.
     pub fn run(
         &self,
         run: &mut Run<'_>,
@@ -54,7 +54,7 @@ impl Duel {
         Ok(())
     }
 
-    /// A trace, of which both find the right rules.
+    /// A trace for which both find the correct rules.
     fn round<'t>(&self, set: &Set, traffic: &'t Traffic) -> Result<Round<'t>, Failure> {
         let mut round = Round {
             traffic,
@@ -122,7 +122,7 @@ impl Duel {
 }
 
 impl Round<'_> {
-    /// The row with the share of the throughput of `uniform`, where the trace is one of the hard ones.
+    /// Add to the row the throughput relative to `uniform`, if the trace is one of the difficult ones.
     fn beside(&self, row: Row, uniform: Option<&Round<'_>>, costs: impl for<'a> Fn(&'a Round<'_>) -> &'a Costs) -> Row {
         let hard = [Trace::Random.name(), attack::NAME].contains(&self.traffic.name);
         match uniform.filter(|_| hard) {

@@ -1,4 +1,4 @@
-//! P1's matchers: the trie, and tries with lists of recent intervals.
+//! P1's matchers: the trie, and tries with lists of recently used intervals.
 
 use sluice_filter::{CachedTrie, ListSearch, Matcher, Trie};
 
@@ -7,12 +7,12 @@ use super::traces::Traffic;
 use super::{Failure, row, sets::Set};
 use crate::rows::Run;
 
-/// Most bytes of a trie.
+/// Maximum size of a trie in bytes.
 pub const MOST: usize = 256 << 20;
-/// The ways that a list is searched, and what they are called in rows.
+/// Search methods for a list, with their names in rows.
 pub const PROBES: [(ListSearch, &str); 2] = [(ListSearch::InOrder, "in-order"), (ListSearch::Bisection, "bisection")];
 
-/// The trie, built in so many milliseconds.
+/// Measure the trie, built in the given number of milliseconds.
 pub fn trie(
     run: &mut Run<'_>,
     set: &Set,
@@ -29,7 +29,8 @@ pub fn trie(
     Ok(())
 }
 
-/// Tries with lists of several sizes. Each is timed by turns with the trie, which says what the lists gain.
+/// Measure tries with lists of several lengths. Each is timed in turn with the trie, to determine the gain by the
+/// lists.
 pub fn lists(
     run: &mut Run<'_>,
     set: &Set,
@@ -63,7 +64,7 @@ pub fn lists(
     Ok(())
 }
 
-/// Runs with lists and without.
+/// Runs with and without lists.
 fn by_turns(cached: &CachedTrie<u32>, traffic: &Traffic, runs: usize) -> [Costs; 2] {
     let (mut with, mut without, mut core) = (Costs::default(), Costs::default(), cached.cache());
     for _ in 0..runs {
@@ -73,14 +74,14 @@ fn by_turns(cached: &CachedTrie<u32>, traffic: &Traffic, runs: usize) -> [Costs;
     [with, without]
 }
 
-/// Lookups a second more than without lists, for each KB of them, run by run (P1, Fig. 14).
+/// Increase in lookups per second over the trie without lists, per KB of lists, for each run (P1, Fig. 14).
 pub fn gain(cached: &CachedTrie<u32>, with: &Costs, without: &Costs) -> Vec<f64> {
     let kilobytes = cached.cache_bytes() as f64 / 1e3;
     let rates = with.rates.iter().zip(&without.rates);
     rates.map(|(with, without)| (with - without) / kilobytes).collect()
 }
 
-/// Searches of a packet (P1, Fig. 15).
+/// Number of searches per packet (P1, Fig. 15).
 fn searches(cached: &CachedTrie<u32>, traffic: &Traffic) -> [(&'static str, f64); 3] {
     let mut core = cached.cache();
     let mut found = vec![None; traffic.headers.len()];

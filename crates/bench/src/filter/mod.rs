@@ -1,7 +1,7 @@
-//! `filter`: what it costs to find the first rule that matches, by matcher, rule set and traffic (P1, Fig. 4 and 12 to 15).
+//! `filter`: cost of finding the first matching rule, by matcher, rule set and traffic (P1, Fig. 4 and 12 to 15).
 //!
-//! Every matcher is asked about the same headers one after the other, and must say what the linear one says of a sample of
-//! them before it is timed. Lookups do not depend on one another.
+//! Every matcher looks up the same headers in sequence. Before it is timed, its results for a sample must equal those
+//! of linear search. Lookups do not depend on each other.
 
 mod acl;
 mod attack;
@@ -28,14 +28,14 @@ use sets::Set;
 use traces::{Trace, Traffic};
 
 use crate::rows::Failure;
-/// Rules of Fig. 4.
+/// Numbers of rules of Fig. 4.
 const RULES: [usize; 7] = [1, 10, 100, 1_000, 5_000, 10_000, 20_000];
-/// Sizes of lists of Fig. 12 to 15.
+/// List lengths of Fig. 12 to 15.
 const LISTS: [u16; 13] = [0, 1, 3, 5, 7, 9, 11, 13, 15, 21, 27, 35, 43];
-/// Headers that are asked about in turn.
+/// Number of different headers that are looked up cyclically.
 const HEADERS: usize = 1 << 16;
 
-/// Who may be asked.
+/// Available matchers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Name {
     Linear,
@@ -46,30 +46,30 @@ enum Name {
     RteAcl,
 }
 
-/// What to measure: P1's figures where no file is named.
+/// What to measure; P1's figures if no file is given.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct FilterArguments {
-    /// A rule set as ClassBench writes it, also .gz, in place of P1's figures.
+    /// A rule set in the format of ClassBench, also .gz, instead of P1's figures.
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
-    /// Packets as ClassBench writes them, or a capture, also .gz, in place of the generated traces.
+    /// Packets in the format of ClassBench, or a capture, also .gz, instead of the generated traces.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// Only this matcher; may be given several times. rte_acl takes part with --rules alone.
+    /// Only this matcher; may be repeated. rte_acl is available only with --rules.
     #[arg(long = "matcher", value_name = "NAME")]
     matchers: Vec<Name>,
-    /// How long to look for the headers of the trace `attack`, in place of 600 seconds, or 2 with --quick.
+    /// Seconds of the search for the headers of the trace `attack`, instead of 600, or 2 with --quick.
     #[arg(long, value_name = "N")]
     attack_seconds: Option<u64>,
-    /// Seed of that search.
+    /// Seed of the search for the trace `attack`.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 }
 
-/// What is the same for all sets.
+/// Settings that are common to all rule sets.
 struct Plan {
     matchers: Vec<Name>,
-    /// In place of generated traces.
+    /// Replaces the generated traces.
     trace: Option<Traffic>,
     attack: Option<Attack>,
     runs: usize,
@@ -115,7 +115,7 @@ pub fn run(run: &mut Run<'_>, arguments: &FilterArguments) -> Result<(), Failure
     }
 }
 
-/// P1's figures.
+/// Measure P1's figures.
 fn paper(run: &mut Run<'_>, plan: &Plan) -> Result<(), Failure> {
     for rules in RULES {
         let set = Set::of_paper(rules);
@@ -128,13 +128,13 @@ fn paper(run: &mut Run<'_>, plan: &Plan) -> Result<(), Failure> {
         lists::lists(run, &set, &Trie::new(&set.rules, MOST)?, &traffic, &LISTS, plan.runs)?;
     }
     match plan.trace {
-        // Its packets need not be such as can be written into frames.
+        // The packets of a given trace can't always be written into frames.
         Some(_) => Ok(()),
         None => discard::run(run, plan, &set, &Trace::Local.traffic(&set.rules, HEADERS)),
     }
 }
 
-/// All matchers on a set.
+/// Measure all matchers on a rule set.
 fn measure(run: &mut Run<'_>, plan: &Plan, set: &Set, traffic: &[Traffic], sizes: &[u16]) -> Result<(), Failure> {
     if plan.asks(Name::Linear) {
         let linear = Linear::new(&set.rules);
@@ -155,7 +155,7 @@ fn measure(run: &mut Run<'_>, plan: &Plan, set: &Set, traffic: &[Traffic], sizes
     Ok(())
 }
 
-/// P1's matchers, where the trie is not too large.
+/// Measure P1's matchers, unless the trie is too large.
 fn tries(run: &mut Run<'_>, plan: &Plan, set: &Set, traffic: &[Traffic], sizes: &[u16]) -> Result<(), Failure> {
     let begin = Instant::now();
     match Trie::new(&set.rules, MOST) {
@@ -173,7 +173,7 @@ fn tries(run: &mut Run<'_>, plan: &Plan, set: &Set, traffic: &[Traffic], sizes: 
     Ok(())
 }
 
-/// The default matcher, and on sets of files rte_acl, which knows prefixes only.
+/// The default matcher, and rte_acl for rule sets from files, because rte_acl supports only prefixes.
 fn contestants(plan: &Plan, set: &Set) -> Duel {
     let best = || {
         let begin = Instant::now();

@@ -1,4 +1,4 @@
-//! Rule sets: P1's kind, and files.
+//! Rule sets: generated like P1's, or from files.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ pub struct Set {
 }
 
 impl Set {
-    /// A file as ClassBench writes it, also compressed.
+    /// Read a file in the format of ClassBench, possibly compressed.
     pub fn of_file(path: &Path) -> Result<Self, Failure> {
         let bytes = contents(path).map_err(|error| format!("{}: {error}", path.display()))?;
         let text = String::from_utf8(bytes).map_err(|_| format!("{}: no text", path.display()))?;
@@ -34,13 +34,13 @@ impl Set {
         })
     }
 
-    /// So many rules of P1's kind, which P1 does not publish: `web-filter`. Hosts and small networks that may reach single
-    /// ports of single hosts, and as the last of them, which linear search comes to last, clients may reach servers.
+    /// Generate rules like those of P1, which P1 does not publish: `web-filter`. Hosts and small networks may reach
+    /// single ports of single hosts; the last rule, which linear search reaches last, lets clients reach servers.
     pub fn of_paper(count: usize) -> Self {
         let mut random = Random(0x2014_0603);
         let mut rules = Vec::new();
         while rules.len() + 1 < count {
-            // The machines of the traffic are named too, each by many rules, but not for what they ask for.
+            // The hosts of the traffic also occur in many rules, but with other ports than they use.
             let ours = random.below(4) == 0;
             let source = match ours {
                 true => network(client(random.below(CLIENTS.into())), 0),
@@ -82,7 +82,7 @@ impl Set {
     }
 }
 
-/// The network of an address with so many bits for hosts.
+/// The network of an address with `hosts` host bits.
 fn network(address: u32, hosts: u32) -> Range<u32> {
     let hosts = (1 << hosts) - 1;
     Range {

@@ -1,4 +1,4 @@
-//! How lookups are timed, and held against the linear matcher.
+//! Timing of lookups, and comparison with linear search.
 
 use std::hint::black_box;
 use std::ops::Range;
@@ -11,14 +11,14 @@ use super::sets::Set;
 use super::traces::Traffic;
 use crate::rows::Row;
 
-/// Seconds that one run takes.
+/// Duration of one run in seconds.
 pub const SECONDS: f64 = 0.1;
-/// Headers of which the linear matcher is asked too.
+/// Number of headers that are also looked up by linear search.
 const SAMPLE: usize = 256;
-/// Headers that are asked about at a time.
+/// Number of headers per batch.
 pub const BATCH: usize = 64;
 
-/// What lookups cost, run by run.
+/// Cost of lookups for each run.
 #[derive(Clone, Debug, Default)]
 pub struct Costs {
     /// Lookups per second.
@@ -27,7 +27,7 @@ pub struct Costs {
 }
 
 impl Costs {
-    /// One more run: `look` is asked about a batch of the `count` headers after the other, again and again.
+    /// Add a run: `look` looks up the `count` headers batch by batch, repeatedly.
     pub fn run(&mut self, count: usize, mut look: impl FnMut(Range<usize>)) {
         let most = (SECONDS * tsc::frequency() as f64) as u64;
         let (begin, mut lookups) = (tsc::now(), 0);
@@ -45,20 +45,20 @@ impl Costs {
         self.add(lookups, ticks);
     }
 
-    /// One more run, which took so many cycles.
+    /// Add a run with its number of lookups and cycles.
     pub fn add(&mut self, lookups: u64, ticks: u64) {
         let cycles = ticks as f64 / lookups.max(1) as f64;
         self.cycles.push(cycles);
         self.rates.push(tsc::frequency() as f64 / cycles);
     }
 
-    /// The row with what they cost.
+    /// Add the costs to a row.
     pub fn onto(&self, row: Row) -> Row {
         row.figure("lookups_per_s", &self.rates)
             .figure("cycles_per_lookup", &self.cycles)
     }
 
-    /// How many times as many as of another, run by run.
+    /// Ratio to the lookups per second of `other`, for each run.
     pub fn over(&self, other: &Self) -> Vec<f64> {
         self.rates
             .iter()
@@ -84,7 +84,7 @@ pub fn one_more<M: Matcher<u32>>(costs: &mut Costs, matcher: &M, core: &mut M::C
     });
 }
 
-/// An error where a matcher finds another rule of a header than the linear matcher, which is asked about a sample.
+/// Fails if a matcher's result differs from linear search for any header of a sample.
 pub fn check<M: Matcher<u32>>(matcher: &M, set: &Set, traffic: &Traffic) -> Result<(), Failure> {
     let sample = sample(traffic);
     let mut found = vec![None; sample.len()];
@@ -92,13 +92,13 @@ pub fn check<M: Matcher<u32>>(matcher: &M, set: &Set, traffic: &Traffic) -> Resu
     check_sample(&set.rules, &sample, &found)
 }
 
-/// The headers of which the linear matcher is asked too.
+/// The headers that are also looked up by linear search.
 pub fn sample(traffic: &Traffic) -> Vec<Header<u32>> {
     let step = (traffic.headers.len() / SAMPLE).max(1);
     traffic.headers.iter().step_by(step).copied().collect()
 }
 
-/// An error where what was found of a sample is not what the linear matcher finds.
+/// Fails if the results for a sample differ from those of linear search.
 pub fn check_sample(rules: &[Rule<u32>], sample: &[Header<u32>], found: &[Option<RuleNumber>]) -> Result<(), Failure> {
     for (header, found) in sample.iter().zip(found) {
         let expected = rules.iter().position(|rule| rule.matches(header));
@@ -110,7 +110,7 @@ pub fn check_sample(rules: &[Rule<u32>], sample: &[Header<u32>], found: &[Option
     Ok(())
 }
 
-/// The row with what a matcher takes.
+/// Add a matcher's memory size to a row.
 pub fn sized(row: Row, bytes: usize, rules: usize) -> Row {
     row.figure("memory_kb", &[bytes as f64 / 1e3])
         .figure("bytes_per_rule", &[bytes as f64 / rules as f64])

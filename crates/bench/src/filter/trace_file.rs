@@ -1,4 +1,4 @@
-//! Traces from files: as ClassBench writes them, and captures.
+//! Traces from files: in the format of ClassBench, and captures.
 
 use std::fs::File;
 use std::io::{BufReader, Cursor, Read};
@@ -14,13 +14,13 @@ use sluice_wire::layers::{self, Class, Fragment};
 use super::Failure;
 use super::traces::{Traffic, header};
 
-/// What such a trace is called in rows.
+/// Name of such a trace in rows.
 pub const NAME: &str = "file";
 
-/// Shorter traces are repeated: batches are full but for the last one.
+/// Shorter traces are repeated, so that all batches but the last are full.
 const LEAST: usize = 4096;
 
-/// What files of captures begin with: pcap in both orders of bytes, with microseconds and nanoseconds, and pcapng.
+/// Magic numbers of capture files: pcap in both byte orders with microseconds and nanoseconds, and pcapng.
 const CAPTURES: [[u8; 4]; 5] = [
     [0xa1, 0xb2, 0xc3, 0xd4],
     [0xd4, 0xc3, 0xb2, 0xa1],
@@ -30,7 +30,7 @@ const CAPTURES: [[u8; 4]; 5] = [
 ];
 const PCAPNG: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
 
-/// The headers of a file, also .gz. Errors name it, and the line or frame.
+/// Read the headers of a file, also .gz. Errors contain its name, and the line or frame.
 pub fn read(path: &Path) -> Result<Traffic, Failure> {
     let named = |error: Failure| format!("{}: {error}", path.display());
     let bytes = contents(path).map_err(named)?;
@@ -51,7 +51,7 @@ pub fn read(path: &Path) -> Result<Traffic, Failure> {
     Ok(Traffic { name: NAME, headers })
 }
 
-/// All of a file, unpacked where its name says so.
+/// Read a whole file, decompressed if its name ends in .gz.
 pub fn contents(path: &Path) -> Result<Vec<u8>, Failure> {
     let (file, mut bytes) = (BufReader::new(File::open(path)?), Vec::new());
     if path.extension().is_some_and(|extension| extension == "gz") {
@@ -62,7 +62,8 @@ pub fn contents(path: &Path) -> Result<Vec<u8>, Failure> {
     Ok(bytes)
 }
 
-/// Lines of source, destination, source port, destination port and protocol in decimal; what follows is passed over.
+/// Parse lines of source, destination, source port, destination port and protocol in decimal; further columns are
+/// ignored.
 fn text(text: &str) -> Result<Vec<Header<u32>>, Failure> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     lines
@@ -87,7 +88,8 @@ fn line(line: &str) -> Result<Header<u32>, String> {
     Ok(header(&tuple))
 }
 
-/// Packets of TCP and UDP over IPv4. Others are counted and passed over: rte_acl knows no packets without ports.
+/// TCP and UDP packets over IPv4. Others are counted and skipped, because rte_acl does not support packets without
+/// ports.
 fn capture(bytes: &[u8]) -> Result<Vec<Header<u32>>, Failure> {
     let (mut headers, mut others) = (Vec::new(), 0);
     each_frame(bytes, |frame| match of_frame(frame) {
@@ -130,7 +132,7 @@ fn each_frame(bytes: &[u8], mut take: impl FnMut(&[u8])) -> Result<(), Failure> 
     Ok(())
 }
 
-/// The header of a packet of TCP or UDP over IPv4, as a filter sees it; none of others.
+/// Header of a TCP or UDP packet over IPv4 for a filter; `None` for other packets.
 #[inline(always)]
 pub fn of_frame(frame: &[u8]) -> Option<Header<u32>> {
     let layers = layers::parse(frame).ok()?;

@@ -1,4 +1,4 @@
-//! What packets are asked about.
+//! Packet headers to look up.
 
 use sluice_filter::{Field, Header, Range, Rule};
 
@@ -7,7 +7,7 @@ use crate::rig::frames::Random;
 pub const CLIENTS: u32 = 50;
 pub const SERVERS: u32 = 30;
 pub const SERVICE: u32 = 80;
-/// Most packets of one request in a row.
+/// Maximum number of consecutive packets of one request.
 const ROW: u64 = 24;
 
 pub fn client(number: u32) -> u32 {
@@ -18,23 +18,23 @@ pub fn server(number: u32) -> u32 {
     0xc000_0200 + number
 }
 
-/// Headers with a name.
+/// Named headers.
 #[derive(Clone, Debug)]
 pub struct Traffic {
     pub name: &'static str,
     pub headers: Vec<Header<u32>>,
 }
 
-/// Where headers come from.
+/// Source of headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trace {
-    /// Requests of 50 clients to 30 servers, up to 24 packets of each in a row (P1, 4.1).
+    /// Requests of 50 clients to 30 servers, with up to 24 consecutive packets each (P1, section 4.1).
     Local,
-    /// A corner of any rule, drawn anew for every packet.
+    /// A random corner of a random rule for every packet.
     Uniform,
-    /// Headers that match no rule, as far as the rules leave any.
+    /// Headers that match no rule, as far as possible.
     NoneMatch,
-    /// All fields drawn from all values.
+    /// All fields are random.
     Random,
 }
 
@@ -95,7 +95,7 @@ impl Trace {
 /// Source, destination, source port, destination port, protocol.
 pub type Tuple = [u32; 5];
 
-/// The header of a packet with these five fields.
+/// Header of a packet with these five fields.
 pub fn header(&[source, destination, from, to, protocol]: &Tuple) -> Header<u32> {
     Header::new(source, destination)
         .with(Field::SourcePort, from)

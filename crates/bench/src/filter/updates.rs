@@ -1,4 +1,4 @@
-//! The default matcher while single rules come and go, and is folded on the way.
+//! The default matcher while individual rules are inserted and removed, including its background rebuilds (folds).
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -20,31 +20,31 @@ use super::{Failure, row_of};
 use crate::rig::frames::Random;
 use crate::rows::{Run, Runs};
 
-/// Changes a second.
+/// Changes per second.
 const UPDATES: f64 = 1_000.0;
-/// How often the editor wakes to make those that are due.
+/// Interval at which the editor makes the changes that are due.
 const TICK: Duration = Duration::from_millis(1);
-/// Seconds that one run takes: long enough for folds.
+/// Duration of one run in seconds: long enough for folds.
 const SECONDS: f64 = 1.0;
 
-/// What the control thread does, and how long that took, in microseconds.
+/// Time used by the control thread, in microseconds.
 #[derive(Default)]
 struct Spent {
-    /// Each insertion and each deletion.
+    /// Time of each insertion and each deletion.
     updates: Vec<f64>,
-    /// What else folds ask of it, all together.
+    /// Total time of the control thread's other work for folds.
     folding: f64,
-    /// What another thread does.
+    /// Time of each fold in another thread.
     folds: Vec<f64>,
     anew: usize,
 }
 
-/// The control thread's end.
+/// State of the control thread.
 struct Editor {
     list: RuleList<usize>,
     publisher: Publisher<Arc<Filters>>,
     random: Random,
-    /// Rules that went, each with the index that it had, by the number in the set.
+    /// The removed rule with its former index and its number in the set.
     gone: Option<(usize, CompiledRule, usize)>,
 }
 
@@ -76,7 +76,7 @@ impl Editor {
         })
     }
 
-    /// Take away a rule drawn from all, or put the last one back where it was. The time that it took, in microseconds.
+    /// Remove a random rule, or insert the last one again at its place. Returns the time in microseconds.
     fn edit(&mut self, spent: &mut Spent) -> Result<(), FilterError> {
         let (begin, change);
         match self.gone.take() {
@@ -101,14 +101,14 @@ impl Editor {
         Ok(())
     }
 
-    /// Keep up the pace until told to stop.
+    /// Make changes at the given rate until stopped.
     fn keep_on<'s>(&'s mut self, scope: &'s Scope<'s, '_>, stop: &AtomicBool) -> Result<Spent, FilterError> {
         type Built = Result<(RuleList<usize>, f64), FilterError>;
         let mut spent = Spent::default();
         let mut building: Option<ScopedJoinHandle<'s, Built>> = None;
         let began = Instant::now();
         while !stop.load(Ordering::Relaxed) || building.is_some() {
-            // It sleeps, as a control thread does: this may be the other half of the worker's core.
+            // The editor sleeps, like a control thread, because it may share the worker's physical core.
             std::thread::sleep(TICK);
             let due = (began.elapsed().as_secs_f64() * UPDATES) as usize;
             while spent.updates.len() < due {
@@ -136,7 +136,7 @@ impl Editor {
         Ok(spent)
     }
 
-    /// An error where a header's rule is not the first one of the list.
+    /// Fails if a header's rule is not the first matching one of the list.
     fn check(&self, set: &Set, traffic: &Traffic) -> Result<(), Failure> {
         let order: Vec<usize> = self.list.iter().map(|(_, number)| *number).collect();
         for header in timing::sample(traffic) {
@@ -157,7 +157,7 @@ fn microseconds(ticks: u64) -> f64 {
     ticks as f64 / tsc::frequency() as f64 * 1e6
 }
 
-/// Lookups for a while; how many a second.
+/// Look up headers for a while; returns lookups per second.
 fn look(reader: &mut Reader<Arc<Filters>>, traffic: &Traffic) -> f64 {
     let most = (SECONDS * tsc::frequency() as f64) as u64;
     let mut found = [None; BATCH];
@@ -176,7 +176,7 @@ fn look(reader: &mut Reader<Arc<Filters>>, traffic: &Traffic) -> f64 {
     }
 }
 
-/// The same lookups without changes and with them, by turns.
+/// Measure the same lookups without and with changes, in turn.
 pub fn run(run: &mut Run<'_>, set: &Set, traffic: &Traffic, runs: usize) -> Result<(), Failure> {
     let mut editor = Editor::new(set)?;
     let mut reader = editor.publisher.reader();

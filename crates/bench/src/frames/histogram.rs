@@ -1,6 +1,6 @@
-//! Counts of values in buckets that are as wide as their share of the value: linear within each power of two.
+//! Histogram with buckets of constant relative width: linear within each power of two.
 
-/// Buckets in a power of two: 2^7, so that a bucket is at most 0.8 % wide.
+/// Binary logarithm of the buckets per power of two: with 2^7, a bucket is at most 0.8 % wide.
 const BITS: u32 = 7;
 
 /// Counts by bucket.
@@ -22,14 +22,14 @@ impl Default for Histogram {
     }
 }
 
-/// The bucket of a value.
+/// Bucket of a value.
 #[inline(always)]
 fn bucket(value: u64) -> usize {
     let shift = (u64::BITS - value.leading_zeros()).saturating_sub(BITS + 1);
     ((u64::from(shift) << BITS) + (value >> shift)) as usize
 }
 
-/// The largest value of a bucket.
+/// Largest value of a bucket.
 fn largest(bucket: usize) -> u64 {
     let shift = ((bucket as u64) >> BITS).saturating_sub(1);
     let first = bucket as u64 - (shift << BITS);
@@ -37,7 +37,7 @@ fn largest(bucket: usize) -> u64 {
 }
 
 impl Histogram {
-    /// Count a value.
+    /// Record a value.
     #[inline(always)]
     pub fn record(&mut self, value: u64) {
         self.counts[bucket(value)] += 1;
@@ -45,7 +45,7 @@ impl Histogram {
         self.most = self.most.max(value);
     }
 
-    /// And all that another has counted.
+    /// Add the counts of another histogram.
     pub fn add(&mut self, other: &Self) {
         for (count, more) in self.counts.iter_mut().zip(&other.counts) {
             *count += more;
@@ -59,7 +59,7 @@ impl Histogram {
         (self.total, self.most) = (0, 0);
     }
 
-    /// How many values were counted.
+    /// Number of recorded values.
     #[cfg(test)]
     pub fn total(&self) -> u64 {
         self.total
@@ -69,7 +69,7 @@ impl Histogram {
         self.most
     }
 
-    /// The smallest value that at least this share of all values does not exceed, rounded up to its bucket's end.
+    /// The smallest value that at least this share of all values does not exceed, rounded up to the end of its bucket.
     pub fn percentile(&self, share: f64) -> u64 {
         let wanted = ((self.total as f64 * share).ceil() as u64).max(1);
         let mut sum = 0;

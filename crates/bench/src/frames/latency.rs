@@ -1,8 +1,8 @@
-//! What a frame waits by load: Sluice and `l2fwd` at the same packets per second, shares of the most that Sluice passes on in
-//! this set-up. A second core is source and sink, so that the engine polls alone; where there is one core it does both.
+//! Latency of frames by load: Sluice and `l2fwd` at the same packet rates, as shares of Sluice's maximum rate in this
+//! setup. A second core is source and sink, so that the engine only polls; with a single core, that core does both.
 //!
-//! The source has to be faster than the engine: it copies headers written before, and stamps each frame's end. What is between
-//! them stays in the buffers from a first round, in which all bytes were written.
+//! The source must be faster than the engine: it copies prepared headers, and writes a timestamp at the end of each
+//! frame. The bytes in between remain in the buffers from a first pass that wrote all bytes.
 
 use sluice_dpdk::eal::{Eal, allowed_cores};
 use sluice_dpdk::workers::Worker;
@@ -20,17 +20,17 @@ use crate::rig::reference::{complete, open};
 use crate::rig::{BUFFERS, Source, cross, join};
 use crate::rows::{Failure, Figure, Named, Row, Run, Runs};
 
-/// Shares of Sluice's most that are offered.
+/// Offered loads as shares of Sluice's maximum rate.
 const SHARES: [f64; 3] = [0.1, 0.5, 0.9];
 
-/// What passes frames on, from port 0 to port 1.
+/// Forwarder of frames from port 0 to port 1.
 enum Path {
     Sluice(Box<(ControlPlane, Rounds<'static>)>),
     L2fwd(Box<DpdkIo>),
 }
 
 impl Path {
-    /// A round; how many frames there were.
+    /// Run one round; returns the number of frames.
     fn round(&mut self) -> usize {
         match self {
             Self::Sluice(gateway) => gateway.1.round(),
@@ -38,7 +38,7 @@ impl Path {
         }
     }
 
-    /// Packets that its sessions have counted, where it has such.
+    /// Number of packets counted by its sessions, if it has sessions.
     fn counted(&mut self) -> Result<Option<u64>, Failure> {
         match self {
             Self::Sluice(gateway) => gateway.1.session_packets().map(Some),
@@ -53,12 +53,12 @@ struct Traffic {
     random: Random,
     filling: Filling,
     heads: Box<[[u8; HEADERS]]>,
-    /// What passes on what it sends, where that shares its core, and how that found the frames.
+    /// The forwarder, if it shares this core, and its burst statistics.
     own: Option<Path>,
     bursts: Bursts,
 }
 
-/// How many frames the engine found at once.
+/// Number of frames that the engine found per round.
 #[derive(Clone, Copy, Debug, Default)]
 struct Bursts {
     frames: usize,
@@ -66,13 +66,13 @@ struct Bursts {
 }
 
 impl Bursts {
-    /// A round that found so many.
+    /// Record a round with this number of frames.
     fn count(&mut self, frames: usize) {
         self.frames += frames;
         self.rounds += usize::from(frames > 0);
     }
 
-    /// Whether more waited than it took at once, most of the time.
+    /// Whether most bursts were full, so that further frames were waiting.
     fn are_full(self) -> bool {
         self.frames * 4 >= self.rounds * BURST * 3
     }
@@ -99,8 +99,8 @@ impl Way for Traffic {
 }
 
 impl Traffic {
-    /// From now on frames are of another size, and all buffers hold what those have between headers and tails; how many
-    /// came meanwhile.
+    /// Change the frame size, and fill all buffers with the corresponding bytes between headers and tails; returns the
+    /// number of frames received meanwhile.
     fn resize(&mut self, bytes: usize) -> Result<u64, String> {
         self.filling = Filling::new(bytes);
         let filled = |number| Filled {
@@ -131,7 +131,7 @@ impl Traffic {
         Ok(came + self.settle(sent - came))
     }
 
-    /// Wait for so many frames that are under way; how many came.
+    /// Wait for the frames in flight; returns the number received.
     fn settle(&mut self, under_way: u64) -> u64 {
         let (mut came, patience) = (0, tsc::now() + tsc::frequency());
         while came < under_way && tsc::now() < patience {
@@ -140,7 +140,7 @@ impl Traffic {
         came
     }
 
-    /// As many frames as it takes, for so many cycles; how many came in each cycle, and in all.
+    /// Send frames at maximum rate for a number of cycles; returns the received frames per cycle and in total.
     fn flood(&mut self, cycles: u64) -> (f64, u64) {
         let (begin, warm) = (tsc::now(), cycles / 10);
         let (mut sent, mut came, mut before, mut from) = (0, 0, 0, begin);
@@ -159,7 +159,7 @@ impl Traffic {
     }
 }
 
-/// When a measurement of so many cycles begins, and when it measures.
+/// Start of a measurement of a number of cycles, and its window.
 fn window(cycles: u64) -> (u64, Window) {
     let begin = tsc::now() + tsc::frequency() / 1_000;
     let from = begin + cycles / 10;
@@ -168,8 +168,8 @@ fn window(cycles: u64) -> (u64, Window) {
     (begin, Window { from, to, patience })
 }
 
-/// A way that brings back at once what it takes: the loop looks at the clock and does nothing else, and what its frames
-/// wait are the machine's own pauses.
+/// A path that returns frames immediately: the loop only reads the clock, so the measured delays are pauses of the
+/// machine itself.
 #[derive(Default)]
 struct Clock(arrayvec::ArrayVec<u64, BURST>);
 
@@ -186,21 +186,21 @@ impl Way for Clock {
     }
 }
 
-/// The engine's core, and that of source and sink.
+/// Core of the engine, and core of source and sink.
 #[derive(Clone, Copy, Debug)]
 struct Cores {
     engine: usize,
     traffic: usize,
 }
 
-/// Traffic, what passes it on, and what was seen.
+/// Traffic, forwarder, and results.
 struct Bench {
     case: &'static str,
     eal: &'static Eal,
     cores: Cores,
     traffic: Traffic,
     path: Path,
-    /// What its sessions had counted in the beginning, and packets that came since.
+    /// Packets counted by its sessions at the start, and packets received since.
     counted: Option<u64>,
     came: u64,
     devices: Devices,
@@ -209,7 +209,7 @@ struct Bench {
 impl Bench {
     fn sluice(eal: &'static Eal, number: u32, cores: Cores) -> Result<Self, Failure> {
         let plane = plane(Job::Translate, STYLE, FLOWS + FLOWS / 16 + 16 * 1024)?;
-        // Sessions last as long as the process.
+        // Session memory lives as long as the process.
         let memory = Box::leak(Box::new(memory(&plane)?));
         let mut gateway = Gateway::new(eal, number, Job::Translate, plane, memory)?;
         complete(open(&mut gateway, Hosts::Sixteen, FLOWS, |packet, _| packet)?)?;
@@ -260,7 +260,8 @@ impl Bench {
         })
     }
 
-    /// Let source and sink do something while frames are passed on; what came of it, and how the engine found them.
+    /// Run a function on source and sink while frames are forwarded; returns its result and the engine's burst
+    /// statistics.
     fn with<T: Send + 'static>(
         self,
         work: impl FnOnce(&mut Traffic) -> T + Send + 'static,
@@ -296,7 +297,7 @@ impl Bench {
         Ok((Self { traffic, path, ..self }, result, bursts))
     }
 
-    /// Nothing came that the sessions have not counted.
+    /// Check that every received packet was counted by a session.
     fn close(mut self) -> Result<(), Failure> {
         let counted = self.path.counted()?;
         drop(self.path);
@@ -363,7 +364,7 @@ fn of_size(
     mut benches: Vec<Bench>,
     (bytes, cycles, runs): (usize, u64, usize),
 ) -> Result<Vec<Bench>, Failure> {
-    // Packets per cycle as fast as it goes, and the runs in which frames waited for the engine.
+    // Maximum rate in packets per cycle, and number of runs in which the engine had full bursts.
     let mut most = vec![(Vec::new(), 0); benches.len()];
     for _ in 0..runs {
         let mut back = Vec::new();
@@ -414,7 +415,7 @@ fn of_size(
     Ok(benches)
 }
 
-/// Looks at the clock alone, a million times a second, on both cores at the same time.
+/// Measure only the clock readings, a million per second, on both cores simultaneously.
 fn clocks(run: &mut Run<'_>, eal: &'static Eal, cores: Cores, cycles: u64, runs: usize) -> Result<(), Failure> {
     let mut on = vec![("engine", cores.engine, Runs::default())];
     if cores.engine != cores.traffic {

@@ -1,12 +1,13 @@
-//! `frames`: one core by the size of frames (P0, Fig. 7 and 8; P4, Fig. 6), beside receive and transmit alone, Linux, and what
-//! wires carry; and what a frame waits by load.
+//! `frames`: throughput of one core by frame size (P0, Fig. 7 and 8; P4, Fig. 6), compared with plain receive and
+//! transmit, with Linux, and with line rates; and latency by load.
 //!
-//! 1,000 rules and 8,000 established flows, half TCP data and half UDP. Packets are in memory, as those of `nat-path`, and
-//! the source writes every byte of them, as a card would. With checksums vouched for nothing reads what is behind the
-//! headers: what a larger frame costs more is what `l2fwd` pays too, as the source's writing pushes headers out of caches.
-//! Beside it the payloads are left in the buffers, where they were written before: then nothing should grow.
+//! 1,000 rules and 8,000 established flows, half TCP data and half UDP. Packets are in memory, as in `nat-path`, and
+//! the source writes every byte of them, as a card would. With verified checksums, nothing reads the bytes after the
+//! headers. `l2fwd` also has the additional cost of larger frames, because the source's writes evict headers from
+//! caches. For comparison, the payloads are also left unchanged in the buffers; then the cost should not depend on the
+//! size.
 //!
-//! On one core the source's time is subtracted; where execution models are compared it is part of what runs (`source`).
+//! On one core the source's time is subtracted; when execution models are compared, it is included (`source`).
 
 pub mod histogram;
 mod latency;
@@ -21,66 +22,66 @@ use crate::rig::measure::Direction;
 use crate::rig::policy::Style;
 use crate::rows::{Failure, Named, Row, Run};
 
-/// Sizes of frames, check sequence counted.
+/// Frame sizes, including the frame check sequence.
 const SIZES: [usize; 8] = [64, 128, 256, 512, 800, 1024, 1280, 1518];
-/// Of these, those of a quick run.
+/// Frame sizes of a quick run.
 const QUICK: [usize; 4] = [64, 256, 800, 1518];
 
-/// Established flows.
+/// Number of established flows.
 const FLOWS: u32 = 8_000;
 const STYLE: Style = Style {
     rules: 1_000,
     ..Style::SESSIONS
 };
 
-/// What is measured.
+/// Parts of the benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Part {
-    /// What wires of 10, 25 and 100 Gb/s carry.
+    /// Line rates of 10, 25 and 100 Gb/s.
     Theory,
-    /// Linux with iptables, on the wires of `kernel`.
+    /// Linux with iptables, over the links of `kernel`.
     Iptables,
-    /// Sluice and `l2fwd` on one core as fast as they can, without what the source takes.
+    /// Sluice and `l2fwd` on one core at maximum rate, without the source's time.
     Throughput,
-    /// Sluice by execution model and `l2fwd`, on one core and on several, source and sink included.
+    /// Sluice by execution model, and `l2fwd`, on one and several cores, including source and sink.
     Models,
-    /// What tags and a virtual MAC of each subscriber's site add.
+    /// Additional cost of VLAN tags and a virtual MAC per subscriber site.
     Sites,
-    /// Sluice and `l2fwd` at a share of what Sluice can.
+    /// Sluice and `l2fwd` at a share of Sluice's maximum rate.
     Latency,
 }
 
-/// How stages of the work are laid on cores.
+/// Placement of processing stages on cores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Model {
-    /// All of them on each core.
+    /// All stages on each core.
     RunToCompletion,
-    /// Each on a core of its own, as far as there are cores.
+    /// Each stage on a separate core, as far as there are enough cores.
     Pipeline,
 }
 
-/// What to measure: everything where nothing is said.
+/// What to measure; everything by default.
 #[derive(Clone, Debug, clap::Args)]
 pub struct FramesArguments {
     /// Only these parts.
     #[arg(long, value_name = "PART", value_delimiter = ',')]
     only: Vec<Part>,
-    /// Sizes of frames in bytes, check sequence counted: even ones from 64 to 1518.
+    /// Frame sizes in bytes, including the frame check sequence: even numbers from 64 to 1518.
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = size)]
     bytes: Vec<usize>,
-    /// Only packets that go these ways.
+    /// Only packets in these directions.
     #[arg(long, value_name = "DIRECTION", value_delimiter = ',')]
     direction: Vec<Direction>,
-    /// Only these ways to lay stages on cores; a pipeline is in `models` alone.
+    /// Only these execution models; pipelines are measured only in `models`.
     #[arg(long, value_name = "MODEL", value_delimiter = ',')]
     model: Vec<Model>,
-    /// Models on these cores, the first four of them; those that this process may use where none is named.
+    /// Cores for execution models, of which the first four are used; by default those that this process may use.
     #[arg(long, value_name = "CORE", value_delimiter = ',')]
     on: Vec<usize>,
-    /// Milliseconds of each measurement of latency; 1000 where not given, 300 with --quick.
+    /// Duration of each latency measurement in milliseconds; by default 1000, or 300 with --quick.
     #[arg(long, value_name = "MS")]
     milliseconds: Option<u64>,
-    /// Source and sink of the latency share the engine's core, as they do where there is one only.
+    /// Run source and sink of the latency measurement on the engine's core, as with a single core.
     #[arg(long)]
     same_core: bool,
 }
@@ -94,7 +95,7 @@ fn size(text: &str) -> Result<usize, String> {
 }
 
 impl FramesArguments {
-    /// The sizes that are named, or others where none is.
+    /// The given sizes, or `others` by default.
     fn sizes(&self, others: &[usize]) -> Vec<usize> {
         if self.bytes.is_empty() { others } else { &self.bytes }.to_vec()
     }
@@ -113,13 +114,13 @@ impl FramesArguments {
         self.model.is_empty() || self.model.contains(&model)
     }
 
-    /// The cores that execution models are laid on.
+    /// Cores for execution models.
     fn cores(&self) -> Vec<usize> {
         lanes::cores(&self.on, models::MAX_CORES)
     }
 }
 
-/// A row of a case, with the keys that all have.
+/// A row of a case, with the common keys.
 fn row(case: &str, bytes: usize, direction: Direction) -> Row {
     let row = Row::new(case).key("bytes", bytes).key("direction", direction.name());
     row.key("site", "none")
@@ -135,14 +136,14 @@ pub fn run(run: &mut Run<'_>, arguments: &FramesArguments) -> Result<(), Failure
             (run.row)(row.figure("mpps", &[rate]).figure("gbps", &[gbps(rate, bytes)]));
         }
     }
-    // Before DPDK pins this process.
+    // This must happen before DPDK pins this process.
     if wanted(Part::Iptables)
         && let Err(error) = linux(run, arguments)
     {
         eprintln!("sluice-bench: no rows of iptables: {error}");
     }
     let completes = arguments.lays(Model::RunToCompletion);
-    // DPDK gets its memory once: the first part says for all.
+    // DPDK allocates its memory once, so the first part determines the size for all.
     let rigs = if wanted(Part::Models) {
         2 + 2 * arguments.cores().len()
     } else {
@@ -163,10 +164,11 @@ pub fn run(run: &mut Run<'_>, arguments: &FramesArguments) -> Result<(), Failure
     Ok(())
 }
 
-/// Linux with iptables at these sizes, on the wires of `kernel`: 1,000 rules, as many flows, established.
+/// Measure Linux with iptables at these sizes, over the links of `kernel`: 1,000 rules and the same number of flows,
+/// established.
 fn linux(run: &mut Run<'_>, arguments: &FramesArguments) -> Result<(), Failure> {
     let sizes: Vec<_> = arguments.all_sizes(run.quick).iter().map(usize::to_string).collect();
-    // The generator sends one way.
+    // The generator sends in one direction.
     let ways = arguments.directions().into_iter().filter(|&way| way != Direction::Both);
     let ways: Vec<_> = ways.map(|way| way.name()).collect();
     if ways.is_empty() {
@@ -179,7 +181,7 @@ fn linux(run: &mut Run<'_>, arguments: &FramesArguments) -> Result<(), Failure> 
         } else {
             Direction::Up
         };
-        // Connection tracking looks at checksums.
+        // Connection tracking verifies checksums.
         let row = row(&of_kernel.text_of("case"), bytes, direction)
             .key("cores", 1)
             .key("checksums", "computed");
@@ -191,23 +193,24 @@ fn linux(run: &mut Run<'_>, arguments: &FramesArguments) -> Result<(), Failure> 
     iptables(STYLE.rules, &words, run.quick, &mut take)
 }
 
-/// Speeds of wires in Gb/s.
+/// Link speeds in Gb/s.
 const SPEEDS: [u32; 3] = [10, 25, 100];
 
-/// Bytes that a wire needs for each frame beside it: preamble, start delimiter, gap.
+/// Overhead per frame on the link in bytes: preamble, start delimiter, gap.
 const BESIDE: usize = 20;
 
-/// Millions of frames of so many bytes, check sequence counted, that a wire of `speed` Gb/s carries each second.
+/// Line rate in million frames per second at `speed` Gb/s, for frames of `bytes` bytes including the frame check
+/// sequence.
 fn line_rate(speed: u32, bytes: usize) -> f64 {
     f64::from(speed) * 1e3 / ((bytes + BESIDE) * 8) as f64
 }
 
-/// Gb/s of frame bytes, neither preamble nor gap counted.
+/// Gb/s of frame bytes, without preamble and gap.
 fn gbps(mpps: f64, bytes: usize) -> f64 {
     mpps * (bytes * 8) as f64 / 1e3
 }
 
-/// A row with what its rates are on wires: the fastest that is filled in each direction, and the shares of some.
+/// Add line-rate figures to a row: the fastest link that is saturated in each direction, and the shares of some links.
 fn on_wires(row: Row, bytes: usize, direction: Direction, shares: &[(u32, &'static str)]) -> Row {
     let ways = if direction == Direction::Both { 2.0 } else { 1.0 };
     let median = row.median("mpps").unwrap_or(0.0);

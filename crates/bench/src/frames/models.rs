@@ -1,9 +1,10 @@
-//! Sluice by execution model, and `l2fwd`, on as many cores (P0, Fig. 7 and 8): as they run, each core's source and sink
-//! included.
+//! Sluice by execution model, and `l2fwd`, on the same number of cores (P0, Fig. 7 and 8), including each core's source
+//! and sink.
 //!
-//! P0's uNAT is run-to-completion on one core, its uNATp a pipeline with a core for each stage. Here a pipeline has as many
-//! cores as there are, every cut of the four parts that gives each stage one of them; beside it run-to-completion has as many.
-//! All of that with flows of hosts, and with flows of subscribers' sites, whose frames have tags inside.
+//! P0's uNAT is run-to-completion on one core, and its uNATp a pipeline with one core per stage. Here, pipelines use
+//! all available cores: every partition of the four parts into one stage per core is measured, and compared with
+//! run-to-completion on the same number of cores. All of this is measured with flows of hosts, and with flows of
+//! subscriber sites, whose frames have VLAN tags inside.
 
 use std::sync::Arc;
 
@@ -25,20 +26,20 @@ use crate::rig::slices::Slices;
 use crate::rig::{LAG, Source, cross, join};
 use crate::rows::{Failure, Named, Row, Run, Runs, pairs};
 
-/// Cores at most: there are no more stages.
+/// Maximum number of cores, equal to the number of stages.
 pub const MAX_CORES: usize = 4;
 
-/// Milliseconds of a run.
+/// Duration of a run in milliseconds.
 const MILLISECONDS: u64 = 60;
 
-/// Rings of `l2fwd` have numbers of their own.
+/// First ring number of `l2fwd`, to avoid conflicts with other rings.
 const FIRST_RING: u32 = 100;
 
-/// What passes packets on.
+/// Forwarder of packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum By {
     Sluice(Placement),
-    /// On so many cores.
+    /// `l2fwd` on this number of cores.
     L2fwd(usize),
 }
 
@@ -55,7 +56,7 @@ impl By {
     }
 }
 
-/// All that are measured, on so many cores: those that others are compared with first.
+/// All forwarders to measure on a number of cores; those that others are compared with come first.
 fn all(completes: bool, pipelines: bool, cores: usize) -> Vec<By> {
     let counts = if cores > 1 { vec![1, cores] } else { vec![1] };
     let numbered = |count: usize| (0..count as Core).collect::<Vec<_>>();
@@ -78,7 +79,7 @@ fn all(completes: bool, pipelines: bool, cores: usize) -> Vec<By> {
     all
 }
 
-/// A row and the runs for it.
+/// A row with its runs.
 #[derive(Clone, Debug)]
 struct Case {
     by: By,
@@ -90,7 +91,7 @@ struct Case {
 
 impl Case {
     fn scenario(&self) -> Scenario {
-        // Scenarios are named for as long as the process runs, and so are their sizes.
+        // Scenario names and sizes live as long as the process.
         let sizes = Box::leak(Box::new([(self.bytes - CHECK_SEQUENCE, 1)]));
         Scenario::of_frames(sizes, self.direction, STYLE, self.homes)
     }
@@ -106,7 +107,8 @@ impl Case {
         ]);
     }
 
-    /// The row, beside one core of the same and `l2fwd` on as many in the same rounds.
+    /// The row, with comparisons with one core of the same forwarder, and with `l2fwd` on the same number of cores in
+    /// the same rounds.
     fn row(&self, cases: &[Self]) -> Row {
         let model = if self.by.is_pipeline() {
             Model::Pipeline
@@ -156,7 +158,7 @@ impl Case {
     }
 }
 
-/// A size and way: a gateway translates with and without sites, one right after the other.
+/// The cases of a size and direction: a gateway translates with and without sites in direct succession.
 fn cases(all: &[By], bytes: usize, direction: Direction) -> Vec<Case> {
     let with = |by: &By| {
         let homes = matches!(by, By::Sluice(_)).then_some(Some(Homes::USUAL));
@@ -193,7 +195,7 @@ impl Lane {
         self.sent += count;
     }
 
-    /// Pass on what has come.
+    /// Forward received packets.
     #[inline(always)]
     fn pass(&mut self) {
         ports(self.draw.direction)
@@ -201,7 +203,7 @@ impl Lane {
             .for_each(|&(port, _)| _ = cross(&mut self.other.io, port));
     }
 
-    /// Take what comes out; how much that is.
+    /// Take the packets that come out; returns their number.
     #[inline(always)]
     fn drain(&mut self) -> usize {
         let ports = ports(self.draw.direction).iter();
@@ -245,12 +247,12 @@ impl Lane {
     }
 }
 
-/// `l2fwd` on some cores, each with a source and a sink: the most that receive and transmit leave time for. Its packets are of all
-/// flows, to outside ends that nothing looks at.
+/// `l2fwd` on some cores, each with a source and a sink: the maximum that receive and transmit allow. Its packets
+/// belong to all flows; their remote addresses are not examined.
 struct Plain(Vec<Lane>);
 
 impl Plain {
-    /// On so many cores; names of its rings begin at `number`.
+    /// Create on `cores` cores; ring names start at `number`.
     fn new(eal: &'static Eal, number: u32, cores: usize, scenario: &Scenario) -> Result<Self, Failure> {
         let lane = |own| {
             let [source, other] = join(eal, number + own as u32, 2, 8192)?;
@@ -267,7 +269,7 @@ impl Plain {
         Ok(Self((0..cores).map(lane).collect::<Result<_, Failure>>()?))
     }
 
-    /// Packets for so many cycles: millions a second, and what each core did.
+    /// Run packets for a number of cycles: million packets per second, and the results of each core.
     fn run(&mut self, on: &[usize], scenario: &Scenario, cycles: u64) -> Result<(f64, Vec<Done>), Failure> {
         self.0
             .iter_mut()
@@ -280,7 +282,7 @@ impl Plain {
         Ok((done.iter().map(Done::mpps).sum(), done))
     }
 
-    /// The same once, whatever disturbs it; how many frames have come out in all.
+    /// Run once, whatever disturbance occurs; returns the total number of frames that came out.
     fn run_once(&mut self, on: &[usize], cycles: u64) -> Result<usize, Failure> {
         let count = self.0.len();
         on_cores(&mut self.0, on, |lane, together| lane.run(together, count, cycles))?;
@@ -298,7 +300,7 @@ impl Plain {
     }
 }
 
-/// What a core of `l2fwd` sends.
+/// Packets that a core of `l2fwd` sends.
 fn draw(own: usize, scenario: &Scenario) -> Draw {
     let public = |flow: u32| (0xc612_0000 | flow >> 8, 1024 + flow as u16);
     let mut draw = Draw::new(scenario, own, Arc::new((0..FLOWS).map(public).collect()));
@@ -306,7 +308,7 @@ fn draw(own: usize, scenario: &Scenario) -> Draw {
     draw
 }
 
-/// Measure all, each case once in every round.
+/// Measure all cases, each once per round.
 pub fn run(run: &mut Run<'_>, eal: &'static Eal, arguments: &FramesArguments) -> Result<(), Failure> {
     let on = arguments.cores();
     let all = all(
@@ -357,7 +359,7 @@ pub fn run(run: &mut Run<'_>, eal: &'static Eal, arguments: &FramesArguments) ->
 mod tests {
     use super::*;
 
-    /// How many frames of these came out, or were held against a reference where there is one.
+    /// Number of output frames, or of those compared with a reference if there is one.
     fn passed(eal: &'static Eal, number: u32, case: &Case) -> Result<usize, Failure> {
         let (scenario, cycles) = (case.scenario(), tsc::frequency() / 100);
         match &case.by {
@@ -385,7 +387,7 @@ mod tests {
     fn frames_of_either_model_and_of_l2fwd_all_come_out_right() {
         let (eal, mut turn) = crate::turn::turn();
         let all = all(true, true, 2);
-        // `l2fwd` on one and two cores, Sluice on one and two, and each cut of its parts that gives two stages.
+        // `l2fwd` on one and two cores, Sluice on one and two, and each partition of its parts into two stages.
         assert_eq!(9, all.len());
         for case in cases(&all, 128, Direction::Both) {
             *turn += 1;

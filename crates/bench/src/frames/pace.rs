@@ -1,27 +1,27 @@
-//! The open-loop measurement: frames are due at fixed times whatever becomes of them, and each one's latency counts from
-//! when it was due. A source that falls behind sends what is due as soon as it can, and leaves none out.
+//! Open-loop measurement: frames are due at fixed times regardless of earlier results, and each latency is measured
+//! from the due time. A source that falls behind sends due frames as soon as it can, without omitting any.
 
 use arrayvec::ArrayVec;
 
 use super::histogram::Histogram;
 
-/// Most frames that are sent at once.
+/// Maximum number of frames sent at once.
 pub const BURST: usize = 64;
 
-/// Times are told in so many bits, which a frame has place for.
+/// Mask of timestamps, which have the number of bits that a frame can carry.
 const MASK: u64 = (1 << 48) - 1;
 
-/// Departures at equal distances.
+/// Equally spaced departures.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     begin: u64,
-    /// Distance in 65,536ths of a cycle.
+    /// Interval in 65,536ths of a cycle.
     step: u64,
     passed: u64,
 }
 
 impl Pace {
-    /// Departures from `begin` on, `cycles` after each other.
+    /// Create departures from `begin` on, at intervals of `cycles`.
     pub fn new(begin: u64, cycles: f64) -> Self {
         Self {
             begin,
@@ -34,7 +34,7 @@ impl Pace {
         self.begin + ((u128::from(number) * u128::from(self.step)) >> 16) as u64
     }
 
-    /// The departures that are due and not past, at most a burst.
+    /// Departures that are due and not done, at most a burst.
     #[inline(always)]
     pub fn due(&self, now: u64) -> ArrayVec<u64, BURST> {
         let departures = (self.passed..).map(|number| self.departure(number));
@@ -44,44 +44,44 @@ impl Pace {
             .collect()
     }
 
-    /// All departures up to a moment are past.
+    /// Mark all departures up to a time as done.
     pub fn skip(&mut self, now: u64) {
         let passed = (u128::from(now.saturating_sub(self.begin)) << 16) / u128::from(self.step);
         self.passed = self.passed.max(passed as u64 + 1);
     }
 
-    /// So many departures are past.
+    /// Mark `count` departures as done.
     #[inline(always)]
     pub fn pass(&mut self, count: usize) {
         self.passed += count as u64;
     }
 }
 
-/// Where frames go and come from.
+/// Path that frames take.
 pub trait Way {
-    /// Send frames that carry these times; how many it took, from the first on.
+    /// Send frames with these timestamps; returns the number accepted, from the first on.
     fn send(&mut self, times: &[u64]) -> usize;
-    /// Take what has come, and tell each frame's time.
+    /// Receive frames, and pass the timestamp of each to `each`.
     fn collect(&mut self, each: impl FnMut(u64)) -> usize;
 }
 
-/// When to measure, in cycles.
+/// Measurement window, in cycles.
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
-    /// Frames that are due before only warm up.
+    /// Start; frames due earlier are for warm-up only.
     pub from: u64,
-    /// Frames are due up to here.
+    /// Time up to which frames are due.
     pub to: u64,
-    /// Frames that have not come by now are lost.
+    /// Deadline; frames that have not arrived by then are lost.
     pub patience: u64,
 }
 
-/// What came of it.
+/// Results of a measurement.
 #[derive(Clone, Debug, Default)]
 pub struct Measured {
-    /// From when a frame was due to when it was back, in cycles.
+    /// Cycles from a frame's due time to its return.
     pub latency: Histogram,
-    /// From when a frame was due to when the source had written it, in cycles: part of its latency.
+    /// Cycles from a frame's due time until the source has written it; a part of its latency.
     pub lateness: Histogram,
     pub due: u64,
     pub came: u64,
@@ -89,10 +89,10 @@ pub struct Measured {
     pub took: u64,
 }
 
-/// Send frames as they are due, and take the time of each.
+/// Send frames when they are due, and measure each latency.
 pub fn measure(way: &mut impl Way, mut clock: impl FnMut() -> u64, mut pace: Pace, window: Window) -> Measured {
     let mut measured = Measured::default();
-    // Half of the range of times are before the window.
+    // Half of the timestamp range lies before the window.
     let counts = |time: u64| time.wrapping_sub(window.from) & MASK <= MASK / 2;
     loop {
         let now = clock();
@@ -120,7 +120,7 @@ pub fn measure(way: &mut impl Way, mut clock: impl FnMut() -> u64, mut pace: Pac
             break;
         }
     }
-    // What was due and could not even be sent is lost as well.
+    // Frames that were due but could not even be sent are lost too.
     while pace.departure(pace.passed) <= window.to {
         pace.passed += 1;
     }
@@ -134,13 +134,13 @@ mod tests {
     use std::cell::Cell;
     use std::collections::VecDeque;
 
-    /// A way of a known delay, that stands still in between.
+    /// A path with a known delay that pauses once.
     struct Delayed<'c> {
         clock: &'c Cell<u64>,
         delay: u64,
-        /// From when to when nothing moves, nor is anything taken.
+        /// Start and end of the pause, in which nothing is delivered or accepted.
         pause: [u64; 2],
-        /// Frames that it loses: every so manieth.
+        /// Loses every `loses`-th frame.
         loses: Option<u64>,
         sent: u64,
         under_way: VecDeque<(u64, u64)>,
@@ -187,7 +187,7 @@ mod tests {
         }
     }
 
-    /// A clock that goes on by 10 cycles with each look.
+    /// A clock that advances by 10 cycles per reading.
     fn tick(clock: &Cell<u64>) -> u64 {
         clock.set(clock.get() + 10);
         clock.get()
@@ -226,7 +226,7 @@ mod tests {
         way.pause = [BEGIN + 100_000, BEGIN + 200_000];
         let measured = run(&mut way, 100.0);
         assert_eq!(measured.due, measured.came, "none is left out");
-        // A tenth of the window: the median frame of those in it waits for half of it.
+        // A tenth of the window: the median frame in it waits for half of it.
         let told = measured.latency.percentile(0.95);
         assert!((48_000..56_000).contains(&told), "{told}");
         assert!(measured.latency.most() > 99_000);

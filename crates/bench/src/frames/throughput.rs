@@ -1,4 +1,5 @@
-//! What packets of each size cost one core, in memory, and what tags and a virtual MAC of subscribers' sites add.
+//! Cost of packets of each size on one core, in memory, and the additional cost of VLAN tags and a virtual MAC per
+//! subscriber site.
 
 use sluice_dpdk::eal::Eal;
 use sluice_nat::sites::SiteWriter;
@@ -14,24 +15,24 @@ use crate::rig::sites::{Homes, dressed};
 use crate::rig::{Source, cross, join};
 use crate::rows::{Named, Row, Run, Runs, pairs};
 
-/// What passes packets on.
+/// Forwarder of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum By {
     Sluice,
     L2fwd,
 }
 
-/// What the source does for each packet beside writing its headers and tail.
+/// The source's work per packet in addition to writing its headers and tail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Payload {
-    /// It writes what is between them, as a card does: with large frames that pushes headers out of caches, and the source's
-    /// time, which is subtracted, is most of the loop's.
+    /// It writes the payload, as a card does. With large frames this evicts headers from caches, and the source's time,
+    /// which is subtracted, dominates the loop.
     Written,
-    /// The buffers hold what is between them from the case before.
+    /// The payload stays in the buffers from the previous case.
     Kept,
 }
 
-/// A row and the runs for it.
+/// A row with its runs.
 #[derive(Clone, Debug)]
 struct Case {
     by: By,
@@ -63,7 +64,7 @@ struct Side<'m> {
     count: u32,
     publics: Publics,
     random: Random,
-    /// Packets that its sessions had counted when all flows were open, and that it translated since.
+    /// Packets counted by its sessions when all flows were open, and packets translated since.
     before: u64,
     translated: u64,
 }
@@ -108,7 +109,7 @@ impl<'m> Side<'m> {
         })
     }
 
-    /// Nothing came out that the sessions have not counted.
+    /// Check that every output packet was counted by a session.
     fn close(mut self) -> Result<(), Failure> {
         let (counted, sent) = (self.gateway.session_packets()? - self.before, self.translated);
         self.gateway.close();
@@ -119,7 +120,7 @@ impl<'m> Side<'m> {
     }
 }
 
-/// Two ports that lead to each other, and a source.
+/// Two connected ports, and a source.
 struct Plain {
     source: Source,
     other: Source,
@@ -153,7 +154,7 @@ impl Plain {
     }
 }
 
-/// Every size, way and kind of checksums; `l2fwd` looks at none. Where payloads are kept they are those of the case before.
+/// Every size, direction and checksum state; `l2fwd` ignores the latter. Kept payloads are those of the previous case.
 fn cases(arguments: &FramesArguments, quick: bool) -> Vec<Case> {
     let kinds = [
         (By::L2fwd, Checksums::Vouched, Payload::Written),
@@ -181,7 +182,7 @@ fn cases(arguments: &FramesArguments, quick: bool) -> Vec<Case> {
     cases
 }
 
-/// Measure all, each case once in every run, so that what disturbs one disturbs its neighbours too.
+/// Measure all cases, each once per run, so that disturbances affect all of them.
 pub fn run(run: &mut Run<'_>, eal: &'static Eal, arguments: &FramesArguments) -> Result<(), Failure> {
     let plane = plane(Job::Translate, STYLE, FLOWS + FLOWS / 16 + 16 * 1024)?;
     let mut memory = memory(&plane)?;
@@ -215,7 +216,7 @@ fn rows(cases: &[Case]) -> Vec<Row> {
         });
         found.map(|found| found.runs.of("cycles_per_packet"))
     };
-    // Cycles more than for the smallest frames, in each run.
+    // Additional cycles compared with the smallest frames, for each run.
     let growth = |case: &Case, by| {
         let (small, large) = (costs(case, by, smallest)?, costs(case, by, case.bytes)?);
         Some(pairs(large, small, |large, small| large - small))
@@ -233,14 +234,14 @@ fn rows(cases: &[Case]) -> Vec<Row> {
     cases.iter().map(with).collect()
 }
 
-/// Sites and terminals beside the usual ones: as many as are to be served at once.
+/// The maximum number of sites and terminals that can be served simultaneously, instead of the usual ones.
 const MANY: Homes = Homes {
     sites: 100_000,
     terminals: 4,
 };
 
-/// The control side of a gateway that translates the flows of sites, and serves those or not; sessions of sites spread over shards
-/// as chance has it.
+/// Control plane of a gateway that translates the flows of sites, with or without sites; sessions of sites are
+/// distributed randomly over shards.
 fn plane_of(
     homes: Homes,
     serves: bool,
@@ -255,9 +256,10 @@ fn plane_of(
     ))
 }
 
-/// Two gateways take turns with the same flows, of which one serves sites. There each flow is of another terminal, whose frames have
-/// an S-tag and a C-tag and leave with its site's MAC; at the other they come untagged, of the same addresses. Sizes are those of
-/// frames without tags: inside they are eight bytes longer.
+/// Two gateways take turns with the same flows; one of them serves sites. There each flow belongs to a different
+/// terminal, whose frames have an S-tag and a C-tag inside and leave with the MAC of its site. At the other gateway the
+/// frames arrive untagged with the same addresses. Sizes are those of untagged frames: inside, tagged frames are eight
+/// bytes longer.
 pub fn sites(run: &mut Run<'_>, eal: &'static Eal, arguments: &FramesArguments) -> Result<(), Failure> {
     for (number, homes) in [(20, Homes::USUAL), (22, MANY)] {
         let [(plain, _), (served, writer)] = [plane_of(homes, false)?, plane_of(homes, true)?];
@@ -286,7 +288,7 @@ pub fn sites(run: &mut Run<'_>, eal: &'static Eal, arguments: &FramesArguments) 
             .collect();
         for round in 0..if run.quick { 3 } else { 15 } {
             for case in &mut cases {
-                // The first finds caches that the other case has left.
+                // The first of the two finds the caches of the other case, so the order alternates.
                 for place in if round % 2 == 0 { [0, 1] } else { [1, 0] } {
                     sides[place].run(&mut case[place])?;
                 }

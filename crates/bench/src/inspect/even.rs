@@ -1,8 +1,8 @@
-//! `even`: what P3 compares itself with, in its best form here. Each core receives from one interface, inspects what came, and
-//! sends it by the other; flows are shared, under a lock for each bucket of their table.
+//! `even`: P3's baseline in its best form here. Each core receives from one interface, inspects the packets, and sends
+//! them through the other; flows are shared, with a lock for each bucket of their table.
 //!
-//! Everything else is the engine's: the same headers, validity, rules and search. There are no timers and no counters by
-//! session, so it does less for each packet than the engine does.
+//! Everything else is the engine's: headers, validity, rules and search. There are no timers and no counters per
+//! session, so it does less work per packet than the engine.
 
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
@@ -33,25 +33,25 @@ use super::moving::Moving;
 use super::traffic::FLOWS;
 
 use crate::rows::Failure;
-/// Buckets of the table of flows: with as many, two cores seldom want the same but for the same flow.
+/// Number of buckets in the flow table: with this many, two cores rarely need the same bucket except for the same flow.
 const BUCKETS: usize = 1_024;
-/// Flows of a bucket at most, and connections among them.
+/// Maximum number of flows per bucket, and of connections among them.
 const EACH: usize = 12;
 const CONNECTIONS: usize = 8;
-/// Pauses between two looks at a lock that is taken, at most.
+/// Maximum number of pauses between two attempts to take a lock.
 const PAUSES: u32 = 64;
 
-/// The flows of a bucket, and what inspection knows of them.
+/// Flows of a bucket with their inspection state.
 struct Bucket<'m> {
     flows: ArrayVec<(FlowKey4, FlowHandle), EACH>,
     inspector: Inspector<'m>,
 }
 
-/// On lines of its own.
+/// A value in separate cache lines.
 #[repr(align(128))]
 struct Apart<T>(T);
 
-/// What all cores share.
+/// State shared by all cores.
 pub struct Shared<'m> {
     buckets: Vec<Apart<Mutex<Bucket<'m>>>>,
     rates: HostTable,
@@ -63,7 +63,7 @@ fn plan() -> InspectorCapacity {
     InspectorCapacity {
         flows: EACH as u32,
         streams: stream::StreamCapacity::of(CONNECTIONS),
-        // Nothing here is a protocol that is known.
+        // The traffic uses no known protocols.
         protocols: ParserCapacity {
             messages: 1,
             names: 1,
@@ -73,13 +73,13 @@ fn plan() -> InspectorCapacity {
     }
 }
 
-/// Lines of memory that the streams of all buckets take, where they are used.
+/// Number of memory lines for the streams of all buckets, if they are used.
 pub fn lines(used: bool) -> usize {
     if used { plan().streams.lines() * BUCKETS } else { 0 }
 }
 
 impl<'m> Shared<'m> {
-    /// For these rules, in memory of [`lines`]; none where it is not used.
+    /// Create for these rules in memory of [`lines`] lines; without streams if they are not used.
     pub fn new(rules: &std::sync::Arc<Ruleset>, memory: &'m mut [Line], used: bool) -> Result<Self, Failure> {
         const { assert!(BUCKETS * EACH >= 4 * FLOWS as usize) };
         let (plan, hasher) = (plan(), Hasher::new([3, 4]));
@@ -101,7 +101,7 @@ impl<'m> Shared<'m> {
         })
     }
 
-    /// The bucket of a flow, if nobody has it.
+    /// The bucket of a flow, if it is not locked.
     #[inline(always)]
     fn try_bucket(&self, hash: u64) -> Option<MutexGuard<'_, Bucket<'m>>> {
         let Apart(bucket) = &self.buckets[hash as usize % BUCKETS];
@@ -112,7 +112,7 @@ impl<'m> Shared<'m> {
         }
     }
 
-    /// The bucket of a flow, waited for without sleep, longer and longer between two looks; the waiting is counted.
+    /// The bucket of a flow; waits for the lock without sleeping, with increasing pauses, and counts the waiting time.
     #[inline(always)]
     fn bucket(&self, hash: u64, waited: &mut u64) -> MutexGuard<'_, Bucket<'m>> {
         match self.try_bucket(hash) {
@@ -135,23 +135,23 @@ impl<'m> Shared<'m> {
     }
 }
 
-/// What one core does.
+/// Work of one core.
 pub struct Even<'s, 'm> {
     shared: &'s Shared<'m>,
     pub io: DpdkIo,
-    /// What it asks rules with; none where nothing is inspected.
+    /// Detection context; `None` without inspection.
     pub tools: Option<DetectionContext>,
     receives: Vec<PortIndex>,
     pub passed: u64,
     pub dropped: u64,
-    /// Cycles for which it waited for locks.
+    /// Cycles spent waiting for locks.
     pub waited: u64,
-    /// Which interfaces come to which core, where they move; and this core.
+    /// Current assignment of interfaces to cores, if they move, and the number of this core.
     moving: Option<(std::sync::Arc<Moving>, usize)>,
 }
 
 impl<'s, 'm> Even<'s, 'm> {
-    /// A core that receives from these interfaces.
+    /// Create a core that receives from these interfaces.
     pub fn new(shared: &'s Shared<'m>, io: DpdkIo, tools: Option<DetectionContext>, receives: Vec<PortIndex>) -> Self {
         Self {
             shared,
@@ -165,12 +165,12 @@ impl<'s, 'm> Even<'s, 'm> {
         }
     }
 
-    /// Interfaces come to this core as `moving` says.
+    /// Let `moving` assign interfaces to this core.
     pub fn move_by(&mut self, moving: std::sync::Arc<Moving>, own: usize) {
         self.moving = Some((moving, own));
     }
 
-    /// A burst from each of its interfaces; how many packets there were.
+    /// Process a burst from each of its interfaces; returns the number of packets.
     pub fn round(&mut self, now: Now) -> usize {
         let mut all = 0;
         for place in 0..self.receives.len() {
@@ -199,7 +199,7 @@ impl<'s, 'm> Even<'s, 'm> {
         {
             let mut lent = Packets::new();
             self.io.packets(&mut lent);
-            // The bucket of each is asked of memory before the first is looked at.
+            // The bucket of each packet is prefetched before the first packet is processed.
             let inspects = self.tools.is_some();
             let known: ArrayVec<Option<Flow>, BURST_BUFFERS> = lent
                 .iter()
@@ -228,16 +228,16 @@ impl<'s, 'm> Even<'s, 'm> {
     }
 }
 
-/// A packet's flow.
+/// Flow of a packet.
 struct Flow {
     layers: Layers,
     direction: Direction,
-    /// As the client names it: both directions have one record.
+    /// Key in the client's direction: both directions share one record.
     key: FlowKey4,
     hash: u64,
 }
 
-/// The flow of a packet that is valid; its bucket is asked for where it is inspected.
+/// The flow of a valid packet; prefetches its bucket if it is inspected.
 #[inline(always)]
 fn flow(shared: &Shared<'_>, packet: &Packet<'_>, port: PortIndex, inspects: bool) -> Option<Flow> {
     let layers = layers::parse(packet.bytes()).ok()?;

@@ -1,4 +1,4 @@
-//! One core's part of a run: a source where it receives, what is measured, and a sink where it sends.
+//! One core's part of a run: a source where it receives, the component under test, and a sink where it sends.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -18,69 +18,69 @@ use crate::rig::lanes::{self, Progress, Together};
 use crate::rig::slices::Slices;
 use crate::rig::{BURST, Source};
 
-/// Frames of a side that are sent at a time.
+/// Number of frames per side that are sent at a time.
 const EACH: usize = 32;
 
-/// What is measured: the engine, or what it is compared with.
+/// Component under test: the engine, or the baseline.
 pub enum Middle<'s, 'm> {
-    /// The engine's worker, and its counters.
+    /// The engine's worker and its counters.
     Engine(Box<Worker<'m>>, Arc<WorkerCounters>),
-    /// P3's baseline.
+    /// P3's baseline: flows shared under locks.
     Even(Box<Even<'s, 'm>>),
 }
 
-/// What a lane sends for one side: cores that an interface moves between take turns.
+/// Traffic source of one side; cores between which an interface moves share it.
 pub type Side = Arc<Mutex<(Draw, Option<Pace>)>>;
 
 /// Source, worker and sink of one core.
 pub struct Lane<'s, 'm> {
     pub own: usize,
     pub middle: Middle<'s, 'm>,
-    /// The far end of its queues, where it has some.
+    /// Far end of its queues, if any.
     pub far: Option<Source>,
-    /// What is sent to it, by side.
+    /// Traffic sent to it, by side.
     pub sides: Vec<Side>,
     pub pages: Arc<Pages>,
-    /// Whether packets come out by its queue.
+    /// Whether packets come out through its queue.
     pub drains: bool,
-    /// Where what it receives comes out by its own queue, it watches only that.
+    /// If packets that it receives come out through its own queue, it polls only that queue.
     pub local: Option<usize>,
     pub progress: Arc<Progress>,
     pub clock: Clock,
-    /// What it did, slice by slice.
+    /// Results of the lane by slice.
     pub slices: Slices<Done>,
-    /// The same, in all.
+    /// Total results of the lane.
     pub done: Done,
-    /// What frames waited, of those that were due at a time.
+    /// Latency of frames with due times.
     pub latency: Histogram,
-    /// The same in the slice that runs.
+    /// Latency of frames in the current slice.
     pub current: Histogram,
-    /// Frames that may still be sent, where they are counted.
+    /// Remaining number of frames to send, if limited.
     pub left: Option<usize>,
-    /// Which interfaces come to which core, where they move.
+    /// Current assignment of interfaces to cores, if they move.
     pub moving: Option<Arc<Moving>>,
     pub seen: Arc<Mutex<Seen>>,
 }
 
-/// Cycles, and what they went into; packets.
+/// Cycles by purpose, and packets.
 #[derive(Clone, Copy, Debug, Default, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 pub struct Done {
     pub came: u64,
-    /// Frames that were due, and those of them that found no room.
+    /// Number of frames that were due, and of those for which there was no room.
     pub due: u64,
     pub lost: u64,
-    /// Cycles of the time that was measured.
+    /// Cycles of the measured time.
     pub cycles: u64,
-    /// Of these, to write frames and to take them.
+    /// Cycles spent writing and taking frames.
     pub ends: u64,
-    /// In rounds that moved something, without that.
+    /// Cycles of rounds that moved packets, without source and sink.
     pub work: u64,
-    /// Packets that were handed over to others.
+    /// Number of packets handed over to other workers.
     pub handed: u64,
-    /// Cycles to hand them over and to take them.
+    /// Cycles spent on hand-overs, by both sides.
     pub handing: u64,
-    /// Packets of shards that a worker took over.
+    /// Number of packets of shards that the worker took over.
     pub assisted: u64,
     pub waited: u64,
 }
@@ -95,7 +95,7 @@ impl Done {
         self.with(before, |a, b| a - b)
     }
 
-    /// The share of the time in which something was done.
+    /// Share of the time in which work was done.
     pub fn busy(&self) -> f64 {
         (self.work + self.ends) as f64 / self.cycles.max(1) as f64
     }
@@ -107,7 +107,7 @@ impl lanes::Done for Done {
     }
 }
 
-/// Slices for a lane: long enough for some bursts of the largest frames.
+/// Slices for a lane, long enough for several bursts of the largest frames.
 pub fn slices() -> Slices<Done> {
     let millisecond = tsc::frequency() / 1_000;
     Slices::new(2 * millisecond, millisecond)
@@ -118,7 +118,7 @@ pub fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Lane<'_, '_> {
-    /// Frames of each side that is this lane's now, as many as are due, or as it takes.
+    /// Send frames for each side currently assigned to this lane: as many as are due or accepted.
     #[inline(always)]
     fn feed(&mut self, now: u64) -> usize {
         let Some(far) = &mut self.far else { return 0 };
@@ -130,7 +130,7 @@ impl Lane<'_, '_> {
             let (draw, pace) = &mut *side;
             if let Some(moving) = &self.moving {
                 let comes = moving.is_at(draw.side, self.own);
-                // Nobody overtakes what the core before has still to do.
+                // Wait until the previous core has processed its packets, so that no packet overtakes them.
                 if !comes || (draw.at != self.own && !moving.is_empty(draw.side)) {
                     continue;
                 }
@@ -212,7 +212,7 @@ impl Lane<'_, '_> {
         came
     }
 
-    /// A round without anything new; what moved.
+    /// Run a round without new packets; returns the number of packets moved.
     pub fn round(&mut self) -> usize {
         self.work() + self.drain(tsc::now())
     }
@@ -226,7 +226,7 @@ impl Lane<'_, '_> {
         }
     }
 
-    /// A round with its source, each part by its cycles; what moved.
+    /// Run a round with the source, and attribute its cycles; returns the number of packets moved.
     #[inline(always)]
     pub fn step(&mut self) -> usize {
         let begin = tsc::now();
@@ -246,13 +246,14 @@ impl Lane<'_, '_> {
         }
         self.done.came += came as u64;
         if fed + worked + came == 0 {
-            // Whoever has something to do shall not wait for lines that this one looks at.
+            // Pause, so that cores with work don't wait for cache lines that this core polls.
             (0..8).for_each(|_| std::hint::spin_loop());
         }
         fed + worked + came
     }
 
-    /// Packets for so many cycles, together with the others; so many cycles after each other by side, where they are paced.
+    /// Run packets for a number of cycles, together with the other lanes; `distance` is the interval of frames per side
+    /// in cycles, if paced.
     pub fn run(&mut self, together: &Together, lanes: usize, cycles: u64, distance: Option<f64>) {
         let begin = together.meet(lanes);
         for side in &self.sides {
@@ -270,7 +271,7 @@ impl Lane<'_, '_> {
             self.step();
             let now = tsc::now();
             if self.slices.is_late(now) {
-                // What was due while this core was taken away is nobody's fault.
+                // Skip departures that were due while this core was preempted.
                 let paces = self.sides.iter().map(|side| locked(side));
                 paces.for_each(|mut side| side.1.iter_mut().for_each(|pace| pace.skip(now)));
             }
@@ -290,7 +291,7 @@ impl Lane<'_, '_> {
         self.sides.iter().for_each(|side| locked(side).1 = None);
     }
 
-    /// What was done so far, what is counted elsewhere too.
+    /// Results so far, including those counted elsewhere.
     fn all(&self) -> Done {
         let mut done = self.done;
         match &self.middle {

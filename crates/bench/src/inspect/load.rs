@@ -1,5 +1,5 @@
-//! What frames wait, how many are lost and how busy cores are, by load: frames are due at equal distances, whatever becomes of
-//! them, and each one's time counts from then. All models get the same load, in shares of what `rss` takes.
+//! Latency, loss and core utilisation by load: frames are due at equal intervals regardless of earlier results, and
+//! each latency is measured from the due time. All models get the same load, as shares of the throughput of `rss`.
 
 use sluice_dpdk::tsc;
 

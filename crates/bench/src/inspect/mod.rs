@@ -1,8 +1,9 @@
-//! `inspect`: a bridge that inspects everything, by models of who does what (P3).
+//! `inspect`: a bridge that inspects all packets, by assignment of roles to cores (P3).
 //!
-//! Every core has a source where it receives and a sink where it sends; their cycles are told apart. Frames wait in front of the
-//! devices, 4,096 of them, so that their headers were written that long before they are read. The *matcher's share* is what the
-//! scans of a run cost alone, done again in their order, over what one core needed for the same packets.
+//! Every core has a source where it receives and a sink where it sends; their cycles are counted separately. 4,096
+//! frames wait in front of the devices, so that their headers are written that long before they are read. The
+//! *matcher's share* is the cost of the scans of a run alone, repeated in their order, divided by the cost of the same
+//! packets on one core.
 
 mod attack;
 mod even;
@@ -34,55 +35,55 @@ use plane::{Case, Help, Model};
 use rig::{Means, Rig};
 use traffic::{Kind, Pages, Transport};
 
-/// Cores at most.
+/// Maximum number of cores.
 const CORES: usize = 2;
-/// Thresholds that are swept, in packets of a ring of 512.
+/// Thresholds to measure, in packets of a ring of 512.
 const THRESHOLDS: [u32; 5] = [8, 32, 128, 256, 384];
-/// Slices that are swept, in microseconds.
+/// Time slices to measure, in microseconds.
 const SLICES: [u64; 5] = [5, 20, 50, 100, 200];
 
-/// What to measure: everything where nothing is said.
+/// What to measure; everything by default.
 #[derive(Clone, Debug, clap::Args)]
 pub struct InspectArguments {
-    /// Rules to compare with.
+    /// Inspection rules.
     #[arg(long, value_name = "FILE")]
     pub signatures: PathBuf,
-    /// Their language.
+    /// Dialect of the rules.
     #[arg(long, value_enum, default_value_t = Written::Snort3)]
     pub dialect: Written,
-    /// On these cores; those that this process may use where none is named.
+    /// Cores to use; by default those that this process may use.
     #[arg(long, value_name = "CORE", value_delimiter = ',')]
     on: Vec<usize>,
-    /// Only frames of these sizes, check sequence included.
+    /// Only frames of these sizes, including the frame check sequence.
     #[arg(long, value_name = "BYTES", value_delimiter = ',')]
     bytes: Vec<usize>,
     /// Only this traffic.
     #[arg(long, value_name = "TRAFFIC", value_delimiter = ',')]
     traffic: Vec<Kind>,
-    /// What flows are of.
+    /// Transport protocol of the flows.
     #[arg(long, value_enum, default_value_t)]
     transport: Transport,
     /// Only these parts.
     #[arg(long, value_name = "PART", value_delimiter = ',')]
     only: Vec<Part>,
-    /// Milliseconds of each run.
+    /// Duration of each run in milliseconds.
     #[arg(long, value_name = "MS", default_value_t = 60)]
     milliseconds: u64,
-    /// Measure nothing but the packets that cost most, of those that a search by chance finds.
+    /// Only search at random for the packets with the highest cost.
     #[arg(long, conflicts_with = "peer")]
     attack: bool,
-    /// Measure nothing but this inspector's offline mode beside `sluice inspect`: suricata=PATH.
+    /// Only compare `sluice inspect` with the offline mode of this inspector: suricata=PATH.
     #[arg(long, value_name = "NAME=PATH")]
     peer: Option<peer::Peer>,
-    /// With --peer: this capture, too; pcap.
+    /// With --peer: also compare with this pcap capture.
     #[arg(long = "capture", value_name = "FILE", requires = "peer")]
     captures: Vec<PathBuf>,
-    /// With --peer: the program `sluice`, which lies beside this one where not given.
+    /// With --peer: the program `sluice`; by default the one in the folder of this program.
     #[arg(long, value_name = "PATH", requires = "peer")]
     sluice: Option<PathBuf>,
 }
 
-/// The language of rules.
+/// Dialect of rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Written {
     /// Suricata 7.
@@ -103,16 +104,16 @@ impl Written {
     }
 }
 
-/// What is measured.
+/// Parts of the benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Part {
-    /// As many packets as each model takes.
+    /// Maximum throughput of each model.
     Throughput,
     /// The matcher's share, on one core.
     Share,
-    /// What frames wait, and how many are lost, by load.
+    /// Latency and loss by load.
     Load,
-    /// Assist by its threshold and its slice.
+    /// Assist, by threshold and time slice.
     Assist,
 }
 
@@ -131,7 +132,7 @@ struct Outcome {
 }
 
 impl Bench<'_> {
-    /// A rig of its own for some work.
+    /// Run some work with a separate rig.
     fn with<T>(
         &mut self,
         case: &Case,
@@ -151,7 +152,7 @@ impl Bench<'_> {
     fn run(&mut self, case: &Case) -> Result<Outcome, Failure> {
         let (on, cycles) = (self.on, self.cycles);
         self.with(case, |rig| {
-            // Tables and caches have what they will have, and shards are where they stay.
+            // Warm up, until tables and caches are filled and shards no longer move.
             rig.run(on, cycles / 2, None)?;
             let (mpps, done) = rig.run(on, cycles, None)?;
             Ok(Outcome {
@@ -220,7 +221,7 @@ fn keys(case: &Case) -> Row {
     }
 }
 
-/// Every model, on one core where it can be and on all.
+/// Every model, on one core if possible, and on all.
 fn cases(bench: &Bench<'_>, bytes: usize, kind: Kind) -> Vec<Case> {
     let mut all = Vec::new();
     for inspects in [true, false] {
@@ -238,7 +239,7 @@ fn cases(bench: &Bench<'_>, bytes: usize, kind: Kind) -> Vec<Case> {
             continue;
         }
         all.extend([Model::Even, Model::EvenMoving, Model::Rss].map(case));
-        // Without inspection nothing is handed over, and there is nothing to assist.
+        // Without inspection there is no hand-over and no assist.
         let helps = if inspects {
             vec![Some(Help::USUAL), None]
         } else {
@@ -252,7 +253,7 @@ fn cases(bench: &Bench<'_>, bytes: usize, kind: Kind) -> Vec<Case> {
     all
 }
 
-/// Measure cases in turn, so that each has its neighbours of the same moment.
+/// Measure cases in turn, so that all are compared under the same conditions.
 fn measure(bench: &mut Bench<'_>, cases: &[Case], run: &mut Run<'_>) -> Result<(), Failure> {
     let mut all = vec![Runs::default(); cases.len()];
     for _ in 0..if run.quick { 3 } else { 7 } {
@@ -273,7 +274,7 @@ fn measure(bench: &mut Bench<'_>, cases: &[Case], run: &mut Run<'_>) -> Result<(
         let rates = |model, cores| of(model, cores).map_or(&[][..], |runs| runs.of("mpps"));
         let [even, moving] = [Model::Even, Model::EvenMoving].map(|model| rates(model, case.cores));
         let better = pairs(even, moving, f64::max);
-        // Rounds in which all had the same neighbours are compared, and the median of that is taken.
+        // Rounds under the same conditions are compared, and the median of these ratios is taken.
         let mut row = keys(case).runs(runs);
         for (name, base) in [
             ("over_rss", rates(Model::Rss, case.cores)),
@@ -285,7 +286,7 @@ fn measure(bench: &mut Bench<'_>, cases: &[Case], run: &mut Run<'_>) -> Result<(
                 row = row.figure(name, &pairs(runs.of("mpps"), base, |rate, base| rate / base));
             }
         }
-        // What a packet costs more where roles are split than where they are not, by hand-over; and where locks and lines are shared.
+        // Additional cost per packet of split roles, by hand-over, and of shared locks and cache lines.
         let (work, handed) = (runs.of("work_cycles"), runs.of("handovers_per_packet"));
         let base = |model, cores| of(model, cores).map(|runs| runs.median("work_cycles"));
         if let Some(rss) = base(Model::Rss, case.cores).filter(|_| case.model.splits())

@@ -1,29 +1,30 @@
-//! kirqd: which core each interface's interrupts come to, moved from the busiest core to the least busy one (Linux 2.6,
-//! `arch/i386/kernel/io_apic.c`): of the busiest core's interfaces the heaviest that is no more than half of the difference.
+//! kirqd: the assignment of interface interrupts to cores, which are moved from the busiest core to the least busy one
+//! (Linux 2.6, `arch/i386/kernel/io_apic.c`). Of the busiest core's interfaces, the one with the highest load up to
+//! half of the difference is moved.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::rig::lanes::{Count, sum};
 
-/// Cores at most.
+/// Maximum number of cores.
 const CORES: usize = 2;
 
-/// The core of each interface, and how busy cores and interfaces have been since the last look.
+/// Core of each interface, and load of cores and interfaces since the last check.
 #[derive(Debug)]
 pub struct Moving {
     cores: [AtomicUsize; 2],
     interfaces: [AtomicU64; 2],
     busy: [AtomicU64; CORES],
-    /// Packets that were sent to each interface, by core, and those of them that came out.
+    /// Packets sent to each interface by core, and those of them that came out.
     sent: [[Count; CORES]; 2],
     came: [[Count; CORES]; 2],
-    /// Cycles between two looks.
+    /// Cycles between two checks.
     period: u64,
     next: AtomicU64,
 }
 
 impl Moving {
-    /// All interfaces with the first core, as Linux begins.
+    /// Create with all interfaces on the first core, like Linux.
     pub fn new(period: u64) -> Self {
         Self {
             cores: Default::default(),
@@ -36,38 +37,38 @@ impl Moving {
         }
     }
 
-    /// Whether an interface comes to a core.
+    /// Whether an interface is assigned to a core.
     #[inline(always)]
     pub fn is_at(&self, interface: u16, core: usize) -> bool {
         self.cores[usize::from(interface)].load(Ordering::Relaxed) == core
     }
 
-    /// Packets were sent to an interface by a core.
+    /// Count packets that a core sent to an interface.
     #[inline(always)]
     pub fn sent(&self, interface: u16, core: usize, count: usize) {
         self.sent[usize::from(interface)][core % CORES].add(count);
     }
 
-    /// Packets that had come to an interface were seen by a core when they had left.
+    /// Count packets of an interface that came out, as seen by a core.
     #[inline(always)]
     pub fn came(&self, interface: u16, core: usize, count: usize) {
         self.came[usize::from(interface)][core % CORES].add(count);
     }
 
-    /// Whether nothing that came to an interface is still under way.
+    /// Whether no packet of an interface is in flight.
     pub fn is_empty(&self, interface: u16) -> bool {
         let came = sum(&self.came[usize::from(interface)]);
         came == sum(&self.sent[usize::from(interface)])
     }
 
-    /// A core has worked for an interface.
+    /// Count the cycles that a core spent on an interface.
     #[inline(always)]
     pub fn worked(&self, core: usize, interface: u16, cycles: u64) {
         self.interfaces[usize::from(interface)].fetch_add(cycles, Ordering::Relaxed);
         self.busy[core % CORES].fetch_add(cycles, Ordering::Relaxed);
     }
 
-    /// Look, where it is time; the first core's business.
+    /// Check the assignment if it is time; called by the first core.
     #[inline(always)]
     pub fn look(&self, now: u64) {
         if now >= self.next.load(Ordering::Relaxed) {
@@ -81,7 +82,7 @@ impl Moving {
         let loads = [0, 1].map(|interface: usize| self.interfaces[interface].swap(0, Ordering::Relaxed));
         let (most, least) = if busy[0] >= busy[1] { (0, 1) } else { (1, 0) };
         let half = (busy[most] - busy[least]) / 2;
-        // What is measured is not exact: a hair more than half is half.
+        // Tolerance for measurement errors: slightly more than half counts as half.
         let fits = |&interface: &usize| {
             let here = self.cores[interface].load(Ordering::Relaxed) == most;
             here && loads[interface] > 0 && loads[interface] <= half + half / 16
@@ -108,7 +109,7 @@ mod tests {
         assert_eq!([0, 0], cores(&moving));
         moving.look(100);
         assert_eq!(1, cores(&moving).iter().sum::<usize>());
-        // What is as heavy as the difference stays.
+        // An interface with a load equal to the difference stays.
         moving.worked(0, 0, 10);
         moving.worked(1, 1, 90);
         moving.look(200);

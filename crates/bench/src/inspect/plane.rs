@@ -1,4 +1,4 @@
-//! The control side of a bridge that inspects: who does what, what comes, and what it is inspected with.
+//! Control plane of an inspecting bridge: roles of cores, traffic, and rules.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -25,22 +25,22 @@ use crate::rig::lanes::WITHIN;
 use crate::rig::policy::{Job, Layout, interface};
 use crate::rows::Failure;
 
-/// Sessions that there is room for.
+/// Capacity of the session table.
 const CAPACITY: u32 = 4 * FLOWS;
-/// Shards: more than a gateway has by default, as one with many cores has.
+/// Number of shards: more than a gateway's default, as with many cores.
 pub const SHARDS: u32 = 64;
-/// A shard's flows at most, and connections among them.
+/// Maximum number of flows per shard, and of connections among them.
 const FLOWS_OF_SHARD: u32 = 4 * FLOWS / SHARDS;
 const CONNECTIONS: usize = 2 * (FLOWS / SHARDS) as usize;
 
-/// Who does what.
+/// Assignment of roles to cores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Model {
-    /// Each core has an interface and inspects what comes from it; flows are shared, under locks.
+    /// Each core has an interface and inspects what arrives there; flows are shared, with locks.
     Even,
-    /// The same, where interfaces move from the busiest core to the least busy (kirqd).
+    /// Like `Even`, but interfaces are moved from the busiest core to the least busy one (kirqd).
     EvenMoving,
-    /// Run to completion: each core has flows of its own.
+    /// Run to completion: each core has its own flows.
     Rss,
     /// One core receives and sends, the others inspect.
     RoleSplit,
@@ -58,7 +58,7 @@ impl Model {
         }
     }
 
-    /// Who sends, in rows.
+    /// Name of the sending role in rows.
     pub fn senders(self) -> &'static str {
         match self {
             Self::RoleSplit => "io",
@@ -87,40 +87,40 @@ impl Model {
     }
 }
 
-/// When the core that receives assists.
+/// Condition under which the receiving core assists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Help {
-    /// Packets that wait for a core that inspects, above which it does.
+    /// Number of packets waiting for an inspecting core above which it assists.
     pub threshold: u32,
-    /// Microseconds that it does before it receives again.
+    /// Microseconds for which it assists before it receives again.
     pub slice: u64,
 }
 
 impl Help {
-    /// As a gateway does where nothing is said: a quarter of the ring.
+    /// A gateway's default: a quarter of the ring.
     pub const USUAL: Self = Self {
         threshold: WITHIN as u32 / 4,
         slice: 20,
     };
 }
 
-/// What is measured.
+/// Parameters of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Case {
     pub model: Model,
-    /// On so many cores.
+    /// Number of cores in use.
     pub cores: usize,
-    /// Bytes of frames with check sequence; of the mix none.
+    /// Frame size in bytes including the frame check sequence; 0 for the mix.
     pub bytes: usize,
     pub kind: Kind,
     pub transport: Transport,
     pub inspects: bool,
-    /// Whether who receives assists, where roles are split.
+    /// Assist by the receiving core, with split roles.
     pub help: Option<Help>,
 }
 
 impl Case {
-    /// Lengths of frames without check sequence, each as often as it comes.
+    /// Frame lengths without the frame check sequence, repeated by frequency.
     pub fn lengths(&self) -> Vec<usize> {
         match self.kind {
             Kind::Mix => lengths(SFR),
@@ -128,13 +128,13 @@ impl Case {
         }
     }
 
-    /// Bytes of a frame with check sequence, on average.
+    /// Mean frame size in bytes including the frame check sequence.
     pub fn mean(&self) -> f64 {
         let lengths = self.lengths();
         lengths.iter().sum::<usize>() as f64 / lengths.len() as f64 + 4.0
     }
 
-    /// Queues that each interface receives by.
+    /// Number of receive queues per interface.
     pub fn queues(&self) -> usize {
         match self.model {
             Model::Rss => self.cores,
@@ -164,7 +164,7 @@ fn side(index: u16) -> Interface {
     }
 }
 
-/// What a shard inspects.
+/// Inspection capacity of a shard.
 pub fn inspector_plan() -> InspectorCapacity {
     InspectorCapacity {
         flows: FLOWS_OF_SHARD,
@@ -178,7 +178,7 @@ pub fn inspector_plan() -> InspectorCapacity {
     }
 }
 
-/// Who does what in a case, and who has queues.
+/// Roles of the cores in a case, and their queues.
 pub fn queues(case: &Case) -> Result<(Placement, Stages, Queues), Failure> {
     let placement = case.model.placement(case.cores).ok_or("too few cores for this model")?;
     let stages = Stages::of(&placement, &placement.workers());

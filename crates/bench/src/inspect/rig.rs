@@ -1,5 +1,5 @@
-//! A bridge that inspects, by one of the models, between ring ports with a source at every queue that receives and a sink at
-//! every one that sends.
+//! An inspecting bridge in one of the models, between ring ports with a source at every receive queue and a sink at
+//! every transmit queue.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
@@ -30,11 +30,11 @@ use crate::rig::gateway::{Clock, dropped, drops};
 use crate::rig::lanes::{self, Done as _, Progress, on_cores, quiet};
 use crate::rows::Failure;
 
-/// Milliseconds between two looks of kirqd: many in a run.
+/// Milliseconds between two checks of kirqd: many per run.
 const PERIOD: u64 = 5;
-/// The flow that has half of the load, where one has.
+/// The flow that has half of the load, if there is one.
 const ELEPHANT: u32 = 7;
-/// Bytes of a frame that opens a connection, and of one that opens another flow.
+/// Frame size in bytes of the first packet of a connection, and of another flow.
 const OPENING: [usize; 2] = [54, 60];
 
 pub struct Rig<'s, 'm> {
@@ -43,7 +43,7 @@ pub struct Rig<'s, 'm> {
     plane: ControlPlane,
     case: Case,
     entrances: Vec<usize>,
-    /// The share of all packets that comes to each lane.
+    /// Share of all packets that arrives at each lane.
     shares: Vec<f64>,
 }
 
@@ -53,7 +53,7 @@ pub struct Means<'a> {
     pub pages: &'a Arc<Pages>,
 }
 
-/// The baseline on a core, with its interfaces.
+/// The baseline on a core with its interfaces.
 fn even<'s, 'm>(
     means: &Means<'_>,
     case: &Case,
@@ -73,13 +73,13 @@ fn even<'s, 'm>(
     Ok(even)
 }
 
-/// What comes out at a sink, which says what it acknowledges.
+/// Sink statistics, which also publish acknowledgments.
 fn seen_of(acknowledged: Arc<Acknowledged>) -> (Arc<Acknowledged>, Arc<Mutex<Seen>>) {
     (acknowledged.clone(), Arc::new(Mutex::new(Seen::new(acknowledged))))
 }
 
 impl<'s, 'm> Rig<'s, 'm> {
-    /// A rig whose flows are open. `shared` is the baseline's.
+    /// Create a rig whose flows are open. `shared` is the state of the baseline.
     pub fn new(
         means: &Means<'_>,
         number: u32,
@@ -98,7 +98,7 @@ impl<'s, 'm> Rig<'s, 'm> {
         let mut rest = memory.lines().chunks_exact_mut(lines);
         let (clock, entrances) = (Clock::start(), queues.entrances());
         let progress = Arc::new(Progress::new(case.cores, entrances.len() as u64));
-        // Everything counts from the first packet on.
+        // Everything is counted from the first packet on.
         let counts = Arc::new(AtomicBool::new(true));
         let moves = case.model == Model::EvenMoving;
         let moving = moves.then(|| Arc::new(Moving::new(tsc::frequency() / 1000 * PERIOD)));
@@ -109,7 +109,7 @@ impl<'s, 'm> Rig<'s, 'm> {
             ring,
         ));
         let local = !placement.is_pipeline();
-        // Flows stay with their lane where each has its own; else what came is known to all.
+        // If each lane has its own flows, they stay there; otherwise acknowledgments are shared by all lanes.
         let of_all = Arc::<Acknowledged>::default();
         let (_, seen_by_all) = seen_of(of_all.clone());
         let mut lanes = Vec::new();
@@ -123,7 +123,8 @@ impl<'s, 'm> Rig<'s, 'm> {
                     let ports = if receives { vec![0, 1] } else { Vec::new() };
                     let give = |_| rest.next().unwrap_or_default();
                     let counters = plane.counters()[own].clone();
-                    // More than fit into rings wait in front of the device, as they do where no more is offered than is carried.
+                    // Packets that don't fit into rings wait in front of the device, as they do when the offered load
+                    // does not exceed the capacity.
                     let (worker, _) = match local {
                         true => plane.worker(own as u16, Box::new(io), ports, give, tsc::now)?,
                         false => {
@@ -179,12 +180,12 @@ impl<'s, 'm> Rig<'s, 'm> {
         Ok(rig)
     }
 
-    /// The lane that a flow's packets of a side come to.
+    /// The lane at which a flow's packets of a side arrive.
     fn entrance(&self, flow: u32, side: u16) -> usize {
         match (self.case.model, self.entrances.as_slice()) {
             (_, [only]) => return *only,
             (Model::Even, all) => return all[usize::from(side) % all.len()],
-            // As Linux begins.
+            // The initial assignment of Linux.
             (Model::EvenMoving, _) => return 0,
             _ => {}
         }
@@ -204,7 +205,7 @@ impl<'s, 'm> Rig<'s, 'm> {
         setup.owners.of(shard).unwrap_or_default().into()
     }
 
-    /// Open all flows, as their ends would.
+    /// Open all flows, as their endpoints would.
     fn open(&mut self) -> Result<(), Failure> {
         for step in 0..3 {
             for side in [0, 1] {
@@ -258,7 +259,7 @@ impl<'s, 'm> Rig<'s, 'm> {
         lane.progress.send(lane.own, count);
     }
 
-    /// Give each source its flows.
+    /// Assign flows to each source.
     fn deal(&mut self, acknowledged: &[Arc<Acknowledged>]) {
         let elephant = (self.case.kind == Kind::Elephant).then_some(ELEPHANT);
         let mut dealt = vec![[0; 2]; self.lanes.len()];
@@ -293,7 +294,7 @@ impl<'s, 'm> Rig<'s, 'm> {
         let all: usize = dealt.iter().flatten().sum();
         for (own, dealt) in dealt.iter().enumerate() {
             let base = dealt.iter().sum::<usize>() as f64 / all as f64;
-            // Where each side is a lane's own, so is half of the elephant.
+            // If each lane has its own side, each has half of the elephant flow.
             let of_hot = match (elephant, self.case.model) {
                 (None, _) => 0.0,
                 (_, Model::Even) => 0.5 * base,
@@ -315,8 +316,8 @@ impl<'s, 'm> Rig<'s, 'm> {
         }
     }
 
-    /// All lanes for so many cycles, with so many packets a cycle in all or as many as they take: packets per second in
-    /// millions, and what each lane did, while all had their cores to themselves.
+    /// Run all lanes for a number of cycles, at a total rate in packets per cycle or at maximum rate. Returns million
+    /// packets per second, and the results of each lane, for the time in which all had their cores exclusively.
     pub fn run(&mut self, cores: &[usize], cycles: u64, rate: Option<f64>) -> Result<(f64, Vec<Done>), Failure> {
         let done = quiet(self.case.model.name(), self.lanes.len(), || {
             self.run_once(cores, cycles, rate)?;
@@ -326,7 +327,7 @@ impl<'s, 'm> Rig<'s, 'm> {
         let rates = done.iter().map(|done| done.came as f64 * hertz / done.cycles as f64);
         let independent = rate.is_none() && matches!(self.case.model, Model::Even | Model::Rss);
         let rate = match independent {
-            // Sources know nothing of one another: the slowest for its share tells how fast all can go.
+            // Sources are independent, so the slowest relative to its share determines the rate at which all can run.
             true => rates
                 .zip(&self.shares)
                 .filter(|(_, share)| **share > 0.0)
@@ -353,7 +354,7 @@ impl<'s, 'm> Rig<'s, 'm> {
         self.settle()
     }
 
-    /// So many packets, lane by lane on this thread; what was done for them.
+    /// Pass a number of packets lane by lane on this thread; returns the results.
     pub fn pass(&mut self, packets: usize) -> Result<Done, Failure> {
         let (before, mut left, mut idle) = (self.done(), packets, 0);
         while idle < 8 {
@@ -377,7 +378,7 @@ impl<'s, 'm> Rig<'s, 'm> {
         all.fold(Done::default(), Done::and)
     }
 
-    /// Let out what is under way, and see that everything came out or was dropped.
+    /// Drain packets in flight, and check that every packet came out or was dropped.
     fn settle(&mut self) -> Result<(), Failure> {
         lanes::settle(&mut self.lanes, Lane::round);
         let (sent, came) = self.packets();
@@ -393,7 +394,7 @@ impl<'s, 'm> Rig<'s, 'm> {
         .into())
     }
 
-    /// Packets that went in, and that came out.
+    /// Number of packets sent, and number that came out.
     pub fn packets(&self) -> (u64, u64) {
         self.lanes[0].progress.all()
     }
@@ -411,37 +412,37 @@ impl<'s, 'm> Rig<'s, 'm> {
         engine + self.lanes.iter().map(even).sum::<u64>()
     }
 
-    /// Packets that were inspected, by the engine's count.
+    /// Number of inspected packets, according to the engine.
     #[cfg(test)]
     pub fn inspected(&self) -> u64 {
         self.plane.counters().iter().map(|worker| worker.inspected.get()).sum()
     }
 
-    /// Frames that came out behind one of their flow that was sent after them, since the rig was made.
+    /// Number of frames that came out after a later frame of their flow, since the rig was created.
     pub fn reordered(&self) -> u64 {
         let of = |lane: &Lane<'_, '_>| locked(&lane.seen).reordered;
         match self.case.model.splits() {
-            // They have one place for it.
+            // The lanes share one instance.
             true => of(&self.lanes[0]),
             false => self.lanes.iter().map(of).sum(),
         }
     }
 
-    /// What frames waited in the last run.
+    /// Latency of frames in the last run.
     pub fn latency(&self) -> Histogram {
         let mut all = Histogram::default();
         self.lanes.iter().for_each(|lane| all.add(&lane.latency));
         all
     }
 
-    /// Write down what is searched from now on, by the first core.
+    /// Record the scans of the first core from now on.
     pub fn record(&mut self) {
         if let Some(Middle::Engine(worker, _)) = self.lanes.first_mut().map(|lane| &mut lane.middle) {
             worker.record_scans();
         }
     }
 
-    /// What was searched since.
+    /// Take the recorded scans.
     pub fn take_scans(&mut self) -> Option<Box<ScanLog>> {
         match &mut self.lanes.first_mut()?.middle {
             Middle::Engine(worker, _) => worker.take_scans(),

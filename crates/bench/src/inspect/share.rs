@@ -1,4 +1,5 @@
-//! The matcher's share: a run on one core writes down its scans, is done again without that, and its scans alone.
+//! The matcher's share: a run on one core records its scans; the run is repeated without recording, and the scans are
+//! repeated alone.
 
 use sluice_dpdk::tsc;
 use sluice_dpdk::workers::pin;
@@ -10,7 +11,7 @@ use super::traffic::Kind;
 use super::{Bench, keys};
 use crate::rows::{Failure, Run, Runs};
 
-/// Packets of a run.
+/// Number of packets of a run.
 const PACKETS: usize = 48 << 10;
 
 /// Cycles of the scans alone.
@@ -36,7 +37,7 @@ pub fn measure(bench: &mut Bench<'_>, bytes: usize, kind: Kind, run: &mut Run<'_
     let mut runs = Runs::default();
     for _ in 0..if run.quick { 5 } else { 11 } {
         let searched = search(bench.means.rules, &calls)? as f64 / PACKETS as f64;
-        // The same packets: sources draw from the same seeds.
+        // The same packets, because sources use the same seeds.
         let done = bench.with(&case, |rig| rig.pass(PACKETS))?;
         let worked = done.work as f64 / PACKETS as f64;
         runs.extend([

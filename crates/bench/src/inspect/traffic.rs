@@ -1,5 +1,5 @@
-//! What a source sends: flows that all send in both directions, each direction by its own side of a bridge. Every second one
-//! is a connection that goes on, the others are datagrams.
+//! Traffic of a source: flows that send in both directions, one per side of a bridge. Every second flow is a long-lived
+//! connection, the others are datagrams.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,18 +11,18 @@ use sluice_wire::{checksum, ethernet};
 use crate::rig::frames::Random;
 
 pub const FLOWS: u32 = 2_048;
-/// Where the header of the fourth layer begins.
+/// Offset of the transport header.
 const TRANSPORT: usize = 34;
-/// Lengths of the headers of the fourth layer.
+/// Lengths of the transport headers.
 const TCP: usize = 20;
 const UDP: usize = 8;
-/// The first port of clients; a flow's is as many behind it as its number says.
+/// First client port; a flow's port is this plus the flow number.
 const PORTS: u16 = 20_000;
-/// The port of servers. None of these is one that a protocol is known by.
+/// Server port. None of these ports identifies a protocol.
 const SERVERS: u16 = 40_000;
-/// A host acknowledges when so many bytes have come since it did.
+/// Number of received bytes after which a host sends an acknowledgment.
 const ACKNOWLEDGED: u32 = 4_096;
-/// Words as protocols use them, none of which is what a rule looks for alone.
+/// Words of protocols; none of them alone matches a rule.
 const WORDS: [&str; 12] = [
     "the ",
     "and ",
@@ -37,29 +37,29 @@ const WORDS: [&str; 12] = [
     "a1b2",
     "&",
 ];
-/// Payloads that flows take theirs from.
+/// Number of payloads from which flows take theirs.
 const PAGES: usize = 16;
 
-/// What kind of traffic.
+/// Kind of traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Kind {
     /// Frames of one size (RFC 2544).
     Rfc2544,
-    /// Sizes as a carrier's customers send them.
+    /// Sizes of a carrier's customer traffic.
     Mix,
-    /// Frames of one size, half of which one flow has.
+    /// Frames of one size, half of which belong to one flow.
     Elephant,
 }
 
-/// What flows are of.
+/// Transport protocol of flows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Transport {
     /// Every second flow is a connection.
     #[default]
     Both,
-    /// All are connections.
+    /// All flows are connections.
     Tcp,
-    /// All are datagrams.
+    /// All flows are datagrams.
     Udp,
 }
 
@@ -75,12 +75,12 @@ impl Transport {
     }
 }
 
-/// Payloads of words, drawn once.
+/// Payloads of words, generated once.
 #[derive(Debug)]
 pub struct Pages(Vec<Vec<u8>>);
 
 impl Pages {
-    /// All of them, as long as the longest frame's.
+    /// Create all payloads, as long as that of the longest frame.
     pub fn new() -> Self {
         let mut random = Random(0x0123_4567_89ab_cdef);
         let mut page = |_| {
@@ -93,7 +93,7 @@ impl Pages {
         Self((0..PAGES).map(&mut page).collect())
     }
 
-    /// The same, and in one of them, soon after its begin, this text.
+    /// Create all payloads, one of which contains this text near its beginning.
     #[cfg(test)]
     pub fn with(page: usize, text: &str) -> Self {
         let mut pages = Self::new();
@@ -102,38 +102,38 @@ impl Pages {
     }
 }
 
-/// The ends of a flow: client and server, each with address and port.
+/// Ends of a flow: client and server, each with address and port.
 pub fn ends(flow: u32) -> [(u32, u16); 2] {
     let client = (0x0a00_0000 | flow >> 2, PORTS + flow as u16);
     [client, (0xc612_0000 | flow & 0xff, SERVERS)]
 }
 
-/// A frame.
+/// A frame of the traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame {
     pub flow: u32,
-    /// The side of the bridge that it comes in by.
+    /// Side of the bridge on which it arrives.
     pub side: u16,
-    /// Its place in its flow's side: of a connection the sequence number, of others how many came before.
+    /// Position in its side of the flow: the sequence number of a connection, or the number of earlier datagrams.
     pub number: u32,
-    /// When it was due, in cycles.
+    /// Time at which the frame is due, in cycles.
     pub due: u64,
 }
 
-/// What a connection says beside its data.
+/// TCP fields of a segment besides its data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Segment {
     pub flags: u8,
-    /// What it wants next from the other side.
+    /// Acknowledgment number.
     pub acknowledgment: u32,
 }
 
-/// Bytes of a moment that a frame has place for: its source's hardware address but for the first byte.
+/// Number of bytes of a timestamp in a frame: the source MAC address without its first byte.
 const MOMENT: usize = 5;
-/// The moments that are told apart.
+/// Largest timestamp.
 const MOMENTS: u64 = (1 << (8 * MOMENT)) - 1;
 
-/// Write a frame: of a connection where there is a segment, else a datagram.
+/// Write a frame: of a connection if there is a segment, otherwise a datagram.
 #[inline(always)]
 pub fn write(bytes: &mut [u8], frame: &Frame, segment: Option<Segment>, pages: &Pages) {
     let length = bytes.len();
@@ -162,7 +162,7 @@ pub fn write(bytes: &mut [u8], frame: &Frame, segment: Option<Segment>, pages: &
         Some(segment) => {
             bytes[38..42].copy_from_slice(&frame.number.to_be_bytes());
             bytes[42..46].copy_from_slice(&segment.acknowledgment.to_be_bytes());
-            // The card vouches for the checksum.
+            // The card has verified the checksum.
             bytes[46..54].copy_from_slice(&[5 << 4, segment.flags, 0xff, 0xff, 0, 0, 0, 0]);
             TRANSPORT + TCP
         }
@@ -177,7 +177,7 @@ pub fn write(bytes: &mut [u8], frame: &Frame, segment: Option<Segment>, pages: &
     bytes[payload..].copy_from_slice(&page[..length - payload]);
 }
 
-/// The frame that [`write`] wrote, and bytes of data that it has behind its number.
+/// Read a frame of [`write`], and the number of data bytes after its number.
 #[inline(always)]
 pub fn read(bytes: &[u8]) -> Option<(Frame, u32)> {
     let header: &[u8; 46] = bytes.first_chunk()?;
@@ -201,25 +201,25 @@ pub fn read(bytes: &[u8]) -> Option<(Frame, u32)> {
     ))
 }
 
-/// Cycles since a frame was due.
+/// Cycles since a frame's due time.
 #[inline(always)]
 pub fn since(due: u64, now: u64) -> u64 {
     now.wrapping_sub(due) & MOMENTS
 }
 
-/// What has come out of each flow's side, as far as its receiver has said so.
+/// Acknowledged position of each side of each flow.
 #[derive(Debug)]
 pub struct Acknowledged([Box<[AtomicU32]>; 2]);
 
 impl Default for Acknowledged {
     fn default() -> Self {
-        // Behind the SYN.
+        // The position after the SYN.
         Self([(); 2].map(|()| (0..FLOWS).map(|_| AtomicU32::new(1)).collect()))
     }
 }
 
 impl Acknowledged {
-    /// The next byte that the receiver of a flow's side wants.
+    /// Next byte that the receiver of a flow's side expects.
     #[inline(always)]
     fn of(&self, side: u16, flow: u32) -> u32 {
         self.0[usize::from(side)][flow as usize].load(Ordering::Relaxed)
@@ -230,18 +230,18 @@ impl Acknowledged {
     }
 }
 
-/// What comes out, flow by flow.
+/// Statistics of output frames by flow.
 pub struct Seen {
-    /// The next number of each flow's side.
+    /// Next number of each side of each flow.
     next: [Box<[u32]>; 2],
     said: [Box<[u32]>; 2],
     acknowledged: Arc<Acknowledged>,
-    /// Frames behind one that was sent after them.
+    /// Number of frames that came out after a later one.
     pub reordered: u64,
 }
 
 impl Seen {
-    /// Nothing yet. Sources read what is acknowledged.
+    /// Create empty. Sources read the acknowledgments.
     pub fn new(acknowledged: Arc<Acknowledged>) -> Self {
         let none = || [(); 2].map(|()| vec![0; FLOWS as usize].into());
         Self {
@@ -252,7 +252,7 @@ impl Seen {
         }
     }
 
-    /// A frame has come, with so many bytes behind its number.
+    /// Record a frame with this number of data bytes after its number.
     #[inline(always)]
     pub fn see(&mut self, frame: &Frame, data: u32) {
         let (side, flow) = (usize::from(frame.side), frame.flow as usize);
@@ -272,28 +272,28 @@ impl Seen {
     }
 }
 
-/// What is drawn from for one side.
+/// Random generator of the frames of one side.
 pub struct Draw {
     pub side: u16,
-    /// The lane that sends it.
+    /// Lane that sends the frames.
     pub at: usize,
     pub flows: Vec<u32>,
-    /// The flow with more packets than others, where that is here.
+    /// The flow with more packets than others, if it belongs to this generator.
     pub hot: Option<u32>,
-    /// How many of 2^32 packets it has.
+    /// Share of packets of the hot flow, in units of 2^-32.
     pub share: u64,
     pub transport: Transport,
-    /// Lengths of frames, each as often as it shall be.
+    /// Frame lengths, repeated by frequency.
     pub lengths: Vec<usize>,
     pub random: Random,
-    /// The next number of each flow.
+    /// Next number of each flow.
     pub numbers: Box<[u32]>,
-    /// What the other side wants next.
+    /// Acknowledged position of the other side.
     pub acknowledged: Arc<Acknowledged>,
 }
 
 impl Draw {
-    /// The numbers of flows that are open.
+    /// Numbers of open flows.
     pub fn opened() -> Box<[u32]> {
         vec![1; FLOWS as usize].into()
     }
@@ -327,7 +327,7 @@ impl Draw {
     }
 }
 
-/// The frames that open a flow, in their order: the side, the number, and the segment of a connection.
+/// The frames that open a flow, in order: side, number, and segment of a connection.
 pub fn opening(connects: bool) -> Vec<(u16, u32, Option<Segment>)> {
     let segment = |flags, acknowledgment| Some(Segment { flags, acknowledgment });
     match connects {

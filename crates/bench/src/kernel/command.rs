@@ -1,4 +1,4 @@
-//! Programs that set up the machine (ip, iptables, nft, …), run to their end.
+//! Runs programs that set up the machine (ip, iptables, nft and others).
 
 use crate::rows::Failure;
 use std::io::Write;
@@ -8,12 +8,12 @@ pub fn words(line: &str) -> Vec<String> {
     line.split_whitespace().map(str::to_owned).collect()
 }
 
-/// Run a command to its end; what it wrote to its output.
+/// Run a command and return its output.
 pub fn run(line: &str) -> Result<String, Failure> {
     feed(line, "")
 }
 
-/// Run a command to its end with `input` on its input; what it wrote to its output.
+/// Run a command with `input` on its standard input, and return its output.
 pub fn feed(line: &str, input: &str) -> Result<String, Failure> {
     let words = words(line);
     let (program, arguments) = words
@@ -27,7 +27,7 @@ pub fn feed(line: &str, input: &str) -> Result<String, Failure> {
         .stderr(Stdio::piped())
         .spawn()
         .map_err(missing)?;
-    // A program that does not want its input ends in an error of its own, reported below.
+    // A program that does not read its input fails with its own error, which is reported below.
     if let Some(mut pipe) = child.stdin.take() {
         let _ = pipe.write_all(input.as_bytes());
     }

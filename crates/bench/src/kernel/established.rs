@@ -1,9 +1,9 @@
-//! Linux with iptables and established flows, for other benches that put it beside their figures.
+//! Linux with iptables and established flows, for comparison in other benchmarks.
 
 use super::outside;
 use crate::rows::{Failure, Row, Run};
 
-/// Take the rows of iptables with so many rules, by `more` options of `kernel`.
+/// Take the iptables rows with this number of rules, with `more` options of `kernel`.
 pub fn iptables(rules: u32, more: &str, quick: bool, take: &mut dyn FnMut(Row)) -> Result<(), Failure> {
     let words =
         format!("kernel --cases iptables --flows established --hits last --receiver traffic --rules {rules} {more}");

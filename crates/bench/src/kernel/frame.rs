@@ -1,8 +1,8 @@
-//! The frames of the bench: UDP over IPv4, one flow per number, with right checksums.
+//! Frames of the benchmark: UDP over IPv4, one flow per number, with correct checksums.
 //!
-//! Flows in turn are of different networks, in an order that is not that of their addresses; where there are many
-//! networks each has few hosts. Each frame carries its flow's number at its end, by which the other end knows it when it comes with
-//! another source.
+//! Consecutive flows belong to different networks, in an order other than that of their addresses; with many networks,
+//! each has few hosts. Each frame contains its flow's number at its end, by which the other end identifies the flow
+//! after translation of its source.
 
 use std::net::Ipv4Addr;
 
@@ -10,16 +10,18 @@ use super::traffic::Direction;
 use crate::rig::frames::{Filled, Filling, Frame, Tagged, Written, mark};
 use crate::rig::sites::{TAGS, tag_bytes, terminal_mac};
 
-/// Hosts behind the gateway, at least; in one network no more.
+/// Minimum number of hosts behind the gateway, and maximum per network.
 pub const HOSTS: u32 = 250;
 
-/// Most networks. Between two flows in turn lie this many and one: a prime, so that all networks have their turn.
+/// Maximum number of networks. Consecutive flows are one more than this number of networks apart: this is a prime, so
+/// all networks are used in turn.
 pub const MOST_NETWORKS: u32 = 1 << 16;
 
-/// Between the first ports of two networks, whose hosts may share an outside address: they seldom want the same.
+/// Distance between the first ports of two networks whose hosts may share an outside address, so that they rarely use
+/// the same port.
 const PORT_STRIDE: u32 = 4_099;
 
-/// Ports that each host sends from, from [`FIRST_PORT`] on.
+/// Number of ports that each host sends from, starting at [`FIRST_PORT`].
 const PORTS: u32 = 64_000;
 
 /// First port that a host sends from.
@@ -27,26 +29,26 @@ const FIRST_PORT: u32 = 1_024;
 
 pub const SERVER_PORT: u16 = 9_000;
 
-/// Where the frames go and come from.
+/// Endpoints of the frames.
 #[derive(Clone, Copy, Debug)]
 pub struct Ends {
     pub source_mac: [u8; 6],
     pub destination_mac: [u8; 6],
-    /// First network of the inside hosts, 256 addresses.
+    /// First network of the inside hosts, with 256 addresses.
     pub inside: Ipv4Addr,
-    /// Networks, one behind the other.
+    /// Number of consecutive networks.
     pub networks: u32,
     pub server: Ipv4Addr,
-    /// Terminals of each subscriber's site, whose frames are tagged; 0: there are no sites.
+    /// Number of terminals per subscriber site, whose frames are tagged; 0 if there are no sites.
     pub terminals: u32,
 }
 
-/// The end of a flow that is not the server's.
+/// The end of a flow other than the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct End {
     pub address: u32,
     pub port: u16,
-    /// The MAC address that it is seen by.
+    /// MAC address by which it is seen.
     pub mac: [u8; 6],
 }
 
@@ -60,7 +62,7 @@ pub struct Template {
 }
 
 impl Template {
-    /// Frames of `bytes` bytes, check sequence counted: at least 64. They go to the server, or come from it.
+    /// Create frames of `bytes` bytes, at least 64, including the frame check sequence, to the server or from it.
     pub fn new(ends: &Ends, bytes: usize, direction: Direction) -> Self {
         let networks = ends.networks.clamp(1, MOST_NETWORKS);
         Self {
@@ -71,17 +73,17 @@ impl Template {
         }
     }
 
-    /// Bytes in memory, without the check sequence: tags come on top.
+    /// Length in memory in bytes, without frame check sequence and VLAN tags.
     pub fn len(&self) -> usize {
         self.filling.length() + if self.ends.terminals > 0 { TAGS } else { 0 }
     }
 
-    /// The number of a flow's host in its network.
+    /// Number of a flow's host in its network.
     fn host(&self, flow: u32) -> u32 {
         flow / self.ends.networks % self.hosts
     }
 
-    /// Where a flow comes from: there are 16,000,000 flows or more, then they repeat.
+    /// Source of a flow; flows repeat after at least 16,000,000.
     pub fn source(&self, flow: u32) -> End {
         let networks = self.ends.networks;
         let network = flow % networks * (MOST_NETWORKS + 1) % networks;
@@ -96,7 +98,7 @@ impl Template {
         }
     }
 
-    /// Write the frame of a flow, whose end that is not the server's is `end`; `into` is at least as long.
+    /// Write the frame of a flow, whose end other than the server is `end`; `into` must be long enough.
     pub fn write(&self, flow: u32, end: End, into: &mut [u8]) {
         let (own, server) = ((end.address, end.port), (self.ends.server.into(), SERVER_PORT));
         let (source, destination, macs) = match self.direction {
@@ -120,7 +122,7 @@ impl Template {
     }
 }
 
-/// The flow and the source of a frame that went to the server; `None` for another frame.
+/// The flow and the source of a frame sent to the server; `None` for other frames.
 pub fn arrived(frame: &[u8]) -> Option<(u32, End)> {
     let word = |at: usize| Some(u32::from_be_bytes(*frame.get(at..)?.first_chunk()?));
     let ports = word(34)?;
@@ -149,7 +151,7 @@ mod tests {
         terminals: 0,
     };
 
-    /// Addresses and ports of a frame, whose checksums are right.
+    /// Addresses and ports of a frame, after a check of its checksums.
     fn read(frame: &[u8]) -> [([u8; 4], u16); 2] {
         let ip = Ipv4HeaderSlice::from_slice(&frame[14..])
             .expect("an IPv4 header")
@@ -227,7 +229,7 @@ mod tests {
         let [plain, tagged] = [&ENDS, &ends].map(|ends| Template::new(ends, 64, Direction::Up));
         assert_eq!((60, 68), (plain.len(), tagged.len()));
         let (mut one, mut other) = ([0; 60], [0; 68]);
-        // The seventh host, of the second site.
+        // The seventh host, in the second site.
         plain.write(256, plain.source(256), &mut one);
         tagged.write(256, tagged.source(256), &mut other);
         assert_eq!(

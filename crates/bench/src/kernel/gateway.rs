@@ -1,4 +1,4 @@
-//! What stands between generator and sink.
+//! Gateways between generator and sink.
 
 pub mod linux;
 mod sites;
@@ -12,18 +12,18 @@ use crate::rows::Failure;
 
 pub use sluice::{Stages, Times};
 
-/// A gateway to be measured.
+/// A gateway to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub enum Case {
-    /// None: all is dropped where it would come in, which shows what generator and wire can do.
+    /// No gateway: packets are dropped at the ingress of its interface, which shows the capacity of generator and link.
     Generator,
-    /// Linux passes every frame on as it is, from one wire to the other: no gateway in the kernel does less.
+    /// Linux redirects every frame unchanged from one link to the other: the minimum work of a gateway in the kernel.
     Redirect,
     /// Linux forwards.
     LinuxForward,
     /// Linux translates by iptables.
     Iptables,
-    /// Linux translates by nftables, a rule after the other.
+    /// Linux translates by nftables, with a list of rules.
     NftablesLinear,
     /// Linux translates by nftables, with a map.
     NftablesMap,
@@ -46,14 +46,14 @@ impl Case {
     }
 }
 
-/// A running gateway; it ends when it is dropped.
+/// A running gateway; it is stopped when dropped.
 #[derive(Debug)]
 pub struct Gateway {
     sluice: Option<sluice::Process>,
 }
 
 impl Gateway {
-    /// Start a case with so many source-NAT rules, for at most `sessions` sessions.
+    /// Start a case with this number of source-NAT rules, for at most `sessions` sessions.
     pub fn start(
         case: Case,
         rules: u32,
@@ -75,13 +75,13 @@ impl Gateway {
         Ok(Self { sluice: None })
     }
 
-    /// Start Sluice for sites of so many terminals each, with so many source-NAT rules beside.
+    /// Start Sluice for sites with this number of terminals each, in addition to source-NAT rules.
     pub fn of_sites(rules: u32, terminals: u32, topology: &Topology, program: &Path) -> Result<Self, Failure> {
         let sluice = Some(sites::start(rules, terminals, topology, program)?);
         Ok(Self { sluice })
     }
 
-    /// What its own counters say of the time by stage, where it has such.
+    /// Times by stage from its own counters, if it has such.
     pub fn stages(&self) -> Option<Stages> {
         self.sluice.as_ref().and_then(|sluice| sluice.stages().ok())
     }

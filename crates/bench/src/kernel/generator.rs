@@ -1,20 +1,20 @@
-//! The generator: a process of its own in its own network namespace, told what to send by lines on its input.
+//! The generator: a separate process in its own network namespace, controlled by lines on its input.
 //!
 //! | line | answer |
 //! | --- | --- |
-//! | `open N RATE` | `opened N`, when one packet of each of the first N flows is sent |
-//! | `established FROM STEP COUNT RATE [BURST]` | none; sends at RATE packets per second (0: as fast as it can), each of a flow drawn anew of FROM, FROM + STEP and so on, COUNT of them; so many at once, 64 where not given |
+//! | `open N RATE` | `opened N`, after sending one packet of each of the first N flows |
+//! | `established FROM STEP COUNT RATE [BURST]` | none; sends at RATE packets per second (0: at maximum rate), each of a random one of COUNT flows FROM, FROM + STEP and so on; in bursts of BURST, by default 64 |
 //! | `new FROM COUNT RATE` | none; sends one packet of each flow from FROM on |
-//! | `bytes N` | none; frames of N bytes from now on, check sequence counted |
-//! | `stop` | `sent N`: all packets that the interface has taken since the start |
+//! | `bytes N` | none; sends frames of N bytes from now on, including the frame check sequence |
+//! | `stop` | `sent N`: number of packets that the interface has accepted since the start |
 //!
-//! One that answers (`--answers`) is the server's end: it sends to where it has seen packets of flows come from.
+//! With `--answers` it is the server: it sends to the addresses from which it has received packets of flows.
 //!
 //! | line | answer |
 //! | --- | --- |
-//! | `learn` | none; forgets what it knows and takes what comes, until the next line |
-//! | `known` | `known N`, when it knows where N flows come from |
-//! | `established FROM STEP COUNT RATE` | none; sends as above, to ends of known flows, or to such as nobody has where none is known |
+//! | `learn` | none; forgets known flows and learns from received packets, until the next line |
+//! | `known` | `known N`: number of flows whose source is known |
+//! | `established FROM STEP COUNT RATE` | none; sends as above to the sources of known flows, or to unused addresses if none is known |
 
 use std::io::BufRead;
 use std::net::Ipv4Addr;
@@ -34,34 +34,34 @@ use super::traffic::Direction;
 use crate::process::answer;
 use crate::rig::Source;
 
-/// What the generator needs to know at its start.
+/// Start parameters of the generator.
 #[derive(Args, Clone, Debug)]
 pub struct GeneratorArguments {
-    /// Interface.
+    /// Interface to send through.
     #[arg(long)]
     interface: String,
-    /// Core.
+    /// Core to run on.
     #[arg(long)]
     core: usize,
-    /// Bytes of a frame, check sequence counted.
+    /// Frame size in bytes, including the frame check sequence.
     #[arg(long)]
     bytes: usize,
     /// First network of the inside hosts.
     #[arg(long)]
     inside: Ipv4Addr,
-    /// Networks of the inside hosts.
+    /// Number of networks of the inside hosts.
     #[arg(long, default_value_t = 1)]
     networks: u32,
-    /// The server.
+    /// Address of the server.
     #[arg(long)]
     server: Ipv4Addr,
-    /// Terminals of each subscriber's site, whose frames are tagged.
+    /// Number of terminals per subscriber site, whose frames are tagged.
     #[arg(long, default_value_t = 0)]
     terminals: u32,
-    /// AF_XDP in place of AF_PACKET.
+    /// Use AF_XDP instead of AF_PACKET.
     #[arg(long)]
     xdp: bool,
-    /// The server's end.
+    /// Act as the server.
     #[arg(long)]
     answers: bool,
 }
@@ -70,14 +70,14 @@ pub struct GeneratorArguments {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Own {
     pub from: u32,
-    /// From one to the next.
+    /// Distance between its flows.
     pub step: u32,
-    /// How many they are.
+    /// Number of its flows.
     pub count: u32,
 }
 
 impl Own {
-    /// Those of `flows` that are of generator `number` of `generators`.
+    /// Those of `flows` flows that belong to generator `number` of `generators`.
     pub fn of(flows: u32, number: u32, generators: u32) -> Self {
         Self {
             from: number,
@@ -91,7 +91,7 @@ impl Own {
     }
 }
 
-/// What is to be sent.
+/// A task of the generator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Task {
     Open { flows: u32, rate: u64 },
@@ -104,7 +104,7 @@ enum Task {
 }
 
 impl Task {
-    /// The task of a line; `None` for a line that is none.
+    /// Parse a line; `None` if it is invalid.
     fn parse(line: &str) -> Option<Self> {
         let words: Vec<&str> = line.split_whitespace().collect();
         let number = |index: usize| words.get(index)?.parse::<u32>().ok();
@@ -187,7 +187,7 @@ pub fn run(arguments: &GeneratorArguments) -> Result<(), Box<dyn std::error::Err
         let task = Task::parse(&line?).ok_or("no such task")?;
         tell.send(task)?;
     }
-    // It waits for the next task, and ends when there can be none.
+    // The receiver waits for the next task, and ends when no more can come.
     drop(tell);
     worker.stop().map_err(|_| "the generator's worker panicked")?.close();
     Ok(())
@@ -216,7 +216,7 @@ impl Generator {
                     task = Task::Nothing;
                 }
                 Ok(Task::Known) => {
-                    // What has come until now counts.
+                    // Packets that have arrived until now count.
                     while self.learn() > 0 {}
                     answer(format!("known {}", self.peers.known()));
                 }
@@ -225,7 +225,7 @@ impl Generator {
                     match other {
                         Task::Established { .. } => self.peers.stop_learning(),
                         Task::Learn => {
-                            // What waits is of before.
+                            // Waiting packets belong to the time before.
                             while self.learn() > 0 {}
                             self.peers.begin();
                         }
@@ -240,12 +240,12 @@ impl Generator {
         }
     }
 
-    /// Do a slice of a task, at most some thousand packets; what remains of it.
+    /// Do a part of a task, at most some thousand packets; returns the remaining task.
     fn round(&mut self, task: Task) -> Task {
         match task {
             Task::Nothing | Task::Known | Task::Bytes(_) => Task::Nothing,
             Task::Learn => {
-                // It shares its core with who sends.
+                // The generator shares its core with the sender.
                 if self.learn() == 0 {
                     std::thread::sleep(Duration::from_micros(50));
                 }
@@ -296,12 +296,12 @@ impl Generator {
         }
     }
 
-    /// Take what has come; how many frames.
+    /// Process received frames; returns their number.
     fn learn(&mut self) -> usize {
         self.source.drain(0, |frame| self.peers.learn(frame))
     }
 
-    /// Send packets of flows; how many the interface took, always the first ones.
+    /// Send packets of flows; returns the number that the interface accepted, always the first ones.
     fn send(&mut self, count: usize, flow: impl Fn(u32, &Template, &Peers) -> (u32, End)) -> usize {
         let (template, peers, mut index) = (&self.template, &self.peers, 0);
         let (_, taken) = self.source.send(&[(0, count)], |_, packet| {
@@ -318,7 +318,7 @@ impl Generator {
     }
 }
 
-/// Spreads numbers in order over all of them.
+/// Distribute consecutive numbers over all values.
 fn scatter(number: u32) -> u32 {
     let mixed = number.wrapping_mul(0x9e37_79b1);
     (mixed ^ (mixed >> 15)).wrapping_mul(0x85eb_ca77) >> 8

@@ -1,4 +1,4 @@
-//! The half inside the namespaces: tries the cases one after the other and tells the rows.
+//! The half inside the namespaces: runs the cases in sequence and reports the rows.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, StdinLock};
@@ -14,14 +14,14 @@ use super::trials::{describe, trials};
 use crate::daemon::program;
 use crate::rows::{Failure, Figure, Named, Row};
 
-/// The half outside, as this one sees it: one line of JSON each way.
+/// Connection to the half outside: one line of JSON per message.
 #[derive(Debug)]
 pub struct Outside<'a> {
     answers: StdinLock<'a>,
 }
 
 impl Outside<'_> {
-    /// The one that started this process.
+    /// The connection to the process that started this one.
     pub fn of_this() -> Self {
         Self {
             answers: std::io::stdin().lock(),
@@ -36,12 +36,12 @@ impl Outside<'_> {
         crate::process::answer(message);
     }
 
-    /// Say something to who started the bench.
+    /// Send a message to the user who started the benchmark.
     pub fn note(&self, text: &str) {
         self.tell(&json!({ "note": text }));
     }
 
-    /// Pin the kernel threads whose names begin with `thread` to a core.
+    /// Pin kernel threads whose names start with `thread` to a core.
     pub fn pin(&mut self, thread: &str, core: usize) {
         self.tell(&json!({"pin": thread, "core": core}));
         let mut answer = String::new();
@@ -60,7 +60,7 @@ impl Outside<'_> {
 
 type Samples = Vec<Sample>;
 
-/// Try everything that the arguments ask for.
+/// Run all trials that the arguments select.
 pub fn run(arguments: &KernelArguments, quick: bool) -> Result<(), Box<dyn std::error::Error>> {
     for &together in &arguments.together {
         arguments.cores(together)?;
@@ -84,7 +84,7 @@ pub fn run(arguments: &KernelArguments, quick: bool) -> Result<(), Box<dyn std::
     Ok(())
 }
 
-/// A private /run with place for the names of namespaces, and a loopback.
+/// Mount a private /run for the names of namespaces, and set up the loopback interface.
 pub fn furnish() -> Result<(), Failure> {
     command("mount -t tmpfs -o mode=755 sluice-bench /run")?;
     command("mkdir -p /run/netns")?;
@@ -92,16 +92,16 @@ pub fn furnish() -> Result<(), Failure> {
 }
 struct Bench<'a> {
     arguments: &'a KernelArguments,
-    /// Median time of the core per packet when Linux forwards, by traffic and receiver.
+    /// Median CPU time per packet when Linux forwards, by traffic and receiver.
     forward: BTreeMap<(Kind, Receiver), f64>,
-    /// Median packets per second when Linux forwards, by traffic: with the receiver that is better for it.
+    /// Median packets per second when Linux forwards, by traffic, with the better receiver.
     forwarded: BTreeMap<Kind, f64>,
-    /// Median packets per second of iptables, and time of translation per packet, 0 where not known, by rules, hits and
-    /// traffic: with the receiver that is better for it.
+    /// Median packets per second of iptables, and translation time per packet (0 if unknown), by rules, hits and
+    /// traffic, with the better receiver.
     iptables: BTreeMap<(u32, Hits, Kind), (f64, f64)>,
 }
 
-/// What traffic and on which cores, where rows are held against one another.
+/// Traffic and cores for which rows are compared.
 type Kind = (usize, usize, &'static str, Direction);
 
 fn kind(trial: &Trial) -> Kind {
@@ -109,8 +109,8 @@ fn kind(trial: &Trial) -> Kind {
 }
 
 impl Bench<'_> {
-    /// Established flows are measured in one topology, window after window. New flows get a topology per window,
-    /// because the tables of sessions only fill.
+    /// Established flows are measured in one topology, window after window. New flows get a new topology per window,
+    /// because session tables only fill up.
     fn samples(&mut self, trial: &Trial, outside: &mut Outside<'_>) -> Result<Samples, Failure> {
         let (program, cores) = (
             program(self.arguments.sluice.as_ref()),
@@ -184,8 +184,8 @@ impl Bench<'_> {
         }
     }
 
-    /// Packets per second over those of iptables, and iptables' time for translation over ours, which says more where the
-    /// wires are the limit. Both are compared with iptables at its better receiver.
+    /// Adds two ratios: packets per second relative to iptables, and translation time of iptables relative to ours,
+    /// which is more meaningful if the links are the limit. Both compare with iptables at its better receiver.
     fn beside_iptables(&mut self, row: Row, trial: &Trial, rates: &[f64], nat: &[f64]) -> Row {
         let key = (trial.rules, trial.hits, kind(trial));
         if trial.case == Case::Iptables {

@@ -1,22 +1,22 @@
-//! What the kernel says about the machine: the time of its cores, the packets of its interfaces.
+//! Statistics of the kernel: CPU time of cores, and packets of interfaces.
 
 use std::fs;
 use std::time::{Duration, Instant};
 
-/// Hundredths of a second, in which the kernel counts the time of cores (USER_HZ).
+/// Unit of the kernel's CPU times: hundredths of a second (USER_HZ).
 const TICK: Duration = Duration::from_millis(10);
 
-/// The cores of a run: one for the traffic and one for the gateway, or some that have both.
+/// Cores of a run: one for traffic and one for the gateway, or several for both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cores {
     pub traffic: usize,
     pub gateway: usize,
-    /// More cores, each with a generator, the gateway and the receiver, as the first has them then.
+    /// Further cores, each with a generator, the gateway and a receiver; the first core then runs all three too.
     pub more: Vec<usize>,
 }
 
 impl Cores {
-    /// The first two of some cores; `None` where there is one only.
+    /// The first two cores; `None` if there is only one.
     pub fn apart(of: &[usize]) -> Option<Self> {
         Some(Self {
             traffic: *of.first()?,
@@ -25,7 +25,7 @@ impl Cores {
         })
     }
 
-    /// The first `count` of some cores, each for everything; `None` where there are fewer.
+    /// The first `count` cores, each for everything; `None` if there are fewer.
     pub fn together(of: &[usize], count: usize) -> Option<Self> {
         let (&first, more) = of.get(..count)?.split_first()?;
         Some(Self {
@@ -35,7 +35,7 @@ impl Cores {
         })
     }
 
-    /// Has the gateway a core to itself?
+    /// Whether the gateway has a separate core.
     pub fn are_apart(&self) -> bool {
         self.traffic != self.gateway
     }
@@ -54,7 +54,7 @@ impl Cores {
         all
     }
 
-    /// The mask of one core, as receive packet steering wants it: words of 32 bits, the highest first.
+    /// Mask of one core in the format of RPS: 32-bit words, highest first.
     pub fn mask(core: usize) -> String {
         let words = (0..=core / 32).rev().map(|word| match word == core / 32 {
             true => format!("{:x}", 1u32 << (core % 32)),
@@ -64,7 +64,7 @@ impl Cores {
     }
 }
 
-/// What a core has not spent on work since the machine started: idle, waiting for disks, taken by the host.
+/// Time since boot in which a core did no work: idle, waiting for I/O, or taken by the host.
 pub fn unused_time(core: usize) -> Duration {
     unused_of(&fs::read_to_string("/proc/stat").unwrap_or_default(), core)
 }
@@ -81,11 +81,11 @@ fn unused_of(stat: &str, core: usize) -> Duration {
         })
         .unwrap_or_default();
     let field = |index: usize| fields.get(index).copied().unwrap_or(0);
-    // user nice system idle iowait irq softirq steal
+    // Fields: user nice system idle iowait irq softirq steal
     TICK * (field(3) + field(4) + field(7))
 }
 
-/// What each core has taken from its queue of received packets since the machine started: core, packets.
+/// Packets that each core has processed from its receive backlog since boot: core, packets.
 pub fn taken() -> Vec<(usize, u64)> {
     taken_of(&fs::read_to_string("/proc/net/softnet_stat").unwrap_or_default())
 }
@@ -94,22 +94,22 @@ fn taken_of(stat: &str) -> Vec<(usize, u64)> {
     let hexadecimal = |field: &str| u64::from_str_radix(field, 16).ok();
     let of_line = |(line, text): (usize, &str)| {
         let fields: Vec<u64> = text.split_whitespace().filter_map(hexadecimal).collect();
-        // Lines are of the cores that are on; the thirteenth field names them.
+        // There is one line per online core; the thirteenth field is the core number.
         Some((fields.get(12).map_or(line, |&core| core as usize), *fields.first()?))
     };
     stat.lines().enumerate().filter_map(of_line).collect()
 }
 
-/// Packets of an interface.
+/// Packet counters of an interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Packets {
     pub received: u64,
     pub sent: u64,
-    /// Lost on the way out.
+    /// Packets dropped on transmit.
     pub send_drops: u64,
 }
 
-/// Packets of an interface in the network namespace of a process.
+/// Packet counters of an interface in the network namespace of a process.
 pub fn packets(process: u32, interface: &str) -> Packets {
     let text = fs::read_to_string(format!("/proc/{process}/net/dev")).unwrap_or_default();
     packets_of(&text, interface)
@@ -130,7 +130,7 @@ fn packets_of(dev: &str, interface: &str) -> Packets {
     }
 }
 
-/// Wait until a core has next to nothing to do, at most `limit`: what the trial before left to the kernel is done.
+/// Wait at most `limit` until a core is almost idle, so that the kernel has finished work of the previous trial.
 pub fn settle(core: usize, limit: Duration) {
     let began = Instant::now();
     while began.elapsed() < limit {
@@ -142,7 +142,7 @@ pub fn settle(core: usize, limit: Duration) {
     }
 }
 
-/// Load averages over 1, 5 and 15 minutes, as the kernel writes them.
+/// Load averages over 1, 5 and 15 minutes, as formatted by the kernel.
 pub fn load_average() -> String {
     let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split_whitespace().take(3).collect::<Vec<_>>().join(" ")

@@ -1,4 +1,4 @@
-//! The half outside of the namespaces: makes them, takes the rows, does what only it can.
+//! The half outside of the namespaces: creates them, receives the rows, and does what is impossible inside.
 
 use std::ffi::OsString;
 use std::fs;
@@ -13,7 +13,8 @@ use super::machine::is_root;
 use super::traffic::NEW_FLOWS;
 use crate::rows::{Failure, Row, Run};
 
-/// Start the half inside with these arguments of the program, and take its rows, while connection tracking is wide enough.
+/// Start the half inside with these program arguments and receive its rows, with a large enough connection tracking
+/// table.
 pub fn run(run: &mut Run<'_>, words: Vec<OsString>) -> Result<(), Failure> {
     if !is_root() {
         return Err("network namespaces need root here: run it with sudo".into());
@@ -22,7 +23,7 @@ pub fn run(run: &mut Run<'_>, words: Vec<OsString>) -> Result<(), Failure> {
     enter(run, words)
 }
 
-/// Start the half inside with these arguments of the program, and take its rows.
+/// Start the half inside with these program arguments, and receive its rows.
 pub fn enter(run: &mut Run<'_>, words: Vec<OsString>) -> Result<(), Failure> {
     if !is_root() {
         return Err("network namespaces need root here: run it with sudo".into());
@@ -70,13 +71,13 @@ fn take(line: &str, run: &mut Run<'_>, answers: &mut ChildStdin) -> Result<(), F
         writeln!(answers, "{pinned}")?;
         answers.flush()?;
     } else {
-        // DPDK's and others' own lines.
+        // Output of DPDK and other programs.
         eprintln!("{line}");
     }
     Ok(())
 }
 
-/// Pin the kernel threads whose names begin so, and all that such a thread does; how many there are.
+/// Pin kernel threads whose names start with `thread`, and all their work; returns their number.
 fn pin(thread: &str, core: u64) -> usize {
     let name = |process: &Path| fs::read_to_string(process.join("comm")).unwrap_or_default();
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -89,8 +90,8 @@ fn pin(thread: &str, core: u64) -> usize {
         .count()
 }
 
-/// The machine's connection tracking, wide enough for all flows of a trial as long as this lives. A shell that
-/// outlives this process, however that ends, puts back what was.
+/// Enlarges the machine's connection tracking table for all flows of a trial while this lives. A shell that outlives
+/// this process, however it ends, restores the previous size.
 struct Widened {
     writer: Child,
 }

@@ -1,16 +1,16 @@
-//! A rate, kept by the time stamp counter.
+//! A packet rate, controlled by the time stamp counter.
 
 use std::time::Duration;
 
 use sluice_dpdk::tsc;
 
-/// From this time before a packet is due on, the sender waits awake: a sleep may last as much longer.
+/// Time before a packet is due from which on the sender busy-waits, because a sleep may last that much longer.
 const AWAKE: Duration = Duration::from_micros(100);
 
-/// What could not be sent while the sender was kept from its core is made up for this time at most: more would come as a burst.
+/// Maximum time for which missed packets are made up after the sender was preempted; more would cause a burst.
 const BEHIND: Duration = Duration::from_millis(2);
 
-/// When packets are due.
+/// Due times of packets.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     hz: u64,
@@ -19,7 +19,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// `rate` packets per second; 0 is no limit.
+    /// Create for `rate` packets per second; 0 means unlimited.
     pub fn new(rate: u64) -> Self {
         Self::at(tsc::frequency(), rate, tsc::now())
     }
@@ -47,7 +47,7 @@ impl Pace {
         }
     }
 
-    /// Time until the next packet is due; `None` where it is.
+    /// Time until the next packet is due; `None` if it is due.
     fn left(&mut self, now: u64) -> Option<Duration> {
         let behind = (self.hz as f64 * BEHIND.as_secs_f64()) as u64;
         self.due = self.due.max(now.saturating_sub(behind));
@@ -55,7 +55,7 @@ impl Pace {
         Some(Duration::from_secs_f64(cycles as f64 / self.hz as f64))
     }
 
-    /// So many were sent.
+    /// Record `packets` packets as sent.
     pub fn sent(&mut self, packets: usize) {
         self.due += self.cycles_per_packet * packets as u64;
     }

@@ -1,4 +1,4 @@
-//! Where a generator's packets go, or are answered to.
+//! Remote ends of a generator's packets.
 
 use std::collections::BTreeMap;
 
@@ -7,22 +7,22 @@ use super::generator::Own;
 use super::topology::OUTSIDE_MAC;
 use super::traffic::Direction;
 
-/// The other ends of flows, as far as the generator does not make them up.
+/// Remote ends of flows, as far as the generator does not compute them.
 #[derive(Debug)]
 pub enum Peers {
-    /// Flows go out: it does.
+    /// Outgoing flows: the generator computes them.
     Own,
-    /// Flows, and where they came from.
+    /// Learned flows with their sources.
     Learned(BTreeMap<u32, End>),
-    /// The same in a row.
+    /// Learned flows as a list.
     Known(Vec<(u32, End)>),
 }
 
-/// Flows to which answers go where nobody asks.
+/// Number of flows to which the server sends if it has learned none.
 const UNASKED: u32 = 4_096;
 
 impl Peers {
-    /// Those of a generator that sends in a direction.
+    /// Create for a generator that sends in a direction.
     pub fn of(direction: Direction) -> Self {
         match direction {
             Direction::Up => Self::Own,
@@ -30,7 +30,7 @@ impl Peers {
         }
     }
 
-    /// Take a frame, as far as it tells where a flow came from.
+    /// Learn the source of a flow from a frame.
     pub fn learn(&mut self, frame: &[u8]) {
         if let (Self::Learned(flows), Some((flow, source))) = (self, arrived(frame)) {
             flows.insert(flow, source);
@@ -45,14 +45,14 @@ impl Peers {
         }
     }
 
-    /// Forget what was learned, and learn.
+    /// Forget all learned flows and start learning.
     pub fn begin(&mut self) {
         if !matches!(self, Self::Own) {
             *self = Self::Learned(BTreeMap::new());
         }
     }
 
-    /// From now on nothing is learned.
+    /// Stop learning.
     pub fn stop_learning(&mut self) {
         if let Self::Learned(flows) = self {
             let mut known: Vec<_> = std::mem::take(flows).into_iter().collect();
@@ -68,7 +68,7 @@ impl Peers {
         }
     }
 
-    /// A flow of those that are drawn from, and its other end.
+    /// A random flow of a generator, and its remote end.
     pub fn draw(&self, own: Own, random: u32, template: &Template) -> (u32, End) {
         match self {
             Self::Known(flows) => flows[random as usize % flows.len()],

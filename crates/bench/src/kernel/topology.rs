@@ -1,4 +1,4 @@
-//! Three hosts in a row: generator, gateway, sink, with the sink's packets counted by what they carry.
+//! Three hosts in a row: generator, gateway, sink. The sink counts packets by their contents.
 
 use std::net::Ipv4Addr;
 use std::process::{Command, Stdio};
@@ -18,9 +18,9 @@ pub const GATEWAY: &str = "slb-gateway";
 pub const SINK: &str = "slb-sink";
 
 pub const GENERATOR_INTERFACE: &str = "slb-gen";
-/// Interface of the gateway towards the generator.
+/// Interface of the gateway to the generator.
 pub const INSIDE: &str = "slb-in";
-/// Interface of the gateway towards the sink.
+/// Interface of the gateway to the sink.
 pub const OUTSIDE: &str = "slb-out";
 pub const SINK_INTERFACE: &str = "slb-sink";
 
@@ -29,23 +29,23 @@ pub const INSIDE_MAC: [u8; 6] = [2, 0, 0, 0, 1, 2];
 pub const OUTSIDE_MAC: [u8; 6] = [2, 0, 0, 0, 2, 1];
 pub const SINK_MAC: [u8; 6] = [2, 0, 0, 0, 2, 2];
 
-/// The gateway's inside address, with its prefix: the inside networks lie behind the generator.
+/// Inside address of the gateway with prefix length; the inside networks are behind the generator.
 pub const INSIDE_ADDRESS: &str = "192.168.0.1/24";
-/// The generator's address on that link: next hop to the inside networks.
+/// Address of the generator on that link: next hop to the inside networks.
 pub const GENERATOR_ADDRESS: &str = "192.168.0.2";
-/// The gateway's outside address, with its prefix.
+/// Outside address of the gateway with prefix length.
 pub const OUTSIDE_ADDRESS: &str = "198.51.100.2/24";
-/// The sink's address: next hop to the server.
+/// Address of the sink: next hop to the server.
 pub const SINK_ADDRESS: &str = "198.51.100.1";
-/// The server that the traffic is for.
+/// Address of the server.
 pub const SERVER: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
-/// First and last address of the pool; the network is theirs.
+/// First and last address of the pool, and their network.
 pub const POOL: [&str; 3] = ["203.0.113.0", "203.0.113.255", "203.0.113.0/24"];
-/// The network of sites' public addresses, and those that a server leases.
+/// Network of the sites' public addresses, and the range that a server leases.
 pub const SITES: [&str; 2] = ["203.0.112.0/24", "203.0.112.1 - 203.0.112.250"];
 pub const INSIDE_NETWORKS: &str = "10.0.0.0/8";
 
-/// Network of rule number `rule`, counted from 0: a /24.
+/// Network of rule number `rule`, from 0: a /24.
 pub fn inside_network(rule: u32) -> Ipv4Addr {
     Ipv4Addr::from(0x0a00_0000 | (rule << 8 & 0x00ff_ff00))
 }
@@ -54,11 +54,11 @@ pub fn mac_text(mac: [u8; 6]) -> String {
     mac.map(|byte| format!("{byte:02x}")).join(":")
 }
 
-/// The hosts and their wires; they go when it is dropped.
+/// The hosts and their links; they are removed when dropped.
 #[derive(Debug)]
 pub struct Topology {
     pub cores: Cores,
-    /// Processes in the generator's namespace and the sink's, by which their counters are read.
+    /// Processes in the namespaces of generator and sink, through which their counters are read.
     ends: [Background; 2],
     _namespaces: Namespaces,
 }
@@ -72,7 +72,7 @@ impl Topology {
             end(GATEWAY, INSIDE, INSIDE_MAC),
         ])?;
         wire([end(GATEWAY, OUTSIDE, OUTSIDE_MAC), end(SINK, SINK_INTERFACE, SINK_MAC)])?;
-        // Where each core has a generator it goes all the way with its packets.
+        // If each core has a generator, it also receives its own packets.
         if topology.cores.are_apart() && receiver == Receiver::Traffic {
             steer(SINK, SINK_INTERFACE, topology.cores.traffic)?;
             steer(GENERATOR, GENERATOR_INTERFACE, topology.cores.traffic)?;
@@ -81,7 +81,7 @@ impl Topology {
         Ok(topology)
     }
 
-    /// Generator and sink at two taps that a guest has opened, of the names of their interfaces.
+    /// Use two taps opened by a guest, with the names of their interfaces, for generator and sink.
     pub fn at_taps(cores: Cores) -> Result<Self, Failure> {
         let topology = Self::hosts(cores, &[GENERATOR, SINK])?;
         for (host, interface, mac) in [
@@ -114,8 +114,8 @@ impl Topology {
         })
     }
 
-    /// Let both ends drop at ingress, and count what they look at: the sink on `translated` what carries a source of the pool,
-    /// on `plain` what carries an inside host's; the generator on `returned` what the server sent to inside hosts.
+    /// Drop at ingress at both ends, and count: the sink counts sources of the pool as `translated` and inside hosts'
+    /// sources as `plain`; the generator counts packets from the server to inside hosts as `returned`.
     fn count(&self) -> Result<(), Failure> {
         for (host, interface, counters) in [
             (SINK, SINK_INTERFACE, ["translated", "plain"].as_slice()),
@@ -138,8 +138,8 @@ impl Topology {
         self.look(true)
     }
 
-    /// Whether both ends look at what their packets carry, and count it, or drop them unseen: looking takes more of the
-    /// traffic's core than sending does.
+    /// Set whether both ends inspect and count packets, or drop them uninspected, because inspection takes more time of
+    /// the traffic's core than sending.
     pub fn look(&self, look: bool) -> Result<(), Failure> {
         let server = format!("ip daddr {SERVER} udp dport {SERVER_PORT}");
         let of_sink = [
@@ -165,7 +165,7 @@ impl Topology {
         Ok(())
     }
 
-    /// Packets of the interface that those are sent by which are measured, and of that which they come to.
+    /// Packet counters of the interface through which measured packets are sent, and of the one at which they arrive.
     pub fn packets(&self, direction: Direction) -> [Packets; 2] {
         let [generator, sink] = &self.ends;
         let generator = packets(generator.0.id(), GENERATOR_INTERFACE);
@@ -176,7 +176,8 @@ impl Topology {
         }
     }
 
-    /// What has arrived: at the sink from the pool's addresses and from inside hosts' own, at the generator from the server.
+    /// Packets that have arrived: at the sink from pool addresses and from inside hosts' own addresses, at the
+    /// generator from the server.
     pub fn arrived(&self) -> Result<Arrived, Failure> {
         let list = |host| run(&format!("ip netns exec {host} nft -j list counters"));
         Ok(Arrived {
@@ -186,17 +187,17 @@ impl Topology {
     }
 }
 
-/// Packets at either end, by where they come from.
+/// Packets received at both ends, by source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arrived {
     pub translated: u64,
-    /// From inside hosts' own addresses.
+    /// Packets from inside hosts' own addresses.
     pub plain: u64,
     pub returned: u64,
 }
 
 impl Arrived {
-    /// Packets that came as they should, translated or not.
+    /// Number of packets that arrived correctly, translated or not.
     pub fn right(&self, direction: Direction, translates: bool) -> u64 {
         match (direction, translates) {
             (Direction::Down, _) => self.returned,
@@ -221,7 +222,7 @@ impl Arrived {
     }
 }
 
-/// Let a core receive what comes in by an interface.
+/// Let a core receive packets of an interface (RPS).
 pub fn steer(host: &str, interface: &str, core: usize) -> Result<(), Failure> {
     let file = format!("/sys/class/net/{interface}/queues/rx-0/rps_cpus");
     feed(&format!("ip netns exec {host} tee {file}"), &Cores::mask(core)).map(drop)

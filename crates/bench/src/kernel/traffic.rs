@@ -1,4 +1,4 @@
-//! The generators as their controller sees them: processes that answer lines.
+//! Controller of the generators: processes that answer lines.
 
 use clap::ValueEnum;
 
@@ -8,12 +8,12 @@ use crate::netns;
 use crate::process::Answering;
 use crate::rows::Failure;
 
-/// A flow's packets.
+/// Flows of the packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flows {
-    /// Of so many flows, opened before.
+    /// Packets of this number of flows, which were opened before.
     Established(u32),
-    /// Each opens a flow.
+    /// Each packet opens a flow.
     New,
 }
 
@@ -26,30 +26,30 @@ impl Flows {
     }
 }
 
-/// Which way the packets go that are measured.
+/// Direction of the measured packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum Direction {
-    /// From inside.
+    /// Packets from inside.
     Up,
-    /// From outside, to flows that were opened from inside.
+    /// Packets from outside, to flows that were opened from inside.
     Down,
 }
 
-/// Where what has passed the gateway is received.
+/// Core on which forwarded packets are received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum Receiver {
-    /// On the core of the traffic, by packet steering.
+    /// The traffic's core, by RPS.
     Traffic,
-    /// On the core of the gateway: veth receives where the sender runs, if nothing steers.
+    /// The gateway's core: without steering, veth receives on the sender's core.
     Gateway,
 }
 
-/// Whether flows are of subscribers' sites.
+/// Whether flows belong to subscriber sites.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum Site {
-    /// They are of hosts.
+    /// Flows of hosts.
     None,
-    /// They are of terminals, whose frames are in tags inside and have their site's virtual MAC outside.
+    /// Flows of terminals, whose frames are tagged inside and have the virtual MAC of their site outside.
     TagsAndMac,
 }
 
@@ -62,17 +62,17 @@ impl Site {
     }
 }
 
-/// Which rules the packets match.
+/// Rules that the packets match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum Hits {
-    /// The last one alone: who tries one after the other tries all.
+    /// Only the last one: a linear search checks all rules.
     Last,
-    /// All, equally often: who tries one after the other tries half of them.
+    /// All, equally often: a linear search checks half of them on average.
     Uniform,
 }
 
 impl Hits {
-    /// The first rule of those that are matched, and how many they are.
+    /// First matched rule, and number of matched rules.
     pub fn of(self, rules: u32) -> (u32, u32) {
         match self {
             Self::Last => (rules.saturating_sub(1), 1),
@@ -81,22 +81,22 @@ impl Hits {
     }
 }
 
-/// Most flows that one trial opens.
+/// Maximum number of flows that one trial opens.
 pub const NEW_FLOWS: u32 = 3_500_000;
 
-/// Flows that are opened before any trial, to see that packets arrive.
+/// Number of flows opened before any trial, to check that packets arrive.
 pub const OPENED: u32 = 8_000;
 
-/// Running generators, one or more.
+/// One or more running generators.
 #[derive(Debug)]
 pub struct Traffic {
-    /// Those inside; none any more where all are open and the packets that are measured come from outside.
+    /// Inside generators; empty after all flows are open if the measured packets come from outside.
     inside: Vec<Generator>,
-    /// The server's end, where it answers.
+    /// The server, if it sends.
     outside: Option<Generator>,
 }
 
-/// What generators are started for.
+/// Parameters for starting generators.
 #[derive(Clone, Copy, Debug)]
 pub struct Frames {
     pub bytes: usize,
@@ -123,7 +123,7 @@ impl Traffic {
         Ok(traffic)
     }
 
-    /// Send one packet of each of the first flows, `rate` a second.
+    /// Send one packet of each of the first `flows` flows, at `rate` packets per second.
     pub fn open(&mut self, flows: u32, rate: u32) -> Result<(), Failure> {
         let Some(first) = self.inside.first_mut() else {
             return Ok(());
@@ -131,7 +131,7 @@ impl Traffic {
         first.0.ask(&format!("open {flows} {rate}"), "opened").map(drop)
     }
 
-    /// How many flows the server's end knows the ends of; `None` where it does not answer.
+    /// Number of flows whose source the server has learned; `None` if it does not send.
     pub fn known(&mut self) -> Result<Option<u64>, Failure> {
         let Some(outside) = &mut self.outside else {
             return Ok(None);
@@ -139,10 +139,10 @@ impl Traffic {
         outside.0.ask("known", "known").map(Some)
     }
 
-    /// Begin to send, at most `rate` packets per second all together, each generator flows of its own; 0 is no limit.
+    /// Start sending at most `rate` packets per second in total, each generator with its own flows; 0 means unlimited.
     pub fn begin(&mut self, flows: Flows, rate: u32) -> Result<(), Failure> {
         if self.outside.is_some() {
-            // Who listens inside would take time from who receives there.
+            // Stop the inside generators, because they would take CPU time from the receiver.
             self.inside.clear();
         }
         let senders = self.senders();
@@ -179,12 +179,12 @@ impl Traffic {
     }
 }
 
-/// One generator.
+/// One generator process.
 #[derive(Debug)]
 pub struct Generator(pub Answering);
 
 impl Generator {
-    /// Start one that sends in a direction: in the namespace of the generator, or as the server's end in that of the sink.
+    /// Start a generator for a direction: in the generator's namespace, or as the server in the sink's.
     pub fn start(core: usize, frames: &Frames, direction: Direction) -> Result<Self, Failure> {
         let (host, interface) = match direction {
             Direction::Up => (GENERATOR, GENERATOR_INTERFACE),

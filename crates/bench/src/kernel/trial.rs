@@ -1,4 +1,4 @@
-//! One trial: a topology, a gateway, traffic, and what came through in some windows of time.
+//! One trial: a topology, a gateway, traffic, and measurements in several time windows.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -13,53 +13,53 @@ use crate::rows::Failure;
 /// Time between the first packet and the first window.
 const WARM_UP: Duration = Duration::from_millis(300);
 
-/// Longest time that a trial waits for the machine to be quiet.
+/// Maximum time that a trial waits for the machine to become idle.
 const QUIET: Duration = Duration::from_secs(3);
 
-/// Packets per second while flows are opened: the first that they get through at.
+/// Packet rates for opening flows, tried in order until the packets get through.
 const OPENING_RATES: [u32; 4] = [50_000, 20_000, 8_000, 4_000];
 
-/// Share of its time from which the gateway's core is what limits.
+/// Utilisation from which the gateway's core counts as the limit.
 const BUSY: f64 = 0.95;
 
-/// Share of the offered packets from which nothing but the generator limits.
+/// Share of offered packets from which the generator counts as the limit.
 const WHOLE: f64 = 0.98;
 
-/// What is to be tried.
+/// Parameters of a trial.
 #[derive(Clone, Copy, Debug)]
 pub struct Trial {
     pub case: Case,
     pub rules: u32,
-    /// Which of them the packets match.
+    /// Rules that the packets match.
     pub hits: Hits,
     pub flows: Flows,
     pub direction: Direction,
-    /// Where they are received in the end.
+    /// Core on which forwarded packets are received.
     pub receiver: Receiver,
     pub site: Site,
     pub bytes: usize,
-    /// Cores that have generator, gateway and receiver each; 0 where these have cores of their own.
+    /// Number of cores that each run generator, gateway and receiver; 0 if these have separate cores.
     pub together: usize,
-    /// Offered packets per second; 0 for as many as the generator can.
+    /// Offered packets per second; 0 for the maximum of the generator.
     pub rate: u32,
     pub windows: usize,
     pub window: Duration,
-    /// The generator sends by AF_XDP.
+    /// Whether the generator sends by AF_XDP.
     pub xdp: bool,
-    /// The kernel receives for Sluice in a thread.
+    /// Whether the kernel receives for Sluice in a thread.
     pub napi_thread: bool,
 }
 
-/// What limited a window.
+/// Limiting factor of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub enum Limit {
-    /// All that was offered came through, and the gateway's core had time left.
+    /// All offered packets got through, and the gateway's core was not saturated.
     Generator,
-    /// Packets got lost although the gateway's core had time left.
+    /// Packets were lost although the gateway's core was not saturated.
     Veth,
-    /// The gateway's core had no time left.
+    /// The gateway's core was saturated.
     Gateway,
-    /// The cores had no time left, which generators and receivers share with the gateway.
+    /// The cores shared by generators, receivers and gateway were saturated.
     Cores,
 }
 
@@ -73,12 +73,12 @@ impl Limit {
     }
 }
 
-/// Where received packets were looked at, by the kernel's counters of each core's queue.
+/// Distribution of received packets over cores, from the kernel's counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Spread {
-    /// Of what the gateway's cores took, the share of that which took least: 1 / n where n of them have the same.
+    /// Smallest share of a gateway core: 1 / n if n cores have equal shares.
     pub least: f64,
-    /// Of what the whole machine took, the share of cores that no part of the trial was laid on.
+    /// Share of packets received on cores outside of the trial.
     pub others: f64,
 }
 
@@ -104,27 +104,27 @@ impl Spread {
     }
 }
 
-/// A window's figures.
+/// Measurements of a window.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
     /// Packets per second at the sink.
     pub packets_per_s: f64,
-    /// Packets per second that the gateway's interface was given, accepted or not.
+    /// Packets per second offered to the gateway's interface, accepted or not.
     pub offered_per_s: f64,
-    /// Share of the gateway's core, or cores, that was in use; a worker that looks for packets in vain is idle.
+    /// Utilisation of the gateway's core or cores; empty polls of a worker count as idle.
     pub busy_share: f64,
-    /// Time of the gateway's core per packet at the sink.
+    /// CPU time of the gateway's core per packet at the sink.
     pub cpu_ns_per_packet: f64,
-    /// Time of all cores per packet at the sink, generator and receiver counted.
+    /// CPU time of all cores per packet at the sink, including generator and receiver.
     pub both_ns_per_packet: f64,
-    /// Time from session lookup to rewrite per packet, by the gateway's own counters.
+    /// Time from session lookup to rewrite per packet, according to the gateway's own counters.
     pub nat_ns_per_packet: Option<f64>,
     pub limit: Limit,
-    /// Where the work was.
+    /// Distribution of the work.
     pub spread: Spread,
 }
 
-/// What all counters say at one time.
+/// All counters at one time.
 struct Reading {
     at: Instant,
     unused: Duration,
@@ -156,14 +156,14 @@ impl Reading {
             Case::Generator => sent,
             _ => rate(self.sink.received, before.sink.received),
         };
-        // So many cores' time.
+        // CPU time of this number of cores.
         let busy = |cores: usize, now: Duration, then: Duration| {
             let unused = now.saturating_sub(then).as_secs_f64();
             (cores as f64 - unused / seconds).clamp(0.0, cores as f64)
         };
         let gateways = cores.gateways().len();
         let used = busy(gateways, self.unused, before.unused);
-        // A worker polls: by the kernel's clock its core is always in use.
+        // A worker polls, so for the kernel its core is always busy.
         let of_gateway = own.map_or(used, |own| own.work_ns * packets_per_s / 1e9);
         let of_all = busy(cores.all().len(), self.unused_of_all, before.unused_of_all) - used + of_gateway;
         let busy_share = of_gateway / gateways as f64;
@@ -185,7 +185,7 @@ impl Reading {
 }
 
 impl Trial {
-    /// Build all, measure, and take all down.
+    /// Set up everything, measure, and remove everything.
     pub fn run(&self, cores: &Cores, program: &Path, outside: &mut Outside<'_>) -> Result<Vec<Sample>, Failure> {
         settle(cores.gateway, QUIET);
         let topology = Topology::build(cores.clone(), self.receiver)?;
@@ -221,8 +221,8 @@ impl Trial {
         Ok(samples)
     }
 
-    /// Every flow that is to be established sends a packet, and nine of ten arrive; a busy machine gets more time.
-    /// The others are established while the traffic warms up.
+    /// Send a packet of every flow to be established, until nine of ten have arrived; a busy machine gets more time.
+    /// The others are established during warm-up.
     fn open(&self, topology: &Topology, traffic: &mut Traffic) -> Result<(), Failure> {
         if self.case == Case::Generator {
             return Ok(());
@@ -248,13 +248,13 @@ impl Trial {
         arrived.right(direction, self.case.translates())
     }
 
-    /// The same traffic goes on for a moment, with ends that look at what arrives.
+    /// Continue the same traffic for a moment with inspection at the ends, to check the packets.
     fn check(&self, topology: &Topology, traffic: &mut Traffic) -> Result<(), Failure> {
         if self.case == Case::Generator {
             return Ok(());
         }
         let read = || {
-            // What still waits in an end's queue is counted at the interface and not yet by the rules.
+            // Packets still queued at an end are counted at the interface, but not yet by the rules.
             settle(topology.cores.traffic, QUIET);
             let [_, Packets { received, .. }] = topology.packets(self.direction);
             Ok::<_, Failure>((received, self.right(&topology.arrived()?, self.direction)))

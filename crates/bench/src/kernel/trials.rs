@@ -1,4 +1,4 @@
-//! Which trials the arguments ask for, and how long they take.
+//! Trials selected by the arguments, and their duration.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::traffic::{Direction, Flows, Hits, OPENED, Receiver, Site};
 use super::trial::Trial;
 use crate::rows::Named;
 
-/// A trial as messages name it.
+/// Description of a trial for messages.
 pub fn describe(trial: &Trial) -> String {
     format!(
         "{} with {} rules, hits {}, {} flows {}, site {}, {} bytes, received on the {}'s core",
@@ -25,14 +25,14 @@ pub fn describe(trial: &Trial) -> String {
     )
 }
 
-/// All trials, the ones that others are compared with first.
+/// All trials; those that others are compared with come first.
 pub fn trials(arguments: &KernelArguments, quick: bool) -> Vec<Trial> {
     let wanted = |case: &Case| arguments.cases.is_empty() || arguments.cases.contains(case);
     let mut trials = Vec::new();
     let places = arguments.together.iter();
     let sizes = places.flat_map(|&together| arguments.bytes.iter().map(move |&bytes| (together, bytes)));
     for (together, bytes) in sizes {
-        // A worker of Sluice polls: it wants its core for itself.
+        // A Sluice worker polls, so it needs its own core.
         let able = |case: &Case| together == 0 || !case.is_sluice();
         for case in Case::value_variants().iter().copied().filter(wanted).filter(able) {
             let rules: &[u32] = if case.translates() { &arguments.rules } else { &[0] };
@@ -45,12 +45,12 @@ pub fn trials(arguments: &KernelArguments, quick: bool) -> Vec<Trial> {
                 let both: Vec<_> = established.into_iter().chain(new).collect();
                 let all = arguments.directions.iter().flat_map(|&direction| {
                     let flows = both.iter().map(move |&(flows, hits)| (flows, hits, direction));
-                    // What comes from outside opens nothing, and has one generator.
+                    // Packets from outside open no flows, and come from a single generator.
                     flows.filter(move |&(flows, _, direction)| {
                         direction == Direction::Up || flows != Flows::New && together == 0
                     })
                 });
-                // Where cores have everything, nothing is steered.
+                // If cores run everything, nothing is steered.
                 let receivers = if together == 0 {
                     &arguments.receivers[..]
                 } else {
@@ -60,7 +60,7 @@ pub fn trials(arguments: &KernelArguments, quick: bool) -> Vec<Trial> {
                 for ((flows, hits, direction), receiver) in
                     all.filter(|((flows, ..), _)| arguments.flows.iter().any(|name| name == flows.name()))
                 {
-                    // Who knows sites is Sluice; terminals are of one network.
+                    // Only Sluice supports sites; terminals belong to one network.
                     let knows = case == Case::Sluice && flows != Flows::New && hits == Hits::Last;
                     let sites = arguments.sites.iter().filter(|&&site| site == Site::None || knows);
                     trials.extend(sites.map(|&site| Trial {
@@ -86,7 +86,7 @@ pub fn trials(arguments: &KernelArguments, quick: bool) -> Vec<Trial> {
     trials
 }
 
-/// About how long all trials take.
+/// Estimated duration of all trials.
 pub fn estimate(arguments: &KernelArguments, quick: bool) -> Duration {
     let trial = |trial: Trial| {
         let topologies = if trial.flows == Flows::New { trial.windows } else { 1 };
@@ -95,7 +95,7 @@ pub fn estimate(arguments: &KernelArguments, quick: bool) -> Duration {
     trials(arguments, quick).into_iter().map(trial).sum()
 }
 
-/// About how long a topology takes to come and go.
+/// Estimated time to set up and remove a topology.
 const SET_UP: Duration = Duration::from_millis(2_500);
 
 #[cfg(test)]

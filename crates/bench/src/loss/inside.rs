@@ -1,4 +1,4 @@
-//! The half inside the namespaces: tries the points one after the other and tells the rows.
+//! The half inside the namespaces: runs the points in sequence and reports the rows.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use super::{Failure, LossArguments, Part, Place, stream, transfers};
 use crate::kernel::inside::{Outside, furnish};
 use crate::rows::{Named, Row, Runs, pairs};
 
-/// Try everything that the arguments ask for.
+/// Measure everything that the arguments select.
 pub fn run(arguments: &LossArguments, quick: bool) -> Result<(), Failure> {
     furnish()?;
     let outside = Outside::of_this();
@@ -35,11 +35,11 @@ pub fn run(arguments: &LossArguments, quick: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What is lost, where, and how late the rest is.
+/// Loss, its location, and delay.
 #[derive(Clone, Copy, Debug)]
 struct Point {
     place: Place,
-    /// Milliseconds, there and back.
+    /// Round-trip delay in milliseconds.
     delay: u32,
     loss: f64,
 }
@@ -57,18 +57,18 @@ impl Point {
     }
 }
 
-/// Whether a drop is inspection's of a segment, or of an overloaded gateway.
+/// Whether a drop reason belongs to inspection of segments, or to overload.
 fn is_of_inspection(name: &str) -> bool {
     name.starts_with("stream-") || name.starts_with("inspection-") || name == "signature" || name == "flow-dropped"
 }
 
-/// Streams by turns through inspection and past it.
+/// Streams in turn with and without inspection.
 fn streams(hosts: &mut Hosts, point: Point, arguments: &LossArguments, quick: bool) -> Result<Row, Failure> {
     let (mut all, mut counted) = (Runs::default(), Runs::default());
     for turn in 0..arguments.runs(quick) {
         let mut ways = Way::ALL.to_vec();
         ways.retain(|&way| way != Way::Direct || arguments.direct);
-        // Neither is always the first.
+        // Alternate which one is first.
         if turn % 2 == 1 {
             ways.reverse();
         }
@@ -93,7 +93,7 @@ fn streams(hosts: &mut Hosts, point: Point, arguments: &LossArguments, quick: bo
     Ok(row.figure("ratio", &ratios).runs(&all).runs(&counted))
 }
 
-/// Figures of each way.
+/// Figures of each path.
 const RATES: [&str; 3] = ["inspected_mbit_s", "plain_mbit_s", "direct_mbit_s"];
 const SENT_AGAIN: [&str; 2] = ["inspected_sent_again", "plain_sent_again"];
 

@@ -1,10 +1,11 @@
-//! `loss`: TCP through a bridge, inspected and not, over a link that loses and delays packets, before the bridge and behind it.
+//! `loss`: TCP through a bridge, with and without inspection, over a link that drops and delays packets, before or
+//! behind the bridge.
 //!
-//! One gateway has two bridges, and inspects one of them. A relay of this program stands on the same side of both. Runs through the
-//! one and the other take turns, with the same packets lost by number. A third way has the relay and no gateway: what the hosts and
-//! the relay can.
+//! One gateway has two bridges and inspects the traffic of one of them. A relay of this program is on the same side of
+//! both. Runs through both take turns, and the same packet numbers are dropped. A third path has the relay but no
+//! gateway: it shows the capacity of hosts and relay.
 //!
-//! The gateway's worker has a core to itself; hosts, relay and all that the kernel does for them share another.
+//! The gateway's worker has a separate core; hosts, relay and the kernel's work for them share another.
 
 mod hosts;
 pub mod inside;
@@ -21,7 +22,7 @@ use crate::kernel::outside;
 use crate::rows::Run;
 
 use crate::rows::Failure;
-/// On which side of the gateway packets are lost.
+/// Side of the gateway on which packets are dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Place {
     /// Between client and gateway.
@@ -30,63 +31,64 @@ pub enum Place {
     Behind,
 }
 
-/// What is measured.
+/// Parts of the benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Part {
-    /// What one TCP connection carries.
+    /// Throughput of one TCP connection.
     Stream,
-    /// Whether files arrive whole and in time.
+    /// Correctness and duration of file transfers.
     Transfers,
 }
 
-/// What to measure: everything where nothing is said.
+/// What to measure; everything by default.
 #[derive(Args, Clone, Debug)]
 pub struct LossArguments {
     /// Only these parts.
     #[arg(long, value_name = "PART", value_delimiter = ',')]
     only: Vec<Part>,
-    /// Of a hundred packets, so many are lost, each way.
+    /// Loss in percent, in each direction.
     #[arg(long, value_name = "PERCENT", value_delimiter = ',', default_value = "0,0.01,0.1,1")]
     #[arg(value_parser = percent)]
     loss: Vec<f64>,
-    /// Milliseconds that a packet and its answer take longer.
+    /// Additional round-trip delay in milliseconds.
     #[arg(long, value_name = "MS", value_delimiter = ',', default_value = "0,20")]
     #[arg(value_parser = clap::value_parser!(u32).range(0..=1_000))]
     delay: Vec<u32>,
-    /// Where packets are lost and delayed.
+    /// Location of loss and delay.
     #[arg(long, value_name = "PLACE", value_delimiter = ',', default_value = "before,behind")]
     place: Vec<Place>,
-    /// Runs per row; 5 where not given, 1 with --quick.
+    /// Runs per row; by default 5, or 1 with --quick.
     #[arg(long, value_name = "N")]
     runs: Option<usize>,
-    /// Seconds of a run; 3 where not given, 1 with --quick.
+    /// Seconds of a run; by default 3, or 1 with --quick.
     #[arg(long, value_name = "S")]
     seconds: Option<u32>,
-    /// Files that are transferred at each loss and place, half of them each way.
+    /// Number of files transferred at each loss and location, half of them in each direction.
     #[arg(long, value_name = "N", default_value_t = 1_000)]
     transfers: u32,
-    /// Transfers at a time.
+    /// Number of concurrent transfers.
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=256))]
     at_once: u32,
     /// Seconds after which a transfer counts as stalled.
     #[arg(long, value_name = "S", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..))]
     patience: u32,
-    /// Signatures to inspect by; a few of its own where not given.
+    /// Inspection rules; by default a few built-in ones.
     #[arg(long, value_name = "FILE")]
     signatures: Option<PathBuf>,
-    /// The language that they are written in.
+    /// Dialect of the rules.
     #[arg(long, value_enum, default_value_t = Written::Snort3)]
     dialect: Written,
-    /// The way without a gateway is measured, too.
+    /// Also measure the path without a gateway.
     #[arg(long)]
     direct: bool,
-    /// How the hosts' TCP answers loss: `cubic`, `bbr`, `reno`, as far as the kernel has it; the machine's own where not given.
+    /// TCP congestion control of the hosts: `cubic`, `bbr` or `reno`, if the kernel supports it; by default the
+    /// machine's setting.
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
-    /// Which packets are lost.
+    /// Seed that determines the dropped packets.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// The program `sluice`; beside this one where not given.
+    /// The program `sluice`; by default the one in the folder of this program.
     #[arg(long, value_name = "FILE")]
     sluice: Option<PathBuf>,
     /// Set in the process that runs inside the namespaces.

@@ -1,9 +1,9 @@
-//! The relay: frames from one interface to another, all but some, each a while later. A process of its own in its own network
-//! namespace, told what to lose by lines on its input.
+//! The relay: forwards frames between interfaces, drops some, and delays the others. A separate process in its own
+//! network namespace, controlled by lines on its input.
 //!
 //! | line | answer |
 //! | --- | --- |
-//! | `set PPM MICROSECONDS SEED` | `set`: of a million frames so many are lost from now on, each way, the others leave so much later; what waits is dropped |
+//! | `set PPM MICROSECONDS SEED` | `set`: from now on, PPM of a million frames are dropped in each direction, and the others are delayed by MICROSECONDS; waiting frames are dropped |
 //! | `count` | `count PASSED LOST OVERFLOWED`, since the last `set` |
 
 use std::collections::VecDeque;
@@ -21,24 +21,24 @@ use crate::process::answer;
 use crate::rig::Source;
 use crate::rig::frames::Mixed;
 
-/// Frames that wait at a time, all ways together.
+/// Maximum number of waiting frames of all paths.
 const WAITING: usize = 32_768;
-/// Rounds without a frame before it sleeps, and for how long: it shares its core with those that it relays for.
+/// Number of empty rounds before it sleeps, and the duration: it shares its core with the hosts.
 const IDLE_ROUNDS: u32 = 32;
 const IDLE: Duration = Duration::from_micros(20);
 
-/// What the relay joins.
+/// Interfaces of the relay.
 #[derive(Args, Clone, Debug)]
 pub struct RelayArguments {
-    /// Interfaces, two and two.
+    /// Pairs of interfaces.
     #[arg(long, value_delimiter = ',', required = true)]
     interfaces: Vec<String>,
-    /// Core.
+    /// Core to run on.
     #[arg(long)]
     core: usize,
 }
 
-/// What is done to frames.
+/// Treatment of frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Faults {
     per_million: u32,
@@ -68,7 +68,7 @@ impl Line {
     }
 }
 
-/// Which frames of one way are lost: by their numbers, so that the same are lost again with the same seed.
+/// Selection of dropped frames of one direction by their numbers, so that the same seed drops the same frames.
 #[derive(Clone, Copy, Debug)]
 struct Chance {
     state: Mixed,
@@ -84,14 +84,14 @@ impl Chance {
         }
     }
 
-    /// Whether the next frame is lost.
+    /// Whether the next frame is dropped.
     #[inline(always)]
     fn loses(&mut self) -> bool {
         self.state.next() < self.below
     }
 }
 
-/// Frames that come by one interface and leave by its pair.
+/// Frames that arrive at one interface and leave through its pair.
 struct Way {
     from: PortIndex,
     to: PortIndex,
@@ -99,7 +99,7 @@ struct Way {
     waiting: VecDeque<(Instant, Parked)>,
 }
 
-/// Frames since the last line that set something.
+/// Frame counters since the last `set` line.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     passed: u64,
@@ -123,7 +123,7 @@ impl Relay {
         }
     }
 
-    /// Take what has come and send what is due; whether there was anything.
+    /// Receive frames and send those that are due; returns whether there were any.
     fn round(&mut self) -> bool {
         let mut any = false;
         for number in 0..self.ways.len() {
@@ -151,7 +151,7 @@ impl Relay {
         io.free(&lost);
         self.counts.lost += lost.len() as u64;
         let mut sent = 0;
-        // What waits goes first.
+        // Waiting frames are sent first.
         if self.faults.delay.is_zero() && way.waiting.is_empty() {
             sent = io.transmit(way.to, &kept);
             self.counts.passed += sent as u64;
@@ -191,7 +191,7 @@ impl Relay {
         }
         let sent = io.transmit(way.to, &slots);
         self.counts.passed += sent as u64;
-        // As they were, in front.
+        // Put unsent frames back to the front in their order.
         for &slot in slots[sent..].iter().rev() {
             match io.park(slot) {
                 Some(parked) => way.waiting.push_front((now, parked)),

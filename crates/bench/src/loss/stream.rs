@@ -1,4 +1,4 @@
-//! What one TCP connection carries, by iperf3.
+//! Throughput of one TCP connection, measured by iperf3.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -11,10 +11,10 @@ use super::hosts::{CLIENT, Hosts, SERVER, Way};
 use crate::kernel::command::run as run_command;
 use crate::process::{Background, await_some};
 
-/// Longest time until the server listens.
+/// Maximum time until the server listens.
 const READY: Duration = Duration::from_secs(10);
 
-/// Start the server on all ways.
+/// Start the server on all paths.
 pub fn server(hosts: &Hosts) -> Result<Background, Failure> {
     let mut command = hosts.command(SERVER, Path::new("iperf3"));
     command.arg("--server").stdin(Stdio::null()).stdout(Stdio::null());
@@ -25,12 +25,12 @@ pub fn server(hosts: &Hosts) -> Result<Background, Failure> {
     Ok(server)
 }
 
-/// What came out of one run.
+/// Result of one run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sample {
-    /// Received, in megabits a second.
+    /// Received megabits per second.
     pub mbit_s: f64,
-    /// Segments that were sent again.
+    /// Number of retransmitted segments.
     pub sent_again: f64,
 }
 
@@ -49,7 +49,7 @@ impl Sample {
     }
 }
 
-/// How often a server is asked again that has not done with the client before, and how long after.
+/// Number and interval of retries while the server is still busy with the previous client.
 const BUSY: (u32, Duration) = (20, Duration::from_millis(250));
 
 /// One connection from the client to the server.

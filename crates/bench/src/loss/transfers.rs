@@ -1,7 +1,8 @@
-//! Files over HTTP, many at once, half of them each way: whether they arrive whole, and in time.
+//! File transfers over HTTP, several concurrently, half of them in each direction: whether they arrive correctly and in
+//! time.
 //!
-//! Their content is drawn from their number, so that both ends know what it is to be; the digest that is compared is that of what
-//! came out of the socket, by SHA-256.
+//! The contents are generated from the file number, so that both ends know them. SHA-256 digests are compared, computed
+//! over the bytes read from the socket.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -22,10 +23,10 @@ use crate::rows::Runs;
 
 const PORT: u16 = 8_080;
 const SIZES: std::ops::Range<u64> = 64 << 10..(1 << 20) + 1;
-/// Bytes that are written at once.
+/// Number of bytes written at once.
 const PIECE: usize = 16 << 10;
 
-/// One end.
+/// Arguments of one end.
 #[derive(Args, Clone, Debug)]
 pub struct TransfersArguments {
     /// Serve files at this address until the input ends.
@@ -34,13 +35,13 @@ pub struct TransfersArguments {
     /// Transfer files with the server at this address.
     #[arg(long)]
     server: Option<SocketAddr>,
-    /// Files.
+    /// Number of files.
     #[arg(long, default_value_t = 1)]
     count: u32,
-    /// Transfers at a time.
+    /// Number of concurrent transfers.
     #[arg(long, default_value_t = 1)]
     at_once: u32,
-    /// Seconds after which one counts as stalled.
+    /// Seconds after which a transfer counts as stalled.
     #[arg(long, default_value_t = 30)]
     patience: u32,
     /// Number of the first file.
@@ -48,7 +49,7 @@ pub struct TransfersArguments {
     first: u64,
 }
 
-/// The bytes of a file, by its number.
+/// Contents of a file, generated from its number.
 struct Content {
     state: Mixed,
     left: u64,
@@ -64,7 +65,7 @@ impl Content {
         content
     }
 
-    /// The next bytes; none at the end.
+    /// The next bytes; empty at the end.
     fn piece<'b>(&mut self, room: &'b mut [u8; PIECE]) -> &'b [u8] {
         let length = self.left.min(PIECE as u64) as usize;
         self.left -= length as u64;
@@ -95,7 +96,7 @@ fn text(hash: Sha256) -> String {
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The digest of so many bytes that come.
+/// Digest of the next `length` received bytes.
 fn received(from: &mut impl Read, length: u64) -> std::io::Result<String> {
     let (mut hash, mut room, mut left) = (Sha256::new(), [0; PIECE], length);
     while left > 0 {
@@ -110,7 +111,7 @@ fn received(from: &mut impl Read, length: u64) -> std::io::Result<String> {
     Ok(text(hash))
 }
 
-/// First line and length of the content of a message.
+/// First line of a message, and its content length.
 fn head(from: &mut impl BufRead) -> std::io::Result<(String, u64)> {
     let (mut first, mut line, mut length) = (String::new(), String::new(), 0);
     from.read_line(&mut first)?;
@@ -141,7 +142,8 @@ fn serve(address: SocketAddr) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Answer one request: a file, or the digest of what was sent. An end that has given up is told by its own side.
+/// Answer one request with a file, or with the digest of the received data. Errors are ignored, because the client
+/// reports them.
 fn answer(stream: TcpStream) -> std::io::Result<()> {
     stream.set_read_timeout(Some(Duration::from_secs(120)))?;
     let (mut from, mut to) = (BufReader::new(stream.try_clone()?), stream);
@@ -160,7 +162,7 @@ fn answer(stream: TcpStream) -> std::io::Result<()> {
     }
 }
 
-/// How a transfer went.
+/// Outcome of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ended {
     Whole,
@@ -169,7 +171,7 @@ enum Ended {
     Failed,
 }
 
-/// A socket that gives up at a time.
+/// A socket with a deadline.
 struct Timed {
     stream: TcpStream,
     until: Instant,
@@ -203,7 +205,7 @@ impl Write for Timed {
     }
 }
 
-/// Transfer one file: down where its number is even, up where it is odd.
+/// Transfer one file: download if its number is even, upload if it is odd.
 fn transfer(server: SocketAddr, number: u64, patience: Duration) -> Ended {
     let until = Instant::now() + patience;
     let all = || {
@@ -243,7 +245,7 @@ fn transfer(server: SocketAddr, number: u64, patience: Duration) -> Ended {
     }
 }
 
-/// Transfer files, and tell how that went.
+/// Transfer files, and report the outcomes.
 fn transfer_all(server: SocketAddr, arguments: &TransfersArguments) {
     let (next, began) = (AtomicU32::new(0), Instant::now());
     let patience = Duration::from_secs(arguments.patience.into());
@@ -292,11 +294,11 @@ pub fn server(hosts: &Hosts, way: Way) -> Result<Answering, Failure> {
     Answering::start(command.args(["transfers", "--serve", &address]))
 }
 
-/// What became of some transfers: arrived whole; as something else; were not done in time; ended with an error. Seconds that the
-/// slowest took, and all.
+/// Outcomes of transfers: correct, incorrect, stalled, failed with an error; then the seconds of the slowest transfer,
+/// and in total.
 const FIGURES: [&str; 6] = ["whole", "differ", "stalled", "failed", "longest_s", "seconds"];
 
-/// Transfer files from the client's host, the first of them with this number.
+/// Transfer files from the client's host, with file numbers from `first` on.
 pub fn run_between(hosts: &Hosts, way: Way, arguments: &super::LossArguments, first: u64) -> Result<Runs, Failure> {
     let mut command = hosts.command(CLIENT, &std::env::current_exe()?);
     command.args(["transfers", "--server", &format!("{}:{PORT}", way.server())]);

@@ -7,12 +7,12 @@ use sluice_table::qns::{Key, QnsTable, Value4};
 
 use crate::rig::frames::Random;
 
-/// How often the thread wakes to make its changes.
+/// Interval at which the thread makes its changes.
 const TICK: Duration = Duration::from_micros(200);
-/// Rules that come and go.
+/// Number of rules that are added and removed.
 const OTHERS: usize = 8192;
 
-/// The table's owner, and what it changes.
+/// Owner of the table, and the rules that it changes.
 pub struct Changes {
     table: QnsTable<u32>,
     others: Vec<Key<u32>>,
@@ -20,10 +20,10 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// Changes of rules that are not among `keys`.
+    /// Create changes of rules that are not in `keys`.
     pub fn new(table: QnsTable<u32>, keys: &[Key<u32>], random: &mut Random) -> Self {
         let mut others = super::others(keys, OTHERS, random);
-        // In no order of their lengths.
+        // Shuffle, because the rules are sorted by prefix length.
         random.shuffle(&mut others);
         Self {
             table,
@@ -36,8 +36,8 @@ impl Changes {
         &self.table
     }
 
-    /// Change rules, so many a second, half additions and half removals, while `lookups` runs. Its result, and the median
-    /// time of an addition in microseconds.
+    /// Change `per_second` rules per second, half additions and half removals, while `lookups` runs. Returns its
+    /// result, and the median time of an addition in microseconds.
     pub fn during(&mut self, per_second: u32, lookups: impl FnOnce() -> f64) -> (f64, f64) {
         let done = AtomicBool::new(false);
         let each = (f64::from(per_second) * TICK.as_secs_f64()) as usize;

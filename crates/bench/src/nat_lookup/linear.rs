@@ -1,4 +1,4 @@
-//! The baseline: a list, most specific rule first, searched from its beginning.
+//! The baseline: linear search of a list, most specific rule first.
 
 use core::cmp::Reverse;
 
@@ -22,7 +22,7 @@ impl Linear {
         Self(rules)
     }
 
-    /// The number of the first that matches.
+    /// Number of the first matching rule.
     pub fn lookup(&self, query: &Query<u32>) -> Option<u64> {
         let matches = |key: &Key<u32>| {
             query.address.masked(key.length) == key.prefix

@@ -1,8 +1,9 @@
-//! `nat-lookup`: what it costs to find the rule of a packet, by the number of rules (P4, Table 1).
+//! `nat-lookup`: cost of finding the rule of a packet, by the number of rules (P4, Table 1).
 //!
-//! Single lookups depend on one another, so that each shows its whole latency; batches are what the engine asks. Under
-//! changes a second thread adds and removes rules meanwhile. `ns_scaled` is the figure times what the probe of `nat-path`
-//! takes on a quiet core over what it took beside it, never more than was measured.
+//! Single lookups depend on each other, so that each shows its full latency; the engine uses batches. For rows with
+//! changes, a second thread adds and removes rules meanwhile. `ns_scaled` is the measured value multiplied by the ratio
+//! of the `nat-path` probe's time on a quiet core to its time during the measurement, and never exceeds the measured
+//! value.
 
 mod changes;
 mod linear;
@@ -21,23 +22,23 @@ use linear::Linear;
 use yardstick::{Yardstick, scaled};
 
 use crate::rows::Failure;
-/// Numbers of rules: those of the paper's table, and more.
+/// Numbers of rules: those of the paper's table, and larger ones.
 const RULES: [usize; 7] = [100, 1_000, 3_000, 5_000, 10_000, 100_000, 1_000_000];
-/// Most rules of the list that is searched from its beginning: the paper's.
+/// Maximum number of rules for linear search: the paper's.
 const LINEAR: usize = 10_000;
-/// Changes a second of the rows with changes.
+/// Changes per second for rows with changes.
 const CHANGES: u32 = 10_000;
-/// Most questions that are gone through in turn.
+/// Maximum number of queries that are used cyclically.
 const QUESTIONS: usize = 1 << 20;
-/// Seconds that one figure takes.
+/// Duration of one measurement in seconds.
 const SECONDS: f64 = 0.1;
-/// Seconds of a chunk of lookups: some changes fall into each.
+/// Duration of a chunk of lookups in seconds: some changes occur in each.
 const CHUNK: f64 = 500e-6;
 
-/// What to measure: everything where nothing is said.
+/// What to measure; everything by default.
 #[derive(Clone, Debug, clap::Args)]
 pub struct NatLookupArguments {
-    /// Only so many rules.
+    /// Only this number of rules.
     #[arg(long, value_name = "N", value_delimiter = ',')]
     rules: Vec<usize>,
 }
@@ -81,7 +82,7 @@ fn measure(run: &mut Run<'_>, count: usize, runs: usize, yardstick: &mut Yardsti
         let (mut quiet, mut busy) = (Runs::default(), Runs::default());
         lookups(&reader, &queries, batch);
         for _ in 0..runs {
-            // By turns, so that what a neighbour disturbs is disturbed in all.
+            // In turn, so that disturbances affect all measurements.
             let cycles = yardstick.cycles();
             let calm = lookups(&reader, &queries, batch);
             let (slow, update) = changes.during(CHANGES, || lookups(&reader, &queries, batch));
@@ -109,14 +110,14 @@ fn measure(run: &mut Run<'_>, count: usize, runs: usize, yardstick: &mut Yardsti
     Ok(())
 }
 
-/// Cache lines that a lookup reads on average.
+/// Average number of cache lines per lookup.
 fn lines(reader: &QnsReader<u32>, queries: &[Query<u32>]) -> f64 {
     let sum: usize = queries.iter().map(|query| reader.lookup_counted(query).1).sum();
     sum as f64 / queries.len() as f64
 }
 
-/// Repeat `round` for some time, in chunks; ns for each of its lookups, whose number it returns, in the tenth percentile
-/// of the chunks: what neighbours on a shared machine did not disturb.
+/// Repeat `round` for some time in chunks; returns the nanoseconds per lookup, whose number `round` returns, at the
+/// tenth percentile of the chunks, to exclude disturbance by other load.
 fn timed(mut round: impl FnMut() -> usize) -> f64 {
     let mut figures = Vec::new();
     let begin = Instant::now();
@@ -131,14 +132,14 @@ fn timed(mut round: impl FnMut() -> usize) -> f64 {
     figures[figures.len() / 10]
 }
 
-/// ns per lookup, one by one or in batches.
+/// Nanoseconds per lookup, individually or in batches.
 fn lookups(reader: &QnsReader<u32>, queries: &[Query<u32>], batch: usize) -> f64 {
     let mask = queries.len() - 1;
     let mut at = 0;
     if batch == 1 {
         return timed(|| {
             for _ in 0..1024 {
-                // No value has the highest bit; only the table knows.
+                // Creates a dependency: no value has the highest bit set, but only the table knows that.
                 let found = reader.lookup(&queries[at]).map_or(0, |found| found.value.word >> 63);
                 at = (at + 1 + found as usize) & mask;
             }
@@ -156,7 +157,7 @@ fn lookups(reader: &QnsReader<u32>, queries: &[Query<u32>], batch: usize) -> f64
     })
 }
 
-/// ns per lookup of the list.
+/// Nanoseconds per linear search.
 fn listed(linear: &Linear, queries: &[Query<u32>]) -> f64 {
     let mask = queries.len() - 1;
     let mut at = 0;
@@ -169,7 +170,7 @@ fn listed(linear: &Linear, queries: &[Query<u32>]) -> f64 {
     })
 }
 
-/// ns per step of a chase through `bytes` bytes of memory, each line once before any again.
+/// Nanoseconds per step of a pointer chase through `bytes` bytes of memory, which visits each line once per pass.
 fn chase(bytes: usize, random: &mut Random) -> f64 {
     const WORDS: usize = 8;
     let lines = bytes / 64;
@@ -190,7 +191,7 @@ fn chase(bytes: usize, random: &mut Random) -> f64 {
     figure
 }
 
-/// Rules that are no part of those that are asked for.
+/// Rules that are never queried.
 fn others(keys: &[Key<u32>], count: usize, random: &mut Random) -> Vec<Key<u32>> {
     let known: std::collections::HashSet<_> = keys.iter().collect();
     let mut others = rules::rules(count, random);

@@ -1,4 +1,4 @@
-//! Rules of P4's table, and what is asked of them.
+//! Rules of P4's table, and queries.
 
 use std::collections::HashSet;
 
@@ -7,8 +7,8 @@ use sluice_wire::ipv4::protocol::{TCP, UDP};
 
 use crate::rig::frames::Random;
 
-/// Rules by prefix length: half at /24, a tenth at /32, the rest alike over 8 to 31, but no more than half of the
-/// prefixes that there are, so that something is left that misses.
+/// Number of rules by prefix length: half are /24, a tenth /32, and the others evenly distributed over /8 to /31, but
+/// at most half of the existing prefixes of a length, so that some queries miss.
 pub fn lengths(rules: usize) -> Vec<(u8, usize)> {
     let mut counts = [0usize; 33];
     counts[24] = rules / 2;
@@ -24,10 +24,10 @@ pub fn lengths(rules: usize) -> Vec<(u8, usize)> {
     (0..).zip(counts).filter(|&(_, count)| count > 0).collect()
 }
 
-/// Prefixes of 8 bits that rules are drawn from: those below the groups.
+/// Number of 8-bit prefixes from which rules are drawn: those below the multicast groups.
 const PREFIXES: usize = 224;
 
-/// An address with a random rest behind `length` bits.
+/// An address with random bits after the first `length` bits.
 fn address(prefix: u32, length: u8, random: &mut Random) -> u32 {
     let host = u32::MAX.checked_shr(length.into()).unwrap_or(0);
     prefix & !host | random.below(1 << 32) & host
@@ -41,7 +41,7 @@ fn transport(random: &mut Random) -> u8 {
     if random.below(2) == 0 { TCP } else { UDP }
 }
 
-/// So many rules: a quarter with a port; of the others half for any protocol.
+/// Generate rules: a quarter with a port; half of the others for any protocol.
 pub fn rules(count: usize, random: &mut Random) -> Vec<Key<u32>> {
     let mut keys = Vec::with_capacity(count);
     let mut seen = HashSet::with_capacity(count);
@@ -76,7 +76,7 @@ fn rule(length: u8, random: &mut Random) -> Key<u32> {
     }
 }
 
-/// So many questions: nine of ten match a rule drawn evenly, or one within it, one of ten none.
+/// Generate queries: nine of ten match a uniformly drawn rule or a more specific one; one of ten matches none.
 pub fn queries(count: usize, rules: &[Key<u32>], table: &QnsReader<u32>, random: &mut Random) -> Vec<Query<u32>> {
     let mut queries = Vec::with_capacity(count);
     while queries.len() < count {
@@ -126,7 +126,7 @@ mod tests {
             assert_eq!(rules, of(rules).values().sum::<usize>());
             assert_eq!(Some(&(rules / 10)), of(rules).get(&32));
         }
-        // Half of the 224 prefixes that there are, and what is left alike over the others.
+        // Half of the 224 existing prefixes, and the remainder evenly over the other lengths.
         let few = of(10_000);
         assert_eq!((112, 169, 170), (few[&8], few[&9], few[&31]));
         assert_eq!(5_000 + 169, few[&24]);

@@ -1,15 +1,15 @@
-//! How fast the machine is at the moment: the probe of `nat-path` at 8,000 sessions, beside what it takes on a quiet core.
+//! Current speed of the machine: the `nat-path` probe with 8,000 sessions, compared with its time on a quiet core.
 
 use sluice_dpdk::memory::Region;
 
 use crate::nat_path::probe::{self, Probe};
 use crate::rows::Failure;
 
-/// Sessions of the probe.
+/// Number of sessions of the probe.
 pub const SESSIONS: usize = 8_000;
-/// Batches of one figure.
+/// Number of batches per measurement.
 const BATCHES: usize = 4_096;
-/// Cycles that the probe takes on a quiet core.
+/// Cycles of the probe on a quiet core.
 const QUIET: f64 = 63.0;
 
 pub fn memory() -> Result<Region, Failure> {
@@ -23,7 +23,7 @@ impl<'m> Yardstick<'m> {
         Self(Probe::new(memory, SESSIONS))
     }
 
-    /// Cycles per packet: the least of a few loops, less the least of its source alone.
+    /// Cycles per packet: the minimum of several loops, minus the minimum of the source alone.
     pub fn cycles(&mut self) -> f64 {
         let least = |one: [f64; 2], other: [f64; 2]| [one[0].min(other[0]), one[1].min(other[1])];
         let loops = (0..4)
@@ -34,7 +34,7 @@ impl<'m> Yardstick<'m> {
     }
 }
 
-/// What a figure is on a quiet core, by the probe's beside it; never more than it was.
+/// A value scaled to a quiet core by the probe's measurement; never exceeds the measured value.
 pub fn scaled(figure: f64, cycles: f64) -> f64 {
     figure * (QUIET / cycles).min(1.0)
 }

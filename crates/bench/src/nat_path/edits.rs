@@ -1,4 +1,4 @@
-//! Established packets while single rules and routes change.
+//! Established packets while individual rules and routes change.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -24,41 +24,42 @@ use crate::rig::policy::{Job, Style, denied, filter_rules, memory, plane};
 use crate::rig::reference::{Flows, complete, open};
 use crate::rows::{Failure, Figure, Named, Row, Runs};
 
-/// Rules besides the one of all sessions.
+/// Number of rules in addition to the one for all sessions.
 const RULES: usize = 10_000;
 
 const FILTER_RULES: u32 = 20_000;
 
-/// Routes besides the default one: about as many as the internet has.
+/// Number of routes in addition to the default route: about as many as in the Internet.
 const ROUTES: u32 = 1 << 20;
 
-/// The gateways that routes lead by in turn.
+/// Gateways that the routes use in turn.
 const GATEWAYS: [u32; 2] = [0xc000_02fc, 0xc000_02fd];
 
-/// Loops with changes in a run, so that it lasts longer than a session may be out of date.
+/// Number of loops with changes per run, so that a run is longer than the time in which sessions are revalidated.
 const LOOPS: usize = 6;
 
-/// Loops after which every session has seen the last change: each is drawn some times.
+/// Number of loops after which every session has been revalidated after the last change: each session is drawn several
+/// times.
 const SETTLING: usize = 4;
 
-/// What comes and goes: rules, all in the network of the sessions, or routes, some of them to where sessions lead.
+/// Kinds of changes: rules in the network of the sessions, or routes, including those that sessions use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Inside {
-    /// Of translation: one host each, as leases and requests of subscribers make them.
+    /// Translation rules for one host each, as for subscribers' leases and requests.
     Hosts,
-    /// Of translation: a host or a network of up to 4,096.
+    /// Translation rules for a host or a network of up to 4,096 addresses.
     Networks,
-    /// Of the packet filter: one host each, as lists of those that are shut out make them.
+    /// Rules of the packet filter for one host each, as in block lists.
     Filter,
-    /// Routes that lead by another gateway, as a routing daemon hears of them.
+    /// Routes that change their gateway, as received from a routing daemon.
     Routes,
-    /// Routes and rules of the packet filter, both as often as alone.
+    /// Routes and rules of the packet filter, each at the same rate as alone.
     #[value(name = "filter+routes")]
     FilterAndRoutes,
 }
 
 impl Inside {
-    /// Rules that are there, and how many of them and of routes change in a second.
+    /// Number of rules, and number of changes of rules and routes per second.
     fn rules(self) -> (u32, f64) {
         match self {
             Self::Hosts | Self::Networks => (RULES as u32, 10_000.0),
@@ -89,15 +90,16 @@ impl Inside {
     }
 }
 
-/// Who changes rules or routes.
+/// A source of changes of rules or routes.
 trait Edit: Send {
-    /// Change one.
+    /// Make one change.
     fn edit(&mut self, plane: &mut ControlPlane);
-    /// What is done besides, now and then.
+    /// Do additional periodic work.
     fn rest(&mut self, _: &mut ControlPlane) {}
 }
 
-/// The control thread: change rules at a steady pace until told to stop, and let sessions follow. Cycles that each took.
+/// The control thread: make changes at a constant rate until stopped, and let sessions be revalidated. Returns the
+/// cycles of each change.
 fn keep_on(
     editor: &mut dyn Edit,
     plane: &mut ControlPlane,
@@ -108,7 +110,7 @@ fn keep_on(
     let began = Instant::now();
     let mut took = Vec::new();
     while !stop.load(Ordering::Relaxed) {
-        // It sleeps, as a control thread does: this may be the other half of the worker's core.
+        // The editor sleeps, like a control thread, because it may share the worker's physical core.
         std::thread::sleep(Duration::from_millis(1));
         let due = (began.elapsed().as_secs_f64() * per_second) as usize;
         while took.len() < due {
@@ -124,7 +126,7 @@ fn keep_on(
     took
 }
 
-/// Routes that change their gateway. Those of the sessions are among them.
+/// Routes that change their gateway, including those of the sessions.
 struct RouteEdits {
     random: Random,
     by: Vec<u8>,
@@ -148,7 +150,7 @@ impl RouteEdits {
         }
     }
 
-    /// Offer a route by its gateway of the moment: each of a /24, where nobody is inside.
+    /// Offer a /24 route, in which there are no inside hosts, with its current gateway.
     fn offer(&self, rib: &mut Rib, number: u32) -> Result<(), RibError> {
         let first = match number >> 16 {
             0 => 8,
@@ -174,12 +176,12 @@ impl Edit for RouteEdits {
     fn edit(&mut self, plane: &mut ControlPlane) {
         let number = self.random.below(u64::from(ROUTES));
         self.by[number as usize] ^= 1;
-        // It leads where others lead already: nothing more is needed.
+        // The next hop is already in use by other routes, so nothing else is needed.
         plane.change_routes(0, |rib| self.offer(rib, number).unwrap_or(()));
     }
 }
 
-/// Ten changes of routes for each of the filter.
+/// Ten route changes for each filter change.
 struct Both {
     filter: FilterEdits,
     routes: RouteEdits,
@@ -200,7 +202,7 @@ impl Edit for Both {
     }
 }
 
-/// Rules of the filter that come and go before all others.
+/// Filter rules that are inserted before all others and removed.
 struct FilterEdits {
     list: RuleList<()>,
     random: Random,
@@ -208,7 +210,7 @@ struct FilterEdits {
 }
 
 impl FilterEdits {
-    /// With the rules that the plane's filter has, in its place.
+    /// Create in place of the plane's filter, with its rules.
     fn new(plane: &mut ControlPlane) -> Result<Self, Failure> {
         let list = filter_rules(FILTER_RULES as usize, MatcherKind::Best, true, 1)?;
         plane.replace_filter(list.filters().clone());
@@ -249,7 +251,7 @@ impl Edit for FilterEdits {
     }
 }
 
-/// Rules of translation that come and go.
+/// Translation rules that are added and removed.
 pub struct Edits {
     inside: Inside,
     rules: Rules<u32>,
@@ -260,7 +262,7 @@ pub struct Edits {
 }
 
 impl Edits {
-    /// So many of them, besides what the plane has.
+    /// Create with at most `most` such rules, in addition to those of the plane.
     pub fn new(plane: &mut ControlPlane, inside: Inside, most: usize) -> Self {
         let (rules, pools) = plane.edit_rules::<V4, _>(|nat| (nat.rules.clone(), nat.pools.clone()));
         let mut edits = Self {
@@ -277,7 +279,7 @@ impl Edits {
         edits
     }
 
-    /// Add a rule that says what the one of all sessions says; which of them exist already is drawn again.
+    /// Add a rule with the same action as the one for all sessions; existing ones are drawn again.
     fn add(&mut self) {
         let length = match self.inside {
             Inside::Networks => 20 + self.random.below(13) as u8,
@@ -299,7 +301,7 @@ impl Edits {
 }
 
 impl Edit for Edits {
-    /// Add a rule or take one away, so that there are always about as many.
+    /// Add or remove a rule, so that their number stays about constant.
     fn edit(&mut self, plane: &mut ControlPlane) {
         if self.there.len() < self.most {
             self.add();
@@ -311,7 +313,7 @@ impl Edit for Edits {
     }
 }
 
-/// The same load without changes and with them, in turns.
+/// The same load without and with changes, in turn.
 pub fn edits(bench: &mut Bench<'_, '_>, sessions: u32, inside: Inside) -> Result<(), Failure> {
     let (rules, per_second) = inside.rules();
     let style = Style {
@@ -334,7 +336,7 @@ pub fn edits(bench: &mut Bench<'_, '_>, sessions: u32, inside: Inside) -> Result
         mut source,
         devices,
     } = gateway;
-    // Sessions take the routes that have come before anything is measured.
+    // Sessions are revalidated with the new routes before the measurement.
     plane.follow_changes(rounds.clock.now());
     let (mut random, direction, mut runs) = (Random(SEED), Direction::Both, Runs::default());
     for _ in 0..bench.runs {

@@ -1,4 +1,4 @@
-//! `nat-path`: one core's cost per packet, in memory, beside the limit.
+//! `nat-path`: cost per packet of one core in memory, compared with the limit.
 
 mod edits;
 pub mod probe;
@@ -19,43 +19,44 @@ use crate::rows::{Failure, Named, Row, Run, Runs};
 use edits::{Edits, Inside};
 use probe::Probe;
 
-/// What is measured.
+/// Parts of the benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Case {
-    /// Receive, new MAC addresses, transmit.
+    /// Receive, rewrite MAC addresses, transmit.
     L2fwd,
-    /// Forwarding by the routes, without sessions.
+    /// Forwarding by routes, without sessions.
     Forward,
-    /// Packets of known sessions, beside the limit.
+    /// Packets of established sessions, compared with the limit.
     Established,
-    /// The same while sessions are listed.
+    /// Packets of established sessions while sessions are listed.
     Listing,
-    /// The same while rules change.
+    /// Packets of established sessions while rules change.
     Edits,
-    /// Packets that each open a session.
+    /// Packets each open a session.
     New,
-    /// CSIT's shapes: so many hosts with 63 flows each.
+    /// CSIT's shapes: inside hosts with 63 flows each.
     Shapes,
 }
 
-/// What to measure: everything where nothing is said.
+/// What to measure; everything by default.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub struct NatPathArguments {
     /// Only this case.
     #[arg(long, value_name = "CASE")]
     only: Option<Case>,
-    /// Only this many sessions; the established case alone unless another is named.
+    /// Only this number of sessions; only the established case unless another is given.
     #[arg(long, value_name = "N")]
     sessions: Option<u32>,
-    /// Only this family of the established case.
+    /// Only this family in the established case.
     #[arg(long, value_name = "FAMILY")]
     family: Option<Family>,
-    /// Ask a packet filter of so many rules about the first packets of flows, in the established and the new case.
+    /// Apply a packet filter with this number of rules to the first packets of flows, in the established and the new
+    /// case.
     #[arg(long, value_name = "N", default_value_t = 0)]
     filter_rules: u32,
 }
 
-/// IPv4 or IPv6.
+/// Address family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Family {
     /// IPv4.
@@ -66,10 +67,10 @@ pub enum Family {
     V6,
 }
 
-/// Sessions up to which IPv6 is measured too where no family is named.
+/// Maximum number of sessions up to which IPv6 is measured by default.
 const MAX_V6: u32 = 64_000;
 
-/// What all cases have in common: DPDK, runs of each, and a number for each rig.
+/// Common state of all cases: DPDK, the number of runs, and a number for each rig.
 struct Bench<'r, 'b> {
     eal: &'static Eal,
     runs: usize,
@@ -143,12 +144,12 @@ pub fn run(run: &mut Run<'_>, arguments: &NatPathArguments) -> Result<(), Failur
     Ok(())
 }
 
-/// Sessions and some more: they don't spread evenly over shards.
+/// Capacity for sessions, with a reserve because they are not distributed evenly over shards.
 fn capacity(sessions: u32) -> u32 {
     sessions + sessions / 16 + 16 * 1024
 }
 
-/// A packet of a flow drawn from so many.
+/// A packet of a random flow.
 #[inline(always)]
 fn drawn<F: From<Written>>(random: &mut Random, sessions: u32, flows: Flows<'_>, port: u16) -> F {
     flows.packet(random.below(sessions.into()), port).into()
@@ -250,7 +251,7 @@ impl Bench<'_, '_> {
             let row = Row::new(case).key("sessions", sessions).key("family", F::FAMILY);
             row.key("filter_rules", filter_rules)
         };
-        // The limit is that of IPv4 records.
+        // The limit uses IPv4 records.
         if !is_v6 {
             self.row(common("probe").key("direction", "up").runs(&limits));
         }
@@ -267,7 +268,7 @@ impl Bench<'_, '_> {
         Ok(())
     }
 
-    /// The same load without and with a list under way, in turns. All runs together list as many sessions as there are.
+    /// The same load without and with a listing in progress, in turn. All runs together list as many sessions as exist.
     fn listing(&mut self, sessions: u32) -> Result<(), Failure> {
         let plane = plane(Job::Translate, Style::SESSIONS, capacity(sessions))?;
         let mut memory = memory(&plane)?;
@@ -287,7 +288,7 @@ impl Bench<'_, '_> {
             let begun = list.listed;
             let (mut quiet, mut busy, mut turns, mut packets) = (0.0, 0.0, 0u32, 0);
             while list.listed - begun < u64::from(sessions).div_ceil(self.runs as u64) {
-                // Each goes first as often as second, so that a drift of the machine favours neither.
+                // Each is first equally often, so that a drift of the machine favours neither.
                 for is_listing in [turns % 2 == 0, turns % 2 != 0] {
                     let mut path = Listed {
                         gateway: &mut gateway,
@@ -300,7 +301,8 @@ impl Bench<'_, '_> {
                         true => (busy, packets) = (busy + looped.cycles, packets + looped.sent),
                         false => quiet += looped.cycles,
                     }
-                    // What is under way ends here, so that the loop without a list has none; it counts as not listed.
+                    // Finish the listing here, so that the loop without a listing has none; this part is not counted as
+                    // listed.
                     let listed = list.listed;
                     while is_listing && list.spare.is_none() {
                         gateway.round();
@@ -328,7 +330,7 @@ impl Bench<'_, '_> {
         Ok(())
     }
 
-    /// New sessions at a steady number of them: each packet opens one, and as many end.
+    /// New sessions at a constant number of sessions: each packet opens one, and equally many end.
     fn created(&mut self, sessions: u32, style: Style, rules: usize) -> Result<(), Failure> {
         let addresses = style.blocks.map(|_| sessions / 32 / 512 + 1);
         let mut plane = plane(
@@ -340,11 +342,11 @@ impl Bench<'_, '_> {
         plane.collect();
         let mut memory = memory(&plane)?;
         let mut gateway = Gateway::new(self.eal, self.next(), Job::Translate, plane, &mut memory)?;
-        // Time goes so fast that as many sessions as wanted are open within their timeout of 120 s.
+        // Time advances such that the requested number of sessions is open within their timeout of 120 s.
         let step = 120_000_000_000 / u64::from(sessions);
         let (mut flow, space, mut clock) = (0u32, sessions * 4, gateway.now().nanoseconds);
         let (publics, mut runs) = (Publics::new(), Runs::default());
-        // With blocks of 64 ports a host has half a block of sessions at a time.
+        // With blocks of 64 ports, a host has sessions for half a block at a time.
         let hosts = match style.blocks {
             Some(_) => Hosts::InTurn(sessions / 32),
             None => Hosts::Sixteen,
@@ -368,7 +370,7 @@ impl Bench<'_, '_> {
             let looped = full(&mut path, Direction::Up, Checksums::Vouched, opening)?;
             let created = counters.sessions_created.get() - before.0;
             let ended = counters.sessions_ended.get() - before.1;
-            // The first turn fills the table and touches its memory.
+            // The first turn fills the table and populates its memory.
             if turn == 0 {
                 continue;
             }
@@ -395,13 +397,13 @@ impl Bench<'_, '_> {
     }
 }
 
-/// Sessions that one answer holds.
+/// Maximum number of sessions per answer.
 const ANSWER: usize = 4096;
 
-/// A list that is asked for part by part, and begun again at its end.
+/// A listing that is requested in parts, and restarted at its end.
 struct List {
     cursor: Cursor,
-    /// Memory for an answer, while none is awaited.
+    /// Memory for an answer, while no request is pending.
     spare: Option<Vec<SessionInfo>>,
     listed: u64,
 }
@@ -416,7 +418,7 @@ impl List {
     }
 }
 
-/// A gateway whose sessions are listed, or not.
+/// A gateway whose sessions are listed or not.
 struct Listed<'g, 'm> {
     gateway: &'g mut Gateway<'m>,
     list: &'g mut List,

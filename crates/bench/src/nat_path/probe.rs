@@ -1,7 +1,7 @@
-//! The limit: find an established flow, rewrite its packet, nothing else.
+//! The limit: find an established flow and rewrite its packet, nothing else.
 //!
-//! Hash, buckets, batch and rewrite of the stand-alone probe that figures are held against, fed by a source that
-//! writes the headers of flows drawn anew; that source's cost is measured alone and subtracted.
+//! Hash, buckets, batch and rewrite are those of the stand-alone reference probe, with a source that writes headers of
+//! randomly drawn flows; the cost of the source is measured separately and subtracted.
 
 use sluice_dpdk::memory::Region;
 use sluice_dpdk::tsc;
@@ -15,10 +15,10 @@ use crate::rows::Failure;
 
 const BATCH: usize = 32;
 const FRAME: usize = 2048;
-/// Where the Ethernet header starts: the headroom of an mbuf.
+/// Offset of the Ethernet header: the headroom of an mbuf.
 const HEADER: usize = 128;
 
-/// Eight ways: one line of tags and indexes.
+/// Eight entries: one line of tags and indexes.
 #[derive(Clone, Copy, Default, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C, align(64))]
 struct Bucket {
@@ -44,7 +44,7 @@ struct Session {
     more: [u64; 2],
 }
 
-/// The probe's table and buffers, on memory of the caller.
+/// Table and buffers of the probe, in the caller's memory.
 pub struct Probe<'m> {
     buckets: &'m mut [Bucket],
     sessions: &'m mut [Session],
@@ -54,10 +54,10 @@ pub struct Probe<'m> {
     count: u32,
 }
 
-/// Buffers of a probe: as many as a source has, in whole batches.
+/// Number of buffers of a probe: as many as a source has, rounded down to whole batches.
 const PROBE_BUFFERS: usize = BUFFERS as usize / BATCH * BATCH;
 
-/// Memory for a probe of `count` sessions.
+/// Memory for a probe with `count` sessions.
 pub fn memory(count: usize) -> Result<Region, Failure> {
     Ok(Region::new(
         (buckets(count) + count) * 64 + (PROBE_BUFFERS + BATCH) * FRAME,
@@ -98,7 +98,7 @@ fn fold(x: u32) -> u16 {
 }
 
 impl<'m> Probe<'m> {
-    /// A probe with all sessions in its table.
+    /// Create a probe with all sessions in its table.
     pub fn new(memory: &'m mut Region, count: usize) -> Self {
         let memory: &mut [u64] = bytemuck::cast_slice_mut(memory.lines());
         let (table, rest) = memory.split_at_mut(buckets(count) * 8);
@@ -133,7 +133,7 @@ impl<'m> Probe<'m> {
         probe
     }
 
-    /// Cycles per packet of `batches` batches: of the source and of the rest.
+    /// Cycles per packet over `batches` batches: of the source, and of the rest.
     pub fn cost(&mut self, batches: usize) -> [f64; 2] {
         let start = tsc::now();
         self.run(batches, false);
@@ -144,8 +144,8 @@ impl<'m> Probe<'m> {
         [alone / (batches * BATCH) as f64, (both - alone) / translated as f64]
     }
 
-    /// `batches` batches drawn, and translated half of the buffers later where `path` is set. Returns how many
-    /// packets were translated.
+    /// Generate `batches` batches; if `path` is set, each is translated half of the buffers later. Returns the number
+    /// of translated packets.
     pub fn run(&mut self, batches: usize, path: bool) -> u64 {
         let buffers = (self.frames.len() - BATCH) / BATCH;
         let lag = buffers / 2;
@@ -175,7 +175,7 @@ impl<'m> Probe<'m> {
         }
     }
 
-    /// In passes: parse, hash and prefetch; tags and prefetch; compare, rewrite.
+    /// Passes: parse, hash and prefetch; match tags and prefetch; compare and rewrite.
     #[inline(always)]
     fn translate(&mut self, first: usize, now: u32) -> u64 {
         let mask = self.buckets.len() - 1;

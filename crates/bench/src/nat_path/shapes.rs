@@ -1,4 +1,4 @@
-//! CSIT's shapes of translation by name: `hH-p63-sN` is H inside hosts with 63 flows each.
+//! CSIT's translation shapes by name: `hH-p63-sN` has H inside hosts with 63 flows each.
 
 use sluice_dpdk::tsc;
 use sluice_wire::Checksums;
@@ -26,12 +26,13 @@ fn row(shape: String, hosts: u32, style: &Style) -> Row {
     row.key("port_block", style.blocks.unwrap_or(0))
 }
 
-/// Sessions don't spread evenly over shards: their hosts do, by a hash.
+/// Capacity with a reserve, because sessions are distributed over shards by a hash of their hosts, which is not even.
 fn capacity(sessions: u32) -> u32 {
     sessions + sessions / 4 + 16 * 1024
 }
 
-/// A shape: all of its sessions are established, none is refused and none ends; then what a packet costs.
+/// Measure a shape: all of its sessions are established, none is refused and none ends; then the cost per packet is
+/// measured.
 pub fn shape(bench: &mut Bench<'_, '_>, hosts: u32, style: Style) -> Result<(), Failure> {
     let sessions = hosts * FLOWS_PER_HOST;
     let per_address = if style.overlap { 1024 } else { 512 };
@@ -76,8 +77,8 @@ pub fn shape(bench: &mut Bench<'_, '_>, hosts: u32, style: Style) -> Result<(), 
     Ok(())
 }
 
-/// 1,024 hosts for each outside address, which has 1,008 blocks of 64 ports: a host without a block is refused by name, and one
-/// with a block keeps it.
+/// 1,024 hosts per outside address with 1,008 blocks of 64 ports: a host without a block is refused with a named
+/// reason, and a host with a block keeps it.
 pub fn crowded(bench: &mut Bench<'_, '_>, hosts: u32) -> Result<(), Failure> {
     let style = Style {
         addresses: Some(hosts.div_ceil(1024)),

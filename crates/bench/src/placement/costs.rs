@@ -1,4 +1,4 @@
-//! Cycles per packet of the parts and of hand-overs, as the planner wants them.
+//! Cycles per packet of parts and hand-overs, as input of the planner.
 
 use sluice_dpdk::tsc;
 use sluice_engine::packet::counters::CycleStage;
@@ -8,17 +8,19 @@ use super::lane::Done;
 use super::scenario::{HAND_OVER, Scenario};
 use super::{Bench, Failure};
 
-/// Cycles per packet of each part, on a core that does all of them, and of source and sink.
+/// Cycles per packet of each part on a core that runs all of them, and of source and sink.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Alone {
-    /// In the order of [`Part::ALL`](sluice_engine::placement::Part::ALL): the source is part of receive, the sink of transmit.
+    /// In the order of [`Part::ALL`](sluice_engine::placement::Part::ALL): the source belongs to receive, the sink to
+    /// transmit.
     pub parts: [f64; 4],
     pub source: f64,
     pub sink: f64,
 }
 
 impl Alone {
-    /// What the one core of a run did. What is between the stages is of the part that begins the round.
+    /// Compute from the results of a single-core run. Work between the stages is attributed to the part that starts the
+    /// round.
     pub fn of(done: &Done) -> Self {
         let stage = |stage: CycleStage| done.stages[stage as usize];
         let parse = stage(CycleStage::Parse);
@@ -37,7 +39,7 @@ impl Alone {
     }
 }
 
-/// What a core's cycles went into, for each of so many packets.
+/// Format a core's cycles per packet by purpose.
 pub fn text(done: &Done, packets: f64) -> String {
     let per = |cycles: u64| cycles as f64 / packets;
     let stages = CycleStage::ALL
@@ -58,20 +60,20 @@ pub fn text(done: &Done, packets: f64) -> String {
     )
 }
 
-/// Cycles per packet that a device takes, so that its core is the one that limits.
+/// Additional cycles per packet of a device, to make its core the bottleneck.
 const SLOW: u64 = 300;
 
-/// What passing packets between two cores costs, in cycles per packet.
+/// Cost of passing packets between two cores, in cycles per packet.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Between {
-    /// By the part that comes next, in the order of [`Part::ALL`]: what a core that gives, and one that takes, needs beside
-    /// its parts.
+    /// By the next part, in the order of [`Part::ALL`]: additional cycles of the core that hands over, and of the one
+    /// that takes over.
     pub over: [HandOver; 4],
-    /// What a core that receives needs more where the other core had the buffer last.
+    /// Additional cycles of a receiving core if the other core used the buffer last.
     pub back: f64,
 }
 
-/// Measure it with a scenario's frames. Each core in turn is the one that limits, and so has full bursts.
+/// Measure with a scenario's frames. Each core in turn is the bottleneck, and therefore has full bursts.
 pub fn between(bench: &mut Bench<'_>, scenario: &Scenario) -> Result<Between, Failure> {
     let mut by_part = [HandOver::default(); 4];
     if bench.on.len() < 2 {
@@ -92,7 +94,8 @@ pub fn between(bench: &mut Bench<'_>, scenario: &Scenario) -> Result<Between, Fa
         over.out = beside(frames.paced(SLOW, 0), &placement, &alone[..part])?;
         over.take = beside(frames.paced(0, SLOW), &placement, &alone[part..])?;
     }
-    // Who gave before also received into what the other had sent; where it sends itself, it does not.
+    // In the earlier runs, the core that hands over also received into buffers that the other core had sent; if it
+    // sends them itself, it does not.
     let returns = of([0, 1, 1, 0])?;
     let [_, first, _, last] = by_part;
     let there_and_back = beside(frames.paced(SLOW, 0), &returns, &[alone[0], alone[3]])?;
@@ -103,9 +106,9 @@ pub fn between(bench: &mut Bench<'_>, scenario: &Scenario) -> Result<Between, Fa
     Ok(Between { over: by_part, back })
 }
 
-/// Costs of parts and hand-overs. All cores are equally far from each other.
+/// Costs of parts and hand-overs. All cores are assumed to be equally distant.
 pub fn costs(parts: [f64; 4], between: Between) -> Costs {
-    // A finished packet takes the ring alone.
+    // A finished packet costs only the ring.
     let ring = between.over[Part::Transmit as usize];
     Costs {
         parts,

@@ -14,12 +14,13 @@ use crate::rig::reference::ports;
 use crate::rig::slices::Slices;
 use crate::rig::{BURST, Samples, Source};
 
-/// The clock of a worker's sessions.
+/// Clock of a worker's sessions.
 #[derive(Clone, Copy, Debug)]
 pub enum Time {
-    /// The time that passes.
+    /// Time is real time.
     Real(Clock),
-    /// From this moment on, so many nanoseconds for each session opened after the first so many: as many end as are opened.
+    /// Time that starts at `base` and advances by `step` nanoseconds for each session opened after the first `first`,
+    /// so that as many sessions end as are opened.
     Opened { base: u64, step: u64, first: u64 },
 }
 
@@ -28,13 +29,13 @@ pub struct Lane<'m> {
     pub own: usize,
     pub worker: Worker<'m>,
     pub counters: Arc<WorkerCounters>,
-    /// The far end of its queues, where it has some.
+    /// Far end of its queues, if any.
     pub far: Option<Source>,
-    /// What is sent to it, where it receives.
+    /// Traffic sent to it, if it receives.
     pub draw: Option<Draw>,
-    /// Whether packets come out by its queue.
+    /// Whether packets come out through its queue.
     pub drains: bool,
-    /// Where what it receives comes out by its own queue, it watches only that.
+    /// If packets that it receives come out through its own queue, it polls only that queue.
     pub local: Option<usize>,
     pub progress: Arc<Progress>,
     pub time: Time,
@@ -42,7 +43,7 @@ pub struct Lane<'m> {
     pub samples: Samples,
 }
 
-/// Slices of a second.
+/// Number of slices per second.
 const SLICES: u64 = 1_000;
 
 pub fn slices() -> Slices<Done> {
@@ -50,12 +51,12 @@ pub fn slices() -> Slices<Done> {
     Slices::new(width, width / 3)
 }
 
-/// What a lane did, and what its cycles went into: to write frames, to take what came out, and by the worker's stages.
+/// Results of a lane, with cycles by purpose: writing frames, taking output frames, and the worker's stages.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Done {
-    /// Frames that came out in the time that was measured.
+    /// Number of frames that came out in the measured time.
     pub counted: u64,
-    /// Cycles of that time.
+    /// Cycles of the measured time.
     pub cycles: u64,
     pub source: u64,
     pub sink: u64,
@@ -63,7 +64,7 @@ pub struct Done {
 }
 
 impl Done {
-    /// Millions of frames a second that came out.
+    /// Million output frames per second.
     pub fn mpps(&self) -> f64 {
         self.counted as f64 * tsc::frequency() as f64 / 1e6 / self.cycles as f64
     }
@@ -91,7 +92,7 @@ impl Lane<'_> {
         }
     }
 
-    /// Frames of flows drawn anew; how many.
+    /// Send frames of randomly drawn flows; returns their number.
     #[inline(always)]
     fn feed(&mut self) -> usize {
         if !self.progress.may_send(self.local) {
@@ -108,7 +109,7 @@ impl Lane<'_> {
         count
     }
 
-    /// Take what came out; how many frames.
+    /// Take output frames; returns their number.
     #[inline(always)]
     fn drain(&mut self) -> usize {
         let Some(far) = self.far.as_mut().filter(|_| self.drains) else {
@@ -128,13 +129,13 @@ impl Lane<'_> {
         came
     }
 
-    /// A round without anything new; what moved.
+    /// Run a round without new packets; returns the number of packets moved.
     pub fn round(&mut self) -> usize {
         let now = self.now();
         self.worker.round(now) + self.drain()
     }
 
-    /// A round with its source, each part by its cycles.
+    /// Run a round with its source, and attribute its cycles.
     #[inline(always)]
     fn step(&mut self, done: &mut Done) {
         let start = tsc::now();
@@ -155,12 +156,12 @@ impl Lane<'_> {
             moved += came;
         }
         if moved == 0 {
-            // A core with work shall not wait for lines that this one looks at.
+            // Pause, so that cores with work don't wait for cache lines that this core polls.
             (0..8).for_each(|_| std::hint::spin_loop());
         }
     }
 
-    /// Packets for so many cycles, together with the others.
+    /// Run packets for a number of cycles, together with the other lanes.
     pub fn run(&mut self, together: &Together, lanes: usize, cycles: u64) {
         let mut warm = Done::default();
         let begin = together.meet(lanes);

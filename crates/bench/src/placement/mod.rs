@@ -1,9 +1,9 @@
-//! `placement`: what each way to spread the parts of a packet's way over cores carries, beside what is expected of it, and
-//! what the planner chooses (P0, Fig. 9 and 10).
+//! `placement`: throughput of each placement of processing parts on cores, compared with the prediction, and the
+//! planner's choice (P0, Fig. 9 and 10).
 //!
-//! Every core has a source where it receives and a sink where it sends; their cycles belong to those parts. What a placement
-//! is expected to carry comes from the cycles of each part on one core right before it was measured, and from what hand-overs
-//! cost in the same rounds.
+//! Every core has a source where it receives and a sink where it sends; their cycles count as those parts. The
+//! predicted throughput of a placement is computed from the cycles of each part on one core, measured directly before
+//! it, and from the cost of hand-overs measured in the same rounds.
 
 mod costs;
 pub mod lane;
@@ -28,22 +28,22 @@ use rig::Rig;
 use scenario::Scenario;
 use verdict::Planner;
 
-/// Workers at most: with more there are more placements than there is time for.
+/// Maximum number of workers: with more, there are too many placements to measure.
 const WORKERS: usize = 4;
 
-/// What to measure: everything where nothing is said.
+/// What to measure; everything by default.
 #[derive(Clone, Debug, clap::Args)]
 pub struct PlacementArguments {
-    /// On these cores, the first four of them; those that this process may use where none is named.
+    /// Cores to use, of which the first four count; by default those that this process may use.
     #[arg(long, value_name = "CORE", value_delimiter = ',')]
     on: Vec<usize>,
-    /// Only scenarios whose name contains this.
+    /// Only scenarios whose name contains this text.
     #[arg(long, value_name = "NAME")]
     scenario: Option<String>,
-    /// Milliseconds of each run.
+    /// Duration of each run in milliseconds.
     #[arg(long, value_name = "MS", default_value_t = 60)]
     milliseconds: u64,
-    /// Say what the cycles of each core go into.
+    /// Print how the cycles of each core are used.
     #[arg(long)]
     cycles: bool,
 }
@@ -57,7 +57,7 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// One run of a scenario: packets per second in millions, and what each core did.
+    /// One run of a scenario: million packets per second, and the results of each core.
     fn run(&mut self, scenario: &Scenario, placement: &Placement) -> Result<(f64, Vec<Done>), Failure> {
         self.rigs += 1;
         let plane = rig::plane(scenario, placement)?;
@@ -84,8 +84,8 @@ fn alone() -> Option<Placement> {
     Placement::run_to_completion(&[0])
 }
 
-/// What is measured beside everything on one worker: run-to-completion and pipelines on so many, each way to give the parts to
-/// two, and P0's pairings as far as the workers suffice.
+/// Placements to measure in addition to all parts on one worker: run-to-completion and pipelines on this number of
+/// workers, each distribution of the parts over two workers, and P0's pairings if there are enough workers.
 fn placements(workers: usize) -> Vec<Placement> {
     let topology = Topology::flat(workers as u16);
     let mut all = candidates(&cores(workers), &topology, &Load::even(SHARDS as u16));
@@ -103,11 +103,11 @@ fn placements(workers: usize) -> Vec<Placement> {
     all
 }
 
-/// What a placement carried, run by run, and what was expected of it.
+/// Measured and predicted throughput of a placement, by run.
 struct Case {
     placement: Placement,
     runs: Runs,
-    /// The costs right before each run.
+    /// Costs measured directly before each run.
     alone: Vec<Alone>,
 }
 
@@ -124,26 +124,26 @@ impl Case {
 
 struct Outcome {
     scenario: Scenario,
-    /// Everything on one worker is the first.
+    /// Cases; the first one has all parts on one worker.
     cases: Vec<Case>,
     costs: Costs,
     between: Between,
-    /// How far two cores are from each other, round by round.
+    /// Distance between two cores by round.
     lines: Vec<f64>,
 }
 
 impl Outcome {
-    /// What is measured of a placement.
+    /// The case of a placement, if measured.
     fn of(&self, placement: &Placement) -> Option<&Case> {
         self.cases.iter().find(|case| case.placement == *placement)
     }
 
-    /// The median of what a placement is expected to carry.
+    /// Median of the predicted throughput of a placement.
     fn expected(&self, placement: &Placement) -> f64 {
         expected(placement, &self.costs, &self.scenario)
     }
 
-    /// The placement of a planner.
+    /// The placement that a planner selects.
     fn planned(&self, planner: Planner, workers: usize) -> Option<Placement> {
         let cores = cores(workers);
         match planner {
@@ -163,7 +163,7 @@ impl Outcome {
     }
 }
 
-/// Packets per second in millions.
+/// Predicted million packets per second.
 fn expected(placement: &Placement, costs: &Costs, scenario: &Scenario) -> f64 {
     let topology = Topology::flat(WORKERS as u16);
     predict(placement, costs, &topology, &scenario.load(), tsc::frequency() as f64).packets_per_second / 1e6
@@ -174,14 +174,14 @@ fn outcome(bench: &mut Bench<'_>, scenario: &Scenario, workers: usize, runs: usi
     let mut cases = vec![Case::new(single.clone())];
     cases.extend(placements(workers).into_iter().map(Case::new));
     let (mut overs, mut lines) = (Vec::new(), Vec::new());
-    // The first run of a scenario finds nothing before it.
+    // Warm up, because the first run of a scenario finds cold caches.
     let (_, done) = bench.run(scenario, &single)?;
     let mut before = Alone::of(&done[0]);
     for _ in 0..runs {
         lines.push(line::cycles(bench.eal, bench.on)?);
         overs.push(between(bench, scenario)?);
         for place in 0..cases.len() {
-            // Neighbours come and go: each run has its own measure beside it.
+            // Other load varies, so each run has its own reference measurement.
             let (rate, done) = bench.run(scenario, &single)?;
             if place == 0 {
                 cases[0].runs.add("mpps", rate);
@@ -262,7 +262,7 @@ fn rows(outcome: &Outcome, workers: usize, run: &mut Run<'_>) {
     }
 }
 
-/// P0's pairings in a scenario: on as many cores as P0 takes, and on two.
+/// Rows of P0's pairings in a scenario: on as many cores as P0 uses, and on two.
 fn pairing_rows(outcome: &Outcome, run: &mut Run<'_>) {
     for pairing in &pairings::ALL {
         let ways = [("", pairing.spread()), (", two cores", pairing.halves())];

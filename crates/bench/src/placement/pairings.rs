@@ -1,19 +1,19 @@
-//! P0's eight pairings of two of its five stages on one core (its Table 4), mapped on the four parts.
+//! P0's eight pairings of two of its five stages on one core (its Table 4), mapped to the four parts.
 //!
-//! Its RX is `receive`, its Validity `parse`, its TX `transmit`; its NAT and ConnTrack are both in `session`, where one look-up
-//! finds what both of them look for.
+//! P0's RX is `receive`, its Validity `parse`, and its TX `transmit`. Its NAT and ConnTrack are both in `session`,
+//! where one lookup serves both.
 
 use sluice_engine::placement::{Core, Placement};
 
-/// A pairing: its name, the core of each part where the others have cores of their own, and where the pair has one core and
-/// everything else another.
+/// A pairing: its name; the core of each part if the other stages have separate cores; and the core of each part if the
+/// other stages share a second core.
 pub struct Pairing {
     pub name: &'static str,
     spread: [Core; 4],
     halves: [Core; 4],
 }
 
-/// All of them, in the order of P0's table.
+/// All pairings in the order of P0's table.
 pub const ALL: [Pairing; 8] = [
     Pairing::new("Val+NAT", [0, 1, 1, 2], [0, 1, 1, 0]),
     Pairing::new("Val+CT", [0, 1, 1, 2], [0, 1, 1, 0]),
@@ -30,12 +30,12 @@ impl Pairing {
         Self { name, spread, halves }
     }
 
-    /// Each stage outside of the pair on a core of its own.
+    /// Placement with each stage outside of the pair on a separate core.
     pub fn spread(&self) -> Option<Placement> {
         Placement::new(self.spread.map(|core| vec![core]))
     }
 
-    /// All stages outside of the pair on one core.
+    /// Placement with all stages outside of the pair on one core.
     pub fn halves(&self) -> Option<Placement> {
         Placement::new(self.halves.map(|core| vec![core]))
     }
@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn pairs_share_a_core_and_the_others_do_not() {
-        // The part of each of P0's stages.
+        // The part that corresponds to each of P0's stages.
         let part = |stage: &str| {
             ["RX", "Val", "NAT", "TX"]
                 .iter()

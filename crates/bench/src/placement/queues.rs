@@ -1,4 +1,4 @@
-//! Which workers have queues, and DPDK for them.
+//! Assignment of queues to workers, and DPDK setup for them.
 
 use sluice_dpdk::Plan;
 use sluice_dpdk::eal::Eal;
@@ -12,10 +12,10 @@ use crate::rig::policy::SHARDS;
 use crate::rig::{BUFFERS, Source, ring};
 use crate::rows::Failure;
 
-/// A worker that there is not.
+/// Number of a nonexistent worker.
 const NOBODY: WorkerIndex = WorkerIndex::MAX;
 
-/// Which workers of a rig have queues.
+/// Workers of a rig that have queues.
 pub struct Queues {
     workers: usize,
     pub count: u16,
@@ -24,13 +24,13 @@ pub struct Queues {
 }
 
 impl Queues {
-    /// Those that stages want, of devices that have as many as a load says; workers that receive take shards over from others,
-    /// or do not.
+    /// Create the queues that stages need, on devices with the load's number of queues; `assists` says whether
+    /// receiving workers take over shards from others.
     pub fn of(stages: &Stages, workers: usize, load: &Load, assists: bool) -> Self {
         let mut receivers = stages.all(Part::Receive, workers);
         let mut senders = stages.senders(workers, assists);
         let count = receivers.len().max(senders.len()).min(usize::from(load.queues));
-        // Ring ports have as many queues to receive as to send.
+        // Ring ports have equal numbers of receive and transmit queues.
         receivers.resize(count.max(receivers.len()), NOBODY);
         senders.resize(count.max(senders.len()), NOBODY);
         let count = count as u16;
@@ -56,12 +56,12 @@ impl Queues {
         self.have(&self.senders, worker)
     }
 
-    /// The workers that have a queue to receive from.
+    /// Workers with a receive queue.
     pub fn entrances(&self) -> Vec<usize> {
         (0..self.workers).filter(|&worker| self.receives(worker)).collect()
     }
 
-    /// The workers that send for all, where some have no queue.
+    /// Workers that send for all, if some have no queue.
     pub fn senders(&self) -> Box<[WorkerIndex]> {
         if (0..self.workers).all(|worker| self.sends(worker)) {
             return Box::default();
@@ -70,7 +70,7 @@ impl Queues {
         senders.filter(|&sender| sender != NOBODY).collect()
     }
 
-    /// The near ends of the ports, or the far ones.
+    /// Plan of the near or the far ends of the ports.
     pub fn plan(&self, number: u32, near: bool) -> Result<Plan, Failure> {
         let port = |name| {
             let device = ring(&format!("placement-{name}{number}"), if near { "b" } else { "a" }, 8192)?;
@@ -90,7 +90,7 @@ impl Queues {
         } else {
             (senders, receivers)
         };
-        // First in, first out; nothing finds a ring full.
+        // First in, first out; rings are large enough never to be full.
         (plan.cache, plan.handover) = (0, WITHIN as u32 * u32::from(self.count.max(1)));
         if !near {
             plan.buffers = BUFFERS;
@@ -98,7 +98,7 @@ impl Queues {
         Ok(plan)
     }
 
-    /// The far end of a worker's queues, where it has some.
+    /// The far end of a worker's queues, if it has any.
     pub fn far(&self, eal: &'static Eal, number: u32, own: usize) -> Result<Option<Source>, Failure> {
         match self.receives(own) || self.sends(own) {
             true => Ok(Some(Source::of(eal, &self.plan(number, false)?, own)?)),
@@ -107,7 +107,7 @@ impl Queues {
     }
 }
 
-/// Start DPDK for rigs of so many workers.
+/// Start DPDK for rigs with this number of workers.
 pub fn start(workers: usize) -> Result<&'static Eal, Failure> {
     let all = Queues::of(&Stages::default(), workers, &Load::even(SHARDS as u16), false);
     let mut needs = all.plan(0, false)?.needs(&[], None);

@@ -1,5 +1,5 @@
-//! A gateway whose workers do what a placement says, between ring ports, with a source at every queue that receives and a
-//! sink at every one that sends.
+//! A gateway whose workers have the roles of a placement, between ring ports with a source at every receive queue and a
+//! sink at every transmit queue.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,22 +25,22 @@ use crate::rig::sites::dressed;
 use crate::rig::{Samples, Source};
 use crate::rows::Failure;
 
-/// Sessions that there is space for.
+/// Capacity of the session table.
 const CAPACITY: u32 = 6 * FLOWS;
-/// Sessions that are open at a time where some end: they wait for so many nanoseconds.
+/// Number of sessions that are open at a time in scenarios where sessions end, and their timeout in nanoseconds.
 const OPEN: u64 = FLOWS as u64;
 const WAIT: u64 = 120_000_000_000;
-/// The same where flows that last have no packets meanwhile, and are to outlive a run.
+/// Number of open sessions if long-lived flows have no packets meanwhile and must outlive a run.
 const OPEN_OUTSIDE: u64 = 3 * OPEN;
 
-/// The control side of a scenario for some stages.
+/// Control plane of a scenario for some stages.
 pub fn plane(scenario: &Scenario, placement: &Placement) -> Result<ControlPlane, Failure> {
     let workers = placement.workers().len();
     let stages = Stages::of(placement, &placement.workers());
     let queues = Queues::of(&stages, workers, &scenario.load(), false);
     let mut policy = policy::policy(scenario.job, scenario.style(), CAPACITY)?;
     if let Some(homes) = scenario.homes {
-        // No terminal comes or goes: the writer is not needed.
+        // No terminals are added or removed, so the writer is not needed.
         homes.serve(&mut policy)?;
     }
     if let Some(filters) = scenario.filters()? {
@@ -65,12 +65,12 @@ pub struct Rig<'m> {
     scenario: Scenario,
     entrances: Vec<usize>,
     publics: Arc<Publics>,
-    /// Packets that had a session before the first run.
+    /// Number of packets that had a session before the first run.
     opening: u64,
 }
 
 impl<'m> Rig<'m> {
-    /// A rig whose flows are established.
+    /// Create a rig whose flows are established.
     pub fn new(
         eal: &'static Eal,
         number: u32,
@@ -138,7 +138,7 @@ impl<'m> Rig<'m> {
         Ok(rig)
     }
 
-    /// From here on time passes by the sessions that are opened.
+    /// From here on time advances with the number of opened sessions.
     fn end_sessions(&mut self) {
         let owners = self.plane.start_parameters().owners.clone();
         let open = if self.scenario.opens == Opens::FromOutside {
@@ -156,7 +156,7 @@ impl<'m> Rig<'m> {
         }
     }
 
-    /// The shard of a flow, and the lane that its packets come to: that of its sessions where that receives.
+    /// Shard of a flow, and the lane at which its packets arrive: that of its sessions, if that lane receives.
     fn place(&self, flow: u32) -> (u16, usize) {
         let setup = self.plane.start_parameters();
         let shard = match self.scenario.homes {
@@ -198,7 +198,7 @@ impl<'m> Rig<'m> {
                 };
                 let ports = [(u16::from(outside), packets.len())];
                 far.feed(&ports, sluice_wire::Checksums::Vouched, |_| rest.next().map(frame));
-                // A way goes back and forth at most once for each part.
+                // A packet moves between workers at most once per part, so this many rounds suffice.
                 for own in (0..Part::ALL.len()).flat_map(|_| 0..count) {
                     let lane = &mut lanes[own];
                     let now = lane.now();
@@ -218,7 +218,7 @@ impl<'m> Rig<'m> {
         Ok(())
     }
 
-    /// Give each source its flows.
+    /// Assign flows to each source.
     fn deal(&mut self) -> Result<(), Failure> {
         let scenario = self.scenario;
         let places: Vec<_> = (0..FLOWS + FRESH).map(|flow| self.place(flow)).collect();
@@ -233,9 +233,9 @@ impl<'m> Rig<'m> {
             match flow {
                 FLOWS.. => fresh[lane].push(flow),
                 _ if is_busy => busy[lane].push(flow),
-                // Datagrams' mappings end between two packets, where time goes by the sessions that are opened.
+                // Mappings of datagrams would end between two packets if time advances with the opened sessions.
                 _ if scenario.opens == Opens::FromOutside && flow % 2 == 1 => {}
-                // The busiest shard has its share and no more.
+                // The busiest shard gets exactly its share.
                 _ if shard == 0 && scenario.skew != Skew::Even => {}
                 _ => flows[lane].push(flow),
             }
@@ -262,7 +262,7 @@ impl<'m> Rig<'m> {
         Ok(())
     }
 
-    /// The share of all packets that comes to each lane.
+    /// Share of all packets that arrives at each lane.
     fn shares(&self) -> Vec<f64> {
         let mut shares = vec![0.0; self.lanes.len()];
         let all = self.scenario.load().shares(self.entrances.len());
@@ -273,11 +273,11 @@ impl<'m> Rig<'m> {
         shares
     }
 
-    /// All lanes for so many cycles, each on its core: packets per second, in millions, and what each lane did, while all had
-    /// their cores to themselves.
+    /// Run all lanes for a number of cycles, each on its core: million packets per second, and the results of each
+    /// lane, for the time in which all had their cores exclusively.
     ///
-    /// Sources know nothing of one another: where they have shares of their own, the slowest for its share tells how fast all
-    /// can go without loss.
+    /// Sources are independent. If they have fixed shares, the slowest relative to its share determines the rate at
+    /// which all can run without loss.
     pub fn run(&mut self, cores: &[usize], cycles: u64) -> Result<(f64, Vec<Done>), Failure> {
         let done = quiet(self.scenario.name, self.lanes.len(), || {
             self.run_once(cores, cycles)?;
@@ -295,14 +295,14 @@ impl<'m> Rig<'m> {
         Ok((rate, done))
     }
 
-    /// The same once, whatever disturbs it; how many frames of those that came out were held against a reference.
+    /// Run once, whatever disturbance occurs; returns the number of output frames that were compared with a reference.
     pub fn run_once(&mut self, cores: &[usize], cycles: u64) -> Result<usize, Failure> {
         let count = self.lanes.len();
         on_cores(&mut self.lanes, cores, |lane, together| {
             lane.run(together, count, cycles)
         })?;
         settle(&mut self.lanes, Lane::round);
-        // Everything came out, and as it should.
+        // Check that all packets came out correctly.
         let (name, (sent, came)) = (self.scenario.name, self.lanes[0].progress.all());
         if sent != came {
             return Err(format!(
@@ -318,7 +318,8 @@ impl<'m> Rig<'m> {
         self.verify()
     }
 
-    /// Hold what was kept of the frames that came out against an independent library's, where all are of one size and flow; how many.
+    /// Compare the sampled output frames with those of an independent library, if all have one size and belong to known
+    /// flows; returns their number.
     fn verify(&mut self) -> Result<usize, Failure> {
         let (scenario, mut count) = (self.scenario, 0);
         let flows = Flows {

@@ -1,5 +1,5 @@
-//! What is asked about: traffic, devices and work; and what a source sends then: flows drawn anew for each packet, some of them
-//! more often than others, or new ones.
+//! Scenarios: traffic, devices and work; and the packets that a source sends: each of a randomly drawn flow, some flows
+//! more often than others, or of a new flow.
 
 use std::sync::Arc;
 
@@ -17,39 +17,39 @@ use crate::rig::sites::{Homes, dressed};
 use crate::rows::Failure;
 
 pub const FLOWS: u32 = 8_000;
-/// Flows, beside those, that are opened in turn.
+/// Number of additional flows that are opened in turn.
 pub const FRESH: u32 = 65_536;
 
-/// Which flows have more packets than others.
+/// Flows that have more packets than others.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Skew {
     Even,
     /// One flow has this share of all packets.
     Flow(f64),
-    /// One shard's flows together have it.
+    /// The flows of one shard together have this share.
     Shard(f64),
 }
 
-/// Which packets open sessions.
+/// Packets that open sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opens {
     None,
-    /// One in so many from inside.
+    /// One in this number of packets from inside.
     OneIn(u32),
-    /// Every one from outside: another remote end writes to a mapped port.
+    /// Every packet from outside: another remote endpoint sends to a mapped port.
     FromOutside,
 }
 
-/// Bytes of frames without check sequence, and how many of all packets have so many.
+/// Frame sizes in bytes without the frame check sequence, each with its share of packets.
 pub type Sizes = &'static [(usize, u32)];
 
 const SHORT: Sizes = &[(SHORTEST, 1)];
-/// What a French carrier's customers sent and received, by classes of up to 64, 128, 576, 1,280 bytes and above.
+/// Traffic of a French carrier's customers, by classes of up to 64, 128, 576 and 1,280 bytes, and above.
 pub const SFR: Sizes = &[(60, 20), (90, 28), (350, 16), (900, 9), (1514, 27)];
-/// Packets from inside of one of their sessions.
+/// Number of packets from inside per session in that traffic.
 const SFR_SESSION: u32 = 26;
 
-/// Bytes of frames, each as often as packets have them.
+/// Frame lengths, repeated by frequency.
 pub fn lengths(sizes: Sizes) -> Vec<usize> {
     let each = sizes.iter().map(|&(length, count)| vec![length; count as usize]);
     each.collect::<Vec<_>>().concat()
@@ -67,16 +67,16 @@ pub struct Scenario {
     pub skew: Skew,
     pub opens: Opens,
     pub pace: Pace,
-    /// Queues of each device at most.
+    /// Maximum number of queues per device.
     pub queues: u16,
-    /// Rules that each packet is compared with, one after the other.
+    /// Number of rules that each packet is compared with linearly.
     pub filter: usize,
-    /// Subscribers' sites that the flows are of: as many terminals as flows.
+    /// Subscriber sites of the flows, with as many terminals as flows.
     pub homes: Option<Homes>,
 }
 
 impl Scenario {
-    /// Established flows of short frames from both sides, a queue for every worker.
+    /// Established flows of short frames from both sides, with a queue for every worker.
     const fn new(name: &'static str) -> Self {
         Self {
             name,
@@ -97,7 +97,7 @@ impl Scenario {
         }
     }
 
-    /// Established flows of frames of some size, from one side or both, of sites or not.
+    /// Established flows with these frame sizes, in one direction or both, with or without sites.
     pub const fn of_frames(sizes: Sizes, direction: Direction, style: Style, homes: Option<Homes>) -> Self {
         Self {
             sizes,
@@ -142,7 +142,7 @@ impl Scenario {
         Self { opens, style, ..self }
     }
 
-    /// Each packet for itself, compared with so many rules.
+    /// Stateless forwarding with this number of filter rules.
     const fn forwarding(self, filter: usize) -> Self {
         let job = Job::Forward;
         Self { job, filter, ..self }.from(Direction::Up)
@@ -165,7 +165,7 @@ impl Scenario {
         self.homes.map_or(Hosts::Sixteen, Homes::hosts)
     }
 
-    /// How it translates: sessions end where some are opened.
+    /// Translation style: timeouts are short if sessions are opened.
     pub fn style(&self) -> Style {
         Style {
             short: self.opens != Opens::None,
@@ -173,7 +173,7 @@ impl Scenario {
         }
     }
 
-    /// How the work can spread.
+    /// Possible distribution of the work.
     pub fn load(&self) -> Load {
         let (even, queues) = (Load::even(SHARDS as u16), self.queues);
         match (self.job, self.skew) {
@@ -191,7 +191,7 @@ impl Scenario {
         }
     }
 
-    /// Whether packets are of established flows, open one, or have none.
+    /// Whether packets belong to established flows, open one, or have none.
     pub fn flows(&self) -> &'static str {
         match (self.job, self.opens) {
             (Job::Forward, _) => "none",
@@ -201,7 +201,7 @@ impl Scenario {
         }
     }
 
-    /// The filter that is asked about every packet; none of its rules matches.
+    /// The filter that is applied to every packet; none of its rules matches.
     pub fn filters(&self) -> Result<Option<Arc<Filters>>, Failure> {
         match self.filter {
             0 => Ok(None),
@@ -214,10 +214,10 @@ impl Scenario {
     }
 }
 
-/// What hand-overs are measured with.
+/// Scenario with which hand-overs are measured.
 pub const HAND_OVER: Scenario = Scenario::new("hand-over");
 
-/// The scenarios of established and new flows from either side, which P0's pairings are predicted from.
+/// Scenarios of established and new flows from either side, from which P0's pairings are predicted.
 pub const PLAIN: [&str; 4] = ["established up", "established down", "new up", "new down"];
 
 pub const ALL: [Scenario; 20] = [
@@ -250,30 +250,30 @@ pub const ALL: [Scenario; 20] = [
         .one_queue(),
 ];
 
-/// What one source draws from.
+/// Random generator of one source's packets.
 #[derive(Clone, Debug)]
 pub struct Draw {
     pub direction: Direction,
     checksums: Checksums,
     opens: Opens,
     pub flows: Vec<u32>,
-    /// Those with more packets than others.
+    /// Flows with more packets than others.
     pub hot: Vec<u32>,
-    /// How many of 2^32 packets are of these.
+    /// Share of packets of the hot flows, in units of 2^-32.
     pub share: u64,
-    /// Flows that it opens, in turn.
+    /// Flows that it opens in turn.
     pub fresh: Vec<u32>,
     publics: Arc<Publics>,
     random: Random,
-    /// Packets that it has drawn which may open a session.
+    /// Number of drawn packets that may open a session.
     drawn: u32,
-    /// What frames hold, each as often as it shall be.
+    /// Contents of frames, repeated by frequency.
     fillings: Vec<Filling>,
     homes: Option<Homes>,
 }
 
 impl Draw {
-    /// That of a lane, without flows.
+    /// Create for a lane, without flows.
     pub fn new(scenario: &Scenario, own: usize, publics: Arc<Publics>) -> Self {
         let filling = |length: usize| Filling::new(length + CHECK_SEQUENCE);
         Self {
@@ -299,7 +299,7 @@ impl Draw {
         }
     }
 
-    /// Write the next packet by a port.
+    /// Write the next packet for a port.
     #[inline(always)]
     pub fn write(&mut self, port: u16, packet: &mut Packet<'_>) {
         let filling = match self.fillings.len() {
@@ -315,7 +315,7 @@ impl Draw {
         frame.write(packet.bytes_mut());
     }
 
-    /// The next packet by a port.
+    /// The next packet for a port.
     #[inline(always)]
     fn next(&mut self, port: u16) -> Written {
         if let Opens::OneIn(many) = self.opens
@@ -332,7 +332,7 @@ impl Draw {
         let public = (port == 1).then(|| self.publics[number as usize]);
         let mut written = data(self.homes.map_or(Hosts::Sixteen, Homes::hosts), number, public);
         if self.opens == Opens::FromOutside {
-            // Ends that no flow was opened to.
+            // Remote endpoints to which no flow was opened.
             self.drawn = self.drawn.wrapping_add(1);
             let end = self.drawn % (FRESH * 4);
             written.source = (0x0909_0000 + (end >> 8), 1024 + (end & 0xff) as u16);

@@ -1,4 +1,4 @@
-//! Devices that take their time: so many cycles more for each packet that is received or sent.
+//! Slow devices: additional cycles for each received or sent packet.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,25 +11,25 @@ use sluice_engine::packet::io::{
 
 use crate::rig::lanes::Progress;
 
-/// Cycles for each packet beside what the rings take.
+/// Cycles per packet in addition to those of the rings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pace {
     pub receive: u64,
     pub transmit: u64,
 }
 
-/// A worker's devices, slowed down. Packets wait in them as long as enough are within the gateway.
+/// Slowed-down devices of a worker. Packets wait in them while the gateway contains enough packets.
 pub struct Slow {
     io: DpdkIo,
     pace: Pace,
     own: usize,
     progress: Arc<Progress>,
-    /// Whether flows are open: until then nobody counts.
+    /// Whether flows are open; nothing is counted before.
     open: Arc<AtomicBool>,
 }
 
 impl Slow {
-    /// The devices of a lane.
+    /// Create the devices of a lane.
     pub fn new(io: DpdkIo, pace: Pace, own: usize, progress: Arc<Progress>, open: Arc<AtomicBool>) -> Self {
         Self {
             io,

@@ -1,21 +1,21 @@
-//! What the rows say: who wins, how far predictions are off, and what each planner is worth.
+//! Evaluation of the rows: the best placement, the error of predictions, and the quality of each planner.
 
 use sluice_engine::placement::Placement;
 
 use super::{Case, Outcome};
 use crate::rows::{Figure, Row, Run, pairs};
 
-/// Predictions may be off by so much.
+/// Tolerated relative error of predictions.
 const CLOSE: f64 = 0.10;
-/// What is chosen may be behind the best by so much.
+/// Tolerated shortfall of the chosen placement behind the best.
 const BEHIND: f64 = 0.05;
 
-/// Who says where the parts go.
+/// Planners that select placements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Planner {
-    /// The one under test.
+    /// The planner under test.
     Sluice,
-    /// All cores do everything.
+    /// All cores run all parts.
     RunToCompletion,
     /// Half of the cores receive and parse for the others.
     Pipeline,
@@ -39,25 +39,25 @@ fn best(outcome: &Outcome, among: impl Fn(&Placement) -> bool) -> Option<&Case> 
     cases.max_by(|one, other| one.median().total_cmp(&other.median()))
 }
 
-/// How far the measured rates of a case are above the predicted ones: least, median and largest.
+/// Relative excess of the measured rates of a case over the predicted ones: minimum, median and maximum.
 fn off(case: &Case) -> Figure {
     let [mpps, predicted] = ["mpps", "predicted_mpps"].map(|name| case.runs.of(name));
     Figure::of(&pairs(mpps, predicted, |mpps, predicted| mpps / predicted - 1.0))
 }
 
-/// How far what a planner says is behind the best.
+/// Shortfall of a planner's choice behind the best placement.
 fn behind(outcome: &Outcome, planner: Planner, workers: usize) -> Option<f64> {
     let planned = outcome.planned(planner, workers)?;
     let rate = outcome.of(&planned)?.median();
     Some(1.0 - rate / best(outcome, |_| true)?.median())
 }
 
-/// Whether a case is predicted well enough: by the median, or because runs differ by more than that.
+/// Whether a case is predicted well enough: by the median, or because the variation between runs exceeds the error.
 fn is_close(off: &Figure) -> bool {
     off.median.abs() <= CLOSE || off.min <= 0.0 && off.max >= 0.0
 }
 
-/// Say it, and add a row for each planner.
+/// Print the evaluation, and add a row for each planner.
 pub fn conclude(outcomes: &[Outcome], workers: usize, run: &mut Run<'_>) {
     println!("Scenarios that run-to-completion does not win:");
     for outcome in outcomes {

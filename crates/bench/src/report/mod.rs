@@ -1,4 +1,4 @@
-//! `report`: everything measured, as one HTML page with plots that needs nothing else.
+//! `report`: all measurements as one self-contained HTML page with plots.
 
 mod plot;
 
@@ -12,13 +12,13 @@ use crate::result::{FOLDER, Measured};
 use crate::rows::{Failure, Figure, Row, grid};
 use plot::{Bar, bars};
 
-/// Where results are and where the page goes.
+/// Locations of the results and of the page.
 #[derive(Args, Clone, Debug)]
 pub struct ReportArguments {
-    /// Folder of the results, files as --json writes them.
+    /// Folder of the results, as written with --json.
     #[arg(default_value = FOLDER, value_name = "FOLDER")]
     from: PathBuf,
-    /// The page; report.html in the folder of the results where not given.
+    /// File of the page; by default report.html in the folder of the results.
     #[arg(long, value_name = "FILE")]
     to: Option<PathBuf>,
 }
@@ -28,7 +28,7 @@ struct References {
     source: Vec<Source>,
 }
 
-/// Figures from one source elsewhere, beside a bench's figure.
+/// Published figures from one source, for comparison with a figure of a benchmark.
 #[derive(Deserialize)]
 struct Source {
     text: String,
@@ -37,7 +37,7 @@ struct Source {
     values: toml::Table,
 }
 
-/// Render it. Files that hold no result are named and passed over.
+/// Render the page. Files that contain no result are reported and skipped.
 pub fn run(arguments: &ReportArguments) -> Result<(), Failure> {
     let to = arguments
         .to
@@ -120,7 +120,7 @@ fn section(page: &mut String, measured: &Measured, sources: &[Source]) {
             .filter(|(name, is_figure)| *is_figure && rows.iter().any(|row| row.get(name).is_some()))
         {
             let mut drawn = drawn(&rows, figure);
-            // Beside the first part only: they are for the whole bench.
+            // Only for the first part, because they apply to the whole benchmark.
             for source in sources.iter().filter(|source| place == 0 && source.figure == *figure) {
                 drawn.extend(source.values.iter().map(|(what, value)| Bar {
                     label: what.clone(),
@@ -157,7 +157,7 @@ fn section(page: &mut String, measured: &Measured, sources: &[Source]) {
     }
 }
 
-/// Rows by their `flows`, in order; all in one where they have none.
+/// Rows grouped by their `flows`, in order; one group if they have none.
 fn parts(rows: &[Row]) -> Vec<(String, Vec<&Row>)> {
     let mut parts: Vec<(String, Vec<&Row>)> = Vec::new();
     for row in rows {
@@ -189,7 +189,7 @@ fn drawn(rows: &[&Row], figure: &str) -> Vec<Bar> {
     with.map(bar).collect()
 }
 
-/// A table of cells, each with whether it is a number.
+/// A table of cells, each with a flag for numbers.
 fn table(page: &mut String, head: &[&str], lines: impl Iterator<Item = Vec<(String, bool)>>) {
     let names: String = head.iter().map(|name| format!("<th>{}</th>", escape(name))).collect();
     let _ = writeln!(page, "<table>\n<tr>{names}</tr>");

@@ -1,11 +1,11 @@
-//! A plot of bars: one per row, with the range over its runs, drawn as SVG.
+//! A bar chart as SVG: one bar per row, with the range over its runs.
 
 use std::fmt::Write;
 
 use super::escape;
 use crate::rows::{Figure, number};
 
-/// One bar: what it stands for, where it ends with the range of it, and whether it was measured elsewhere.
+/// A bar: its label, its value with the range, and whether it is a published value.
 #[derive(Clone, Debug)]
 pub struct Bar {
     pub label: String,

@@ -1,32 +1,32 @@
-//! The frames that sources write: a flow is drawn anew for each packet, uniformly, and its frame written into the packet's buffer.
+//! Frames of sources: for each packet a flow is drawn uniformly, and its frame is written into the packet's buffer.
 
 use sluice_wire::checksum;
 use sluice_wire::tcp::flag;
 
-/// Length of the shortest frames, without check sequence: 64 bytes on the wire.
+/// Length of the shortest frames without the frame check sequence: 64 bytes on the wire.
 pub const SHORTEST: usize = 60;
-/// Bytes of the longest headers: Ethernet, IPv4, TCP.
+/// Length of the longest headers: Ethernet, IPv4, TCP.
 pub const HEADERS: usize = 54;
-/// Bytes of the check sequence, which count in a frame's size and are not in memory.
+/// Length of the frame check sequence, which counts in a frame's size but is not in memory.
 pub const CHECK_SEQUENCE: usize = 4;
-/// Bytes at the end of a frame that tell it from others: a time in 48 bits, or a flow's number in the last 32.
+/// Length of the identification at the end of a frame: a timestamp of 48 bits, or a flow number in the last 32.
 const TAIL: usize = 6;
 
-/// The gateway's and its neighbours' MAC addresses.
+/// MAC addresses of the gateway and its neighbours.
 pub const INSIDE_MAC: [u8; 6] = [2, 0, 0, 0, 1, 1];
 pub const OUTSIDE_MAC: [u8; 6] = [2, 0, 0, 0, 2, 1];
-/// All inside hosts', behind one router.
+/// MAC address of all inside hosts, which are behind one router.
 pub const HOST_MAC: [u8; 6] = [2, 0, 0, 0, 1, 254];
 pub const ROUTER_MAC: [u8; 6] = [2, 0, 0, 0, 2, 254];
 
-/// Begin of most draws.
+/// Seed of most random draws.
 pub const SEED: u64 = 88_172_645_463_325_252;
 
-/// A generator of random numbers, as the probe's.
+/// A random number generator, the same as the probe's.
 #[derive(Clone, Copy, Debug)]
 pub struct Random(pub u64);
 
-/// Numbers in which each is independent of the one before (splitmix64).
+/// Random numbers that are each independent of the previous one (splitmix64).
 #[derive(Clone, Copy, Debug)]
 pub struct Mixed(pub u64);
 
@@ -42,7 +42,7 @@ impl Mixed {
 }
 
 impl Random {
-    /// A number below `count`.
+    /// A random number below `count`.
     #[inline(always)]
     pub fn below(&mut self, count: u64) -> u32 {
         self.0 ^= self.0 << 13;
@@ -51,13 +51,13 @@ impl Random {
         (((self.0 >> 32) * count) >> 32) as u32
     }
 
-    /// One of some.
+    /// A random element of a slice.
     #[inline(always)]
     pub fn of<'t, T>(&mut self, some: &'t [T]) -> &'t T {
         &some[self.below(some.len() as u64) as usize]
     }
 
-    /// Every order equally likely (Fisher-Yates).
+    /// Shuffle with equal probability of every order (Fisher-Yates).
     pub fn shuffle<T>(&mut self, things: &mut [T]) {
         for last in (1..things.len()).rev() {
             things.swap(last, self.below(last as u64 + 1) as usize);
@@ -73,16 +73,16 @@ pub struct Ends {
     pub tcp: bool,
 }
 
-/// Which inside hosts the flows are of.
+/// Assignment of flows to inside hosts.
 #[derive(Clone, Copy, Debug)]
 pub enum Hosts {
-    /// Sixteen flows of each, one after the other.
+    /// Sixteen consecutive flows per host.
     Sixteen,
-    /// So many hosts in turn.
+    /// This number of hosts in turn.
     InTurn(u32),
 }
 
-/// Flow `number`: half of them are TCP.
+/// Endpoints of flow `number`: half of the flows are TCP.
 #[inline(always)]
 pub fn ends(hosts: Hosts, number: u32) -> Ends {
     let remote = 0x0808_0000u32.wrapping_add(number.wrapping_mul(2_654_435_761) >> 12);
@@ -100,17 +100,17 @@ pub fn ends(hosts: Hosts, number: u32) -> Ends {
     }
 }
 
-/// A frame to be written.
+/// A frame to write.
 pub trait Frame: Copy {
-    /// 4 or 6.
+    /// IP version: 4 or 6.
     const FAMILY: u32 = 4;
-    /// Where the last 32 bits of the source address are, and the source port.
+    /// Offsets of the last 32 bits of the source address, and of the source port.
     const SOURCE: (usize, usize) = (26, 34);
 
-    /// Length of this frame, without check sequence.
+    /// Length of this frame without the frame check sequence.
     fn length(&self) -> usize;
 
-    /// Write it with right checksums.
+    /// Write it with correct checksums.
     fn write(&self, frame: &mut [u8]);
 }
 
@@ -124,16 +124,16 @@ pub struct Written {
     /// Sequence and acknowledgment number.
     pub numbers: (u32, u32),
     pub macs: ([u8; 6], [u8; 6]),
-    /// Number of the flow: the last four bytes of the frame.
+    /// Number of the flow, in the last four bytes of the frame.
     pub mark: u32,
 }
 
-/// The number that a frame carries.
+/// Flow number in a frame.
 pub fn mark(frame: &[u8]) -> u32 {
     frame.last_chunk().map_or(u32::MAX, |bytes| u32::from_be_bytes(*bytes))
 }
 
-/// Data of flow `number`, going out, or coming back to the public address and port.
+/// Data packet of flow `number`: outgoing, or an answer to the public address and port.
 #[inline(always)]
 pub fn data(hosts: Hosts, number: u32, public: Option<(u32, u16)>) -> Written {
     let e = ends(hosts, number);
@@ -153,12 +153,12 @@ pub fn data(hosts: Hosts, number: u32, public: Option<(u32, u16)>) -> Written {
 }
 
 impl Written {
-    /// As the flow's first packet.
+    /// This packet as the flow's first one.
     pub fn first(self) -> Self {
         self.with(flag::SYN, (1, 0))
     }
 
-    /// With other flags and numbers.
+    /// This packet with other flags and numbers.
     #[inline(always)]
     pub fn with(self, flags: u8, numbers: (u32, u32)) -> Self {
         Self { flags, numbers, ..self }
@@ -185,8 +185,8 @@ impl Frame for Written {
     }
 }
 
-/// Write the headers of a frame of `length` bytes, without check sequence, whose bytes behind [`HEADERS`] have the sum
-/// `rest`. Behind a UDP header the space up to there is data, all zeros.
+/// Write the headers of a frame of `length` bytes without the frame check sequence, whose bytes after [`HEADERS`] have
+/// the sum `rest`. After a UDP header, the bytes up to there are data, all zeros.
 #[inline(always)]
 fn headers(head: &mut [u8; HEADERS], w: &Written, length: usize, rest: u16) {
     let [whole, segment] = [length - 14, length - 34].map(|bytes| bytes as u16);
@@ -217,7 +217,7 @@ fn headers(head: &mut [u8; HEADERS], w: &Written, length: usize, rest: u16) {
     head[at..at + 2].copy_from_slice(&transport_sum(checksum::add(data, pseudo), w.tcp).to_be_bytes());
 }
 
-/// A transport checksum; zero would say of UDP that there is none (RFC 768).
+/// A transport checksum; for UDP, zero would mean that there is none (RFC 768).
 #[inline(always)]
 fn transport_sum(sum: u16, tcp: bool) -> u16 {
     match !sum {
@@ -226,12 +226,12 @@ fn transport_sum(sum: u16, tcp: bool) -> u16 {
     }
 }
 
-/// First halves of all inside hosts', remote hosts' and public IPv6 addresses.
+/// First halves of the IPv6 addresses of inside hosts, remote hosts, and public addresses.
 pub const INSIDE6: u64 = 0x2001_0db8_0001_0000;
 pub const REMOTE6: u64 = 0x2001_0db8_0002_0000;
 pub const PUBLIC6: u64 = 0x2001_0db8_0003_0000;
 
-/// Bytes behind the IPv6 header: those of TCP and the mark.
+/// Number of bytes after the IPv6 header: a TCP header and the flow number.
 const PAYLOAD6: u16 = 24;
 
 /// The same packet over IPv6: the numbers of [`Written`] are the last 32 bits of the addresses.
@@ -244,7 +244,7 @@ impl From<Written> for Written6 {
     }
 }
 
-/// An IPv6 address of its half and number.
+/// An IPv6 address from its first half and a number.
 pub fn address6(half: u64, number: u32) -> [u8; 16] {
     (u128::from(half) << 64 | u128::from(number)).to_be_bytes()
 }
@@ -285,14 +285,14 @@ impl Frame for Written6 {
             frame[58..60].copy_from_slice(&PAYLOAD6.to_be_bytes());
             60
         };
-        // The pseudo-header: addresses, length, protocol.
+        // Pseudo-header: addresses, length, protocol.
         let pseudo = checksum::add(checksum::sum(&frame[22..54]), PAYLOAD6 + u16::from(protocol));
         let sum = transport_sum(checksum::add(checksum::sum(&frame[54..]), pseudo), w.tcp);
         frame[at..at + 2].copy_from_slice(&sum.to_be_bytes());
     }
 }
 
-/// What frames of one size hold between their headers and their tails.
+/// Bytes between headers and tail of frames of one size.
 #[derive(Clone, Debug)]
 pub struct Filling {
     bytes: Box<[u8]>,
@@ -300,7 +300,7 @@ pub struct Filling {
 }
 
 impl Filling {
-    /// For frames of `size` bytes, check sequence counted: 64 or more.
+    /// Create for frames of `size` bytes including the frame check sequence, at least 64.
     pub fn new(size: usize) -> Self {
         let length = size - CHECK_SEQUENCE - TAIL - HEADERS;
         let bytes: Box<[u8]> = (0..length).map(|at| at as u8).collect();
@@ -308,14 +308,14 @@ impl Filling {
         Self { bytes, sum }
     }
 
-    /// Length of the frames, without check sequence.
+    /// Length of the frames without the frame check sequence.
     pub fn length(&self) -> usize {
         HEADERS + self.bytes.len() + TAIL
     }
 
-    /// What is behind a transport header of so many bytes, in a frame with this tail.
+    /// Bytes after a transport header of `transport` bytes, in a frame with this tail.
     pub fn payload(&self, tail: u64, transport: usize) -> Vec<u8> {
-        // The longest headers are those of TCP, 20 bytes.
+        // The longest transport header is that of TCP, with 20 bytes.
         let zeros = vec![0; 20 - transport];
         [&zeros, &*self.bytes, &tail.to_be_bytes()[2..]].concat()
     }
@@ -325,15 +325,15 @@ impl Filling {
 #[derive(Clone, Copy, Debug)]
 pub struct Filled<'f> {
     pub written: Written,
-    /// 48 bits of it are written.
+    /// Tail, of which 48 bits are written.
     pub tail: u64,
     pub filling: &'f Filling,
-    /// The buffer holds the filling already.
+    /// Whether the buffer already contains the filling.
     pub kept: bool,
 }
 
 impl<'f> Filled<'f> {
-    /// All bytes of a packet whose tail is the number of its flow.
+    /// All bytes of a packet whose tail is its flow number.
     #[inline(always)]
     pub fn new(written: Written, filling: &'f Filling) -> Self {
         let (tail, kept) = (written.mark.into(), false);
@@ -365,7 +365,7 @@ impl Frame for Filled<'_> {
             body.copy_from_slice(&self.filling.bytes);
         }
         tail.copy_from_slice(&self.tail.to_be_bytes()[8 - TAIL..]);
-        // Behind an odd number of bytes those of the tail have the other halves of their words.
+        // After an odd number of bytes, the bytes of the tail are in the other halves of their words.
         let sum = match body.len() % 2 {
             0 => checksum::sum(tail),
             _ => checksum::sum(tail).swap_bytes(),
@@ -375,12 +375,12 @@ impl Frame for Filled<'_> {
     }
 }
 
-/// A frame of which headers and tail alone are written: between them is what the buffer held before. Its transport
-/// checksum is that of other data, so that it has to be vouched for.
+/// A frame of which only headers and tail are written; between them the buffer keeps its contents. The transport
+/// checksum is that of other data, so the device must report it as verified.
 #[derive(Clone, Copy, Debug)]
 pub struct Stamped<'f> {
     pub head: &'f [u8; HEADERS],
-    /// 48 bits of it are written.
+    /// Tail, of which 48 bits are written.
     pub tail: u64,
     pub length: usize,
 }
@@ -402,7 +402,7 @@ impl Frame for Stamped<'_> {
     }
 }
 
-/// The tail of a frame.
+/// Tail of a frame.
 #[inline(always)]
 pub fn tail(frame: &[u8]) -> u64 {
     let mut bytes = [0; 8];
@@ -412,14 +412,14 @@ pub fn tail(frame: &[u8]) -> u64 {
     u64::from_be_bytes(bytes)
 }
 
-/// A frame, with VLAN tags of `N` bytes where it has some: they come on top of its length.
+/// A frame, possibly with VLAN tags of `N` bytes, which add to its length.
 #[derive(Clone, Copy, Debug)]
 pub struct Tagged<F, const N: usize> {
     pub frame: F,
     pub tags: Option<[u8; N]>,
 }
 
-/// Put tags into a frame that stands behind space for them.
+/// Insert VLAN tags into a frame that was written after reserved space.
 #[inline(always)]
 pub fn put_tags<const N: usize>(frame: &mut [u8], tags: [u8; N]) {
     if frame.len() >= 12 + N {

@@ -1,4 +1,4 @@
-//! A gateway of one worker between ring ports, and requests to workers.
+//! A gateway with one worker between ring ports, and requests to workers.
 
 use sluice_dpdk::eal::Eal;
 use sluice_dpdk::memory::Region;
@@ -15,7 +15,7 @@ use super::policy::{Job, neighbours};
 use super::{Source, join};
 use crate::rows::Failure;
 
-/// The time of sessions, by the clock of cycles.
+/// Time of sessions, derived from the cycle counter.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     start: u64,
@@ -23,7 +23,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// From now on.
+    /// Start the clock now.
     pub fn start() -> Self {
         let (start, frequency) = (tsc::now(), tsc::frequency());
         Self { start, frequency }
@@ -36,7 +36,7 @@ impl Clock {
     }
 }
 
-/// Requests to a worker, which takes them in its rounds.
+/// Requests to a worker, which processes them in its rounds.
 pub struct Desk(pub WorkerHandle);
 
 impl Desk {
@@ -48,7 +48,7 @@ impl Desk {
             .map_err(|_| "the worker takes no requests")?)
     }
 
-    /// Send a request, and let the worker go on until it answers.
+    /// Send a request, and run rounds of the worker until it answers.
     pub fn ask(&self, request: Request, mut round: impl FnMut()) -> Result<Reply, Failure> {
         self.send(request)?;
         loop {
@@ -93,7 +93,7 @@ fn list(cursor: Cursor, into: Vec<SessionInfo>) -> Request {
     Request::List { cursor, filter, into }
 }
 
-/// A gateway of one worker, with the source on the far ends of its ports.
+/// A gateway with one worker, and the source at the far ends of its ports.
 pub struct Gateway<'m> {
     pub plane: ControlPlane,
     pub rounds: Rounds<'m>,
@@ -101,7 +101,7 @@ pub struct Gateway<'m> {
     pub devices: Devices,
 }
 
-/// Its worker, which another thread may have.
+/// The gateway's worker, which another thread may run.
 pub struct Rounds<'m> {
     pub worker: Worker<'m>,
     desk: Desk,
@@ -109,7 +109,7 @@ pub struct Rounds<'m> {
 }
 
 impl Rounds<'_> {
-    /// A round of the worker; what it moved.
+    /// Run a round of the worker; returns the number of packets moved.
     #[inline(always)]
     pub fn round(&mut self) -> usize {
         self.worker.round(self.clock.now())
@@ -122,7 +122,7 @@ impl Rounds<'_> {
 }
 
 impl<'m> Gateway<'m> {
-    /// A gateway with two ports that knows the usual neighbours.
+    /// Create a gateway with two ports that knows the default neighbours.
     pub fn new(
         eal: &'static Eal,
         number: u32,
@@ -137,7 +137,7 @@ impl<'m> Gateway<'m> {
         Ok(gateway)
     }
 
-    /// A gateway that knows no neighbours yet, and receives by these ports.
+    /// Create a gateway without neighbours that receives from these ports.
     pub fn over(
         [source, Source { io, devices }]: [Source; 2],
         mut plane: ControlPlane,
@@ -176,12 +176,12 @@ impl<'m> Gateway<'m> {
         self.rounds.session_packets()
     }
 
-    /// Begin to list sessions: the answer is read by [`Gateway::listed`].
+    /// Start listing sessions; [`Gateway::listed`] returns the answer.
     pub fn list(&mut self, cursor: Cursor, into: Vec<SessionInfo>) -> Result<(), Failure> {
         self.rounds.desk.send(list(cursor, into))
     }
 
-    /// The answer to [`Gateway::list`], once it is there.
+    /// The answer to [`Gateway::list`], if available.
     pub fn listed(&mut self) -> Option<(Option<Cursor>, Vec<SessionInfo>)> {
         match self.rounds.desk.0.replies.try_recv() {
             Ok(Reply::Listed { next, sessions }) => Some((next, sessions)),
@@ -189,12 +189,12 @@ impl<'m> Gateway<'m> {
         }
     }
 
-    /// What the worker has spent on each of its stages so far.
+    /// Cycles that the worker has spent on each of its stages.
     pub fn stages(&self) -> [u64; CycleStage::ALL.len()] {
         self.plane.counters()[0].cycles.each_ref().map(|stage| stage.get())
     }
 
-    /// Bytes of memory of each of so many sessions, of so many lines of a shard.
+    /// Bytes of memory per session, with this number of lines per shard.
     pub fn bytes_per_session(plane: &ControlPlane, lines: usize, sessions: u32) -> f64 {
         lines as f64 * 64.0 * plane.start_parameters().owners.len() as f64 / f64::from(sessions)
     }
@@ -206,13 +206,13 @@ impl<'m> Gateway<'m> {
     }
 }
 
-/// Drops of a reason, of all workers and interfaces.
+/// Drops for a reason, over all workers and interfaces.
 pub fn dropped(plane: &ControlPlane, reason: Reason) -> u64 {
     let interfaces = plane.counters().iter().flat_map(|worker| &worker.interfaces);
     interfaces.map(|interface| interface.drops(reason)).sum()
 }
 
-/// Drops of all reasons so far.
+/// Drops by reason.
 pub fn drops(plane: &ControlPlane) -> Vec<(&'static str, u64)> {
     let all = Reason::all().map(|reason| (reason.name(), dropped(plane, reason)));
     all.filter(|&(_, count)| count > 0).collect()

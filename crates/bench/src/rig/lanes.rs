@@ -1,4 +1,4 @@
-//! Lanes: what each core of a run does, a source and a sink included, all at the same time.
+//! Lanes: the concurrent work of each core in a run, including source and sink.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -10,19 +10,19 @@ use super::LAG;
 use super::slices::{Slices, undisturbed};
 use crate::rows::Failure;
 
-/// Lanes begin together, and end at one moment.
+/// Synchronises lanes, so that they start and end together.
 #[derive(Debug, Default)]
 pub struct Together {
     ready: AtomicUsize,
-    /// Cycle at which the measurement begins; 0 as long as it is not known.
+    /// Cycle at which the measurement starts; 0 while it is not known.
     begin: AtomicU64,
 }
 
 impl Together {
-    /// Wait for all `lanes`; the cycle at which the measurement begins.
+    /// Wait for all `lanes`; returns the cycle at which the measurement starts.
     pub fn meet(&self, lanes: usize) -> u64 {
         if self.ready.fetch_add(1, Ordering::AcqRel) + 1 == lanes {
-            // Some rounds to warm up.
+            // Leave time for some warm-up rounds.
             self.begin.store(tsc::now() + tsc::frequency() / 100, Ordering::Release);
         }
         loop {
@@ -34,7 +34,7 @@ impl Together {
     }
 }
 
-/// The cores that are named, or where none is those that this process may use; so many at most.
+/// The given cores, or by default those that this process may use; at most `most`.
 pub fn cores(named: &[usize], most: usize) -> Vec<usize> {
     let mut cores = match named {
         [] => allowed_cores(),
@@ -44,7 +44,7 @@ pub fn cores(named: &[usize], most: usize) -> Vec<usize> {
     cores
 }
 
-/// The work of all lanes, each on its core.
+/// Run the work of all lanes, each on its core.
 pub fn on_cores<L: Send>(
     lanes: &mut [L],
     cores: &[usize],
@@ -65,7 +65,7 @@ pub fn on_cores<L: Send>(
     })
 }
 
-/// Rounds of all lanes in turn until nothing moves any more.
+/// Run rounds of all lanes in turn until no packet moves any more.
 pub fn settle<L>(lanes: &mut [L], mut round: impl FnMut(&mut L) -> usize) {
     let mut idle = 0;
     while idle < 8 {
@@ -74,16 +74,16 @@ pub fn settle<L>(lanes: &mut [L], mut round: impl FnMut(&mut L) -> usize) {
     }
 }
 
-/// Slices of a run that have to be undisturbed, and runs until there are as many.
+/// Required number of undisturbed slices, and maximum number of runs to get them.
 const ENOUGH: usize = 8;
 const TRIES: usize = 50;
 
-/// What is done in slices.
+/// Results of a slice.
 pub trait Done: Copy + Default {
     fn and(self, other: Self) -> Self;
 }
 
-/// Runs of lanes until enough slices of them were undisturbed: what each lane did in those.
+/// Run lanes until enough slices were undisturbed; returns the results of each lane in these slices.
 pub fn quiet<D: Done>(
     name: &str,
     lanes: usize,
@@ -105,14 +105,14 @@ pub fn quiet<D: Done>(
     }
 }
 
-/// Packets on the way from one source at most: each was written about so many before it is read.
+/// Maximum number of packets in flight per source: each packet is written about this many packets before it is read.
 pub const WINDOW: u64 = LAG as u64;
 
-/// Packets between receive and transmit at most, for each worker that receives: as many as a ring holds by default. More wait
-/// in front of the device, as they do where no more is offered than is carried.
+/// Maximum number of packets between receive and transmit per receiving worker: the default capacity of a ring. Further
+/// packets wait in front of the device, as they do when the offered load does not exceed the capacity.
 pub const WITHIN: u64 = 512;
 
-/// A counter on lines of its own, which one thread writes.
+/// A counter in separate cache lines, written by one thread.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct Count(AtomicU64);
@@ -129,12 +129,12 @@ impl Count {
     }
 }
 
-/// All together.
+/// Sum of counters.
 pub fn sum(counts: &[Count]) -> u64 {
     counts.iter().map(Count::get).sum()
 }
 
-/// How many packets were sent to a gateway, were received by it, and came out, by lane.
+/// Number of packets sent to a gateway, received by it, and returned, by lane.
 #[derive(Debug)]
 pub struct Progress {
     sent: Vec<Count>,
@@ -144,7 +144,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Of so many lanes, some of which have a source.
+    /// Create for `lanes` lanes, of which `sources` have a source.
     pub fn new(lanes: usize, sources: u64) -> Self {
         let [sent, received, came] = [(); 3].map(|()| (0..lanes).map(|_| Count::default()).collect());
         Self {
@@ -155,18 +155,18 @@ impl Progress {
         }
     }
 
-    /// Packets that went in and came out, of all lanes.
+    /// Number of packets sent and returned, over all lanes.
     pub fn all(&self) -> (u64, u64) {
         (sum(&self.sent), sum(&self.came))
     }
 
-    /// Whether a lane may receive a burst.
+    /// Whether a lane may receive another burst.
     #[inline(always)]
     pub fn may_receive(&self) -> bool {
         sum(&self.received).wrapping_sub(sum(&self.came)) + 64 <= WITHIN * self.sources
     }
 
-    /// Whether a burst more may be on the way: of a lane whose packets come out there, or of all.
+    /// Whether another burst may be in flight: for a lane whose packets come out there, or for all lanes.
     #[inline(always)]
     pub fn may_send(&self, local: Option<usize>) -> bool {
         let (sent, came, sources) = match local {
@@ -176,13 +176,13 @@ impl Progress {
         sent.wrapping_sub(came) < WINDOW * sources
     }
 
-    /// A lane has sent packets.
+    /// Count packets sent by a lane.
     #[inline(always)]
     pub fn send(&self, lane: usize, count: usize) {
         self.sent[lane].add(count);
     }
 
-    /// Packets have come out at a lane.
+    /// Count packets that came out at a lane.
     #[inline(always)]
     pub fn come(&self, lane: usize, count: usize) {
         if count > 0 {
@@ -190,7 +190,7 @@ impl Progress {
         }
     }
 
-    /// A lane has received packets.
+    /// Count packets received by a lane.
     #[inline(always)]
     pub fn receive(&self, lane: usize, count: usize) {
         self.received[lane].add(count);

@@ -1,4 +1,4 @@
-//! What packets cost one core: cost = loop(source, receive, path, transmit, free) - loop(source, free).
+//! Cost of packets on one core: cost = loop(source, receive, path, transmit, free) - loop(source, free).
 
 use sluice_dpdk::tsc;
 use sluice_engine::packet::counters::CycleStage;
@@ -10,21 +10,21 @@ use super::reference::ports;
 use super::{LAG, SAMPLE, Sample, Source};
 use crate::rows::{Failure, Runs};
 
-/// Packets of one timed loop.
+/// Number of packets per timed loop.
 pub const PACKETS: usize = 1 << 20;
 
-/// Which way packets go.
+/// Direction of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Direction {
-    /// From inside.
+    /// Packets from inside.
     Up,
-    /// From outside.
+    /// Packets from outside.
     Down,
-    /// Both, as many of each.
+    /// Packets in both directions, equally many.
     Both,
 }
 
-/// Figures of the worker's stages, in the order of [`CycleStage::ALL`].
+/// Names of the figures for the worker's stages, in the order of [`CycleStage::ALL`].
 pub const STAGES: [&str; CycleStage::ALL.len()] = [
     "receive_cycles",
     "parse_cycles",
@@ -37,7 +37,7 @@ pub const STAGES: [&str; CycleStage::ALL.len()] = [
     "take_over_cycles",
 ];
 
-/// The name in rows of who computes checksums.
+/// Name in rows of the component that verifies checksums.
 pub fn checksums_name(checksums: Checksums) -> &'static str {
     match checksums {
         Checksums::Vouched => "vouched",
@@ -66,14 +66,14 @@ pub fn empty<F: Frame>(
     (tsc::now() - start) as f64 / (rounds * each) as f64
 }
 
-/// What a full loop came to: cycles per packet, frames that went in and came out, and some of those.
+/// Results of a full loop: cycles per packet, number of frames sent and returned, and samples of these.
 pub struct Loop {
     pub cycles: f64,
     pub sent: u64,
     pub samples: Vec<Sample>,
 }
 
-/// What takes frames in at the first two ports of a source and lets them out again.
+/// A component that receives frames at the first two ports of a source and sends them back.
 pub trait Path {
     fn source(&mut self) -> &mut Source;
 
@@ -92,7 +92,7 @@ impl Path for Gateway<'_> {
     }
 }
 
-/// A source with anything else.
+/// A source with another component.
 pub struct With<'s, R>(pub &'s mut Source, pub R);
 
 impl<R: FnMut()> Path for With<'_, R> {
@@ -107,7 +107,7 @@ impl<R: FnMut()> Path for With<'_, R> {
     }
 }
 
-/// Cycles per packet of loop(source, receive, path, transmit, free), every packet of which comes out.
+/// Cycles per packet of loop(source, receive, path, transmit, free), in which every packet comes out.
 pub fn full<F: Frame>(
     path: &mut impl Path,
     direction: Direction,
@@ -146,10 +146,10 @@ pub fn full<F: Frame>(
     Ok(Loop { cycles, sent, samples })
 }
 
-/// Free what came out of a port; now and then keep a copy of a frame.
+/// Free the frames that come out of a port, and keep a copy of some.
 #[inline(always)]
 fn discard_sampling(source: &mut Source, port: u16, round: usize, samples: &mut Vec<Sample>) -> usize {
-    // A round has 64 packets of each port: one copy every 16 rounds is one packet in 1,024.
+    // A round has 64 packets per port: one copy every 16 rounds is one packet in 1,024.
     if !round.is_multiple_of(SAMPLE / 64 + 1) {
         return source.discard(port);
     }
@@ -161,7 +161,7 @@ fn discard_sampling(source: &mut Source, port: u16, round: usize, samples: &mut 
     })
 }
 
-/// Add a run's cost in cycles per packet: of a loop with what is measured, and of one without.
+/// Add a run's cost in cycles per packet: the difference of a loop with the component and one without.
 pub fn add_cost(runs: &mut Runs, looped: f64, empty: f64) {
     let cost = looped - empty;
     runs.extend([
@@ -172,7 +172,7 @@ pub fn add_cost(runs: &mut Runs, looped: f64, empty: f64) {
     ]);
 }
 
-/// One run: what packets cost at a path.
+/// One run: cost of packets on a path.
 pub fn run<F: Frame>(
     path: &mut impl Path,
     direction: Direction,
@@ -186,8 +186,8 @@ pub fn run<F: Frame>(
     Ok(looped)
 }
 
-/// One run of a gateway, with what its worker spends on its stages by its own clock, which ticks between its steps: the sum is a
-/// little above the cost.
+/// One run of a gateway, including the cycles of its worker's stages by its own counters. These are read between the
+/// steps, so their sum is slightly above the cost.
 pub fn run_gateway<F: Frame>(
     gateway: &mut Gateway<'_>,
     direction: Direction,
@@ -201,7 +201,7 @@ pub fn run_gateway<F: Frame>(
     Ok(looped)
 }
 
-/// Add what the worker's stages took of so many packets since a moment.
+/// Add the cycles per packet of the worker's stages since an earlier reading.
 pub fn add_stages(runs: &mut Runs, gateway: &Gateway<'_>, before: [u64; CycleStage::ALL.len()], packets: u64) {
     for ((name, after), before) in STAGES.into_iter().zip(gateway.stages()).zip(before) {
         runs.add(name, (after - before) as f64 / packets as f64);

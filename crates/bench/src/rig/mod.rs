@@ -1,6 +1,7 @@
-//! Gateways between ring ports in memory, and the sources and sinks on their far ends: what all benches in memory measure with.
+//! Gateways between ring ports in memory, with sources and sinks at the far ends: the setup of all in-memory
+//! benchmarks.
 //!
-//! Buffers are DPDK mbufs passed first in, first out, headers written [`LAG`] packets before they are read.
+//! Buffers are DPDK mbufs, used first in, first out; headers are written [`LAG`] packets before they are read.
 
 pub mod frames;
 pub mod gateway;
@@ -22,12 +23,12 @@ use sluice_wire::{Checksums, Packet};
 use crate::rows::Failure;
 use frames::Frame;
 
-/// Buffers of a source: passed first in, first out.
+/// Number of buffers of a source, used first in, first out.
 pub const BUFFERS: u32 = 8191;
-/// Frames that wait between source and gateway.
+/// Number of frames that wait between source and gateway.
 pub const LAG: usize = 4096;
 
-/// Frames of a burst towards one port.
+/// Number of frames per burst and port.
 pub const BURST: usize = 64;
 
 /// The far ends of a gateway's ports: source and sink.
@@ -36,7 +37,7 @@ pub struct Source {
     pub devices: Devices,
 }
 
-/// A ring; names of rings are the process's: each rig has its own.
+/// A ring device; ring names are global in the process, so each rig has its own.
 pub fn ring(name: &str, end: &str, depth: u32) -> Result<Device, Failure> {
     let end = if end.is_empty() {
         String::new()
@@ -46,7 +47,7 @@ pub fn ring(name: &str, end: &str, depth: u32) -> Result<Device, Failure> {
     Ok(format!("ring:{name}{end},depth={depth}").parse()?)
 }
 
-/// Ports of one worker, first in, first out.
+/// Ports of one worker, with buffers used first in, first out.
 fn plan(devices: Vec<Device>) -> Plan {
     let ports = devices.into_iter().map(|device| PortPlan::new("ring", device));
     let mut plan = Plan::new(ports.collect(), 1);
@@ -54,7 +55,7 @@ fn plan(devices: Vec<Device>) -> Plan {
     plan
 }
 
-/// Start DPDK for so many rigs at a time.
+/// Start DPDK for this number of simultaneous rigs.
 pub fn start(rigs: usize) -> Result<&'static Eal, Failure> {
     let devices = ["a", "b", "c", "d"].map(|name| ring(&format!("{name}0"), "", 8192));
     let mut needs = plan(devices.into_iter().collect::<Result<_, _>>()?).needs(&[], None);
@@ -62,8 +63,8 @@ pub fn start(rigs: usize) -> Result<&'static Eal, Failure> {
     Ok(Eal::start(&needs)?)
 }
 
-/// Source and gateway joined by so many ports: the source's first lead to the gateway, as many behind them (one, where
-/// `depth` is not the usual one) straight back.
+/// Create a source and a gateway connected by `ports` ports. The source's first ports lead to the gateway; as many
+/// further ports (one, if `depth` is not the default) are loops.
 pub fn join(eal: &'static Eal, number: u32, ports: u16, depth: u32) -> Result<[Source; 2], Failure> {
     let ends = |end: &str| {
         (0..ports)
@@ -77,32 +78,32 @@ pub fn join(eal: &'static Eal, number: u32, ports: u16, depth: u32) -> Result<[S
     Ok([Source::of(eal, &plan(far), 0)?, Source::of(eal, &plan(ends("b")?), 0)?])
 }
 
-/// A ring that leads straight back, as port 0 of a source.
+/// A loop as port 0 of a source.
 pub fn looped(eal: &'static Eal, number: u32) -> Result<Source, Failure> {
     Source::of(eal, &plan(vec![ring(&format!("straight{number}"), "", 8192)?]), 0)
 }
 
-/// The slots of some buffers.
+/// Indexes of a range of buffers.
 pub fn slots(of: std::ops::Range<usize>) -> ArrayVec<BufferIndex, BURST_BUFFERS> {
     of.map(|slot| slot as BufferIndex).collect()
 }
 
 impl Source {
-    /// Of a plan for one worker of this process, which DPDK starts for on a core.
+    /// Create from a plan for a single worker, for which DPDK is started on a core.
     pub fn alone(plan: &Plan, core: usize) -> Result<(&'static Eal, Self), Failure> {
         let eal = Eal::start(&plan.needs(&[core], Some(false)))?;
         Ok((eal, Self::of(eal, plan, 0)?))
     }
 
-    /// Worker `own`'s part of a plan for several.
+    /// Worker `own`'s part of a plan for several workers.
     pub fn of(eal: &'static Eal, plan: &Plan, own: usize) -> Result<Self, Failure> {
         let (devices, io) = Devices::open(eal, plan)?;
         let io = io.into_iter().nth(own).ok_or("the worker's devices are missing")?;
         Ok(Self { io, devices })
     }
 
-    /// Write frames towards each of up to two ports, as many as `write` fills, and send them: how many were written, and how many
-    /// of them the ports took.
+    /// Write frames for each of up to two ports, as many as `write` fills, and send them; returns the number written,
+    /// and the number accepted by the ports.
     #[inline(always)]
     pub fn send(
         &mut self,
@@ -116,7 +117,7 @@ impl Source {
             self.io.packets(&mut lent);
             let mut packets = lent.iter_mut().take(made);
             for (used, &(port, count)) in used.iter_mut().zip(ports) {
-                // Once nothing is written any more, nothing is left for the other port either.
+                // If `write` ends for one port, there are no frames for the other port either.
                 let written = packets
                     .by_ref()
                     .take(count)
@@ -134,7 +135,7 @@ impl Source {
         (first, taken)
     }
 
-    /// The same of frames; how many were written.
+    /// Write and send frames; returns the number written.
     #[inline(always)]
     pub fn feed<F: Frame>(
         &mut self,
@@ -154,7 +155,7 @@ impl Source {
         written.0
     }
 
-    /// Free what came out of a port; `look` sees each frame.
+    /// Free the frames that come out of a port, after passing each to `look`.
     #[inline(always)]
     pub fn drain(&mut self, port: u16, mut look: impl FnMut(&[u8])) -> usize {
         let count = self.io.receive(port);
@@ -168,7 +169,7 @@ impl Source {
         count
     }
 
-    /// Free what came out of a port, unseen.
+    /// Free the frames that come out of a port.
     #[inline(always)]
     pub fn discard(&mut self, port: u16) -> usize {
         let count = self.io.receive(port);
@@ -183,22 +184,22 @@ impl Source {
     }
 }
 
-/// A copy of a frame that came out.
+/// A copy of an output frame.
 pub type Sample = Box<[u8]>;
 
-/// Every so many outputs one is held against the reference.
+/// One in this number of output frames is compared with the reference.
 pub const SAMPLE: usize = 1000;
 
-/// Frames that were kept of those that came out.
+/// Sampled output frames.
 #[derive(Debug, Default)]
 pub struct Samples {
     pub kept: Vec<Sample>,
-    /// Frames since the last of them.
+    /// Number of frames since the last sample.
     since: usize,
 }
 
 impl Samples {
-    /// Free what came out of a port; the first frame of it is kept where one is due.
+    /// Free the frames that come out of a port; keep a copy of the first one if a sample is due.
     #[inline(always)]
     pub fn drain(&mut self, source: &mut Source, port: u16) -> usize {
         let is_due = self.since >= SAMPLE;
@@ -216,7 +217,7 @@ impl Samples {
     }
 }
 
-/// Receive from a port, rewrite MAC addresses, transmit on the other (`l2fwd`); how many packets there were.
+/// Receive from a port, rewrite MAC addresses, and transmit on the other (`l2fwd`); returns the number of packets.
 #[inline(always)]
 pub fn cross(io: &mut DpdkIo, from: u16) -> usize {
     let (to, by) = match from {

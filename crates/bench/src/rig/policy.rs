@@ -1,4 +1,4 @@
-//! What gateways in memory are told: interfaces, routes, translation, a packet filter, and how work is laid on workers.
+//! Configuration of in-memory gateways: interfaces, routes, translation, packet filter, and placement on workers.
 
 use std::sync::Arc;
 
@@ -24,20 +24,20 @@ use super::frames::{HOST_MAC, INSIDE_MAC, INSIDE6, OUTSIDE_MAC, PUBLIC6, ROUTER_
 use crate::filter::sets::Set;
 use crate::rows::Failure;
 
-/// Shards of a gateway.
+/// Number of shards of a gateway.
 pub const SHARDS: u32 = 16;
 
-/// Public IPv4 addresses begin here.
+/// First public IPv4 address.
 const POOL: u32 = 0xc612_0000;
 
-/// What the gateway does.
+/// Task of the gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Job {
-    /// Translation of IPv4 with sessions.
+    /// Stateful translation of IPv4.
     Translate,
-    /// Translation of IPv6 with sessions.
+    /// Stateful translation of IPv6.
     Translate6,
-    /// Forwarding by the routes.
+    /// Forwarding by routes.
     Forward,
 }
 
@@ -45,7 +45,7 @@ fn address(text: &str) -> Result<Address, Failure> {
     Ok(text.parse::<std::net::IpAddr>()?.into())
 }
 
-/// The neighbours inside and outside, with their interfaces and MAC addresses.
+/// The inside and outside neighbour with interface and MAC address.
 pub fn neighbours(job: Job) -> Result<[(u16, Address, [u8; 6]); 2], Failure> {
     let [inside, outside] = match job {
         Job::Translate6 => ["2001:db8:4::fe", "2001:db8:5::fe"],
@@ -54,7 +54,7 @@ pub fn neighbours(job: Job) -> Result<[(u16, Address, [u8; 6]); 2], Failure> {
     Ok([(0, address(inside)?, HOST_MAC), (1, address(outside)?, ROUTER_MAC)])
 }
 
-/// An interface of a router's own port that does nothing beside forwarding.
+/// An interface that is a port of its own, without features except forwarding.
 pub fn interface(index: u16, mac: [u8; 6], addresses: Vec<(Address, u8)>) -> Interface {
     Interface {
         name: format!("port{index}"),
@@ -97,7 +97,7 @@ pub fn interfaces(job: Job) -> Result<Vec<Interface>, Failure> {
     with.collect()
 }
 
-/// A route by a gateway.
+/// A route through a gateway.
 pub fn route(prefix: Address, length: u8, address: Address) -> Route {
     let via = Via::Gateway {
         address,
@@ -106,7 +106,7 @@ pub fn route(prefix: Address, length: u8, address: Address) -> Route {
     Route::new(sluice_route::Prefix::new(prefix, length), via)
 }
 
-/// A default route outside, and where something is translated one to the inside hosts.
+/// A default route outside, and, for translation, a route to the inside hosts.
 pub fn routes(job: Job) -> Result<Vec<Route>, Failure> {
     let [(_, inside, _), (_, outside, _)] = neighbours(job)?;
     let hosts6 = Address::V6(u128::from(INSIDE6) << 64);
@@ -120,7 +120,7 @@ pub fn routes(job: Job) -> Result<Vec<Route>, Failure> {
     })
 }
 
-/// The routes of a policy's only router.
+/// Routes of the only router of a snapshot.
 pub fn route_set(policy: &Snapshot, routes: &[Route]) -> Result<RouteSet, Failure> {
     let links: Vec<_> = policy
         .interfaces
@@ -130,26 +130,26 @@ pub fn route_set(policy: &Snapshot, routes: &[Route]) -> Result<RouteSet, Failur
     Ok(RouteSet::new(&links, routes)?)
 }
 
-/// How the pool translates.
+/// Translation settings of the pool.
 #[derive(Clone, Copy, Debug)]
 pub struct Style {
     pub behaviour: Behaviour,
-    /// Ports of a block, where they come in blocks.
+    /// Ports per block, with block allocation.
     pub blocks: Option<u16>,
-    /// Flows to different destinations share ports.
+    /// Whether flows to different destinations share ports.
     pub overlap: bool,
-    /// Outside addresses; none: as many as the sessions need ports.
+    /// Number of outside addresses; `None`: as many as the sessions need ports.
     pub addresses: Option<u32>,
-    /// Rules of a packet filter by session, none of which matches; without one where 0.
+    /// Number of rules of a session-based packet filter, none of which matches; 0 for no filter.
     pub filter_rules: u32,
-    /// Rules of translation, of which one matches.
+    /// Number of translation rules, one of which matches.
     pub rules: u32,
-    /// Timeouts are short: sessions are to end.
+    /// Whether timeouts are short, so that sessions end.
     pub short: bool,
 }
 
 impl Style {
-    /// Every session has a port of its own.
+    /// Every session has its own port.
     pub const SESSIONS: Self = Self {
         behaviour: Behaviour::ADDRESS_AND_PORT_DEPENDENT,
         blocks: None,
@@ -160,7 +160,7 @@ impl Style {
         short: false,
     };
 
-    /// Every inside address and port has one, from blocks of 64.
+    /// Every inside address and port has one outside port, from blocks of 64.
     pub const MAPPINGS: Self = Self {
         behaviour: Behaviour {
             mapping: MappingBehaviour::EndpointIndependent,
@@ -220,7 +220,8 @@ impl Style {
     }
 }
 
-/// A policy that translates all inside hosts onto as many public addresses as `sessions` sessions need, or forwards.
+/// A snapshot that translates all inside hosts to as many public addresses as `sessions` sessions need, or that
+/// forwards.
 pub fn policy(job: Job, style: Style, sessions: u32) -> Result<Snapshot, Failure> {
     let mut policy = Snapshot::new(2, interfaces(job)?);
     let addresses = style.addresses.unwrap_or(sessions / 2 / 32_256 + 2);
@@ -231,7 +232,7 @@ pub fn policy(job: Job, style: Style, sessions: u32) -> Result<Snapshot, Failure
                 address: 0x0a00_0000,
                 length: 8,
             };
-            // Networks of others.
+            // Networks of other hosts.
             let other = |number: u32| Prefix {
                 address: 0xac10_0000 + (number << 8),
                 length: 24,
@@ -258,7 +259,7 @@ pub fn policy(job: Job, style: Style, sessions: u32) -> Result<Snapshot, Failure
     Ok(policy)
 }
 
-/// A filter of `web-filter`'s rules, asked about every packet or the first of each flow; none of the rules matches.
+/// A filter with the rules of `web-filter`, applied to every packet or to the first one of each flow; no rule matches.
 pub fn filter_rules(rules: usize, kind: MatcherKind, sessions: bool, workers: usize) -> Result<RuleList<()>, Failure> {
     let settings = Settings {
         kind,
@@ -272,7 +273,7 @@ pub fn filter_rules(rules: usize, kind: MatcherKind, sessions: bool, workers: us
     Ok(RuleList::new(rules, settings, counters)?)
 }
 
-/// A rule that drops what a host sends to a port that no flow has.
+/// A rule that drops packets of a host to a port that no flow uses.
 pub fn denied(host: u32) -> CompiledRule {
     let source = Range {
         first: host,
@@ -299,7 +300,7 @@ pub struct Layout {
     pub steering: SteeringSettings,
     pub stages: Stages,
     pub workers: usize,
-    /// Sessions that there is space for, by family.
+    /// Capacity of the session tables by family.
     pub sessions: [u32; 2],
     pub subscribers: u32,
     pub assist: Option<Arc<Assist>>,
@@ -308,7 +309,8 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// One worker with space for so many sessions, of hosts with 48 flows each or with half as many where they come and go.
+    /// One worker with capacity for `sessions` sessions, of hosts with 48 flows each, or half as many if sessions are
+    /// short-lived.
     pub fn sessions(job: Job, sessions: u32, short: bool) -> Self {
         Self {
             shards: SHARDS,
@@ -366,7 +368,7 @@ impl Layout {
     }
 }
 
-/// The control side of a gateway of one worker with the usual routes.
+/// Control plane of a gateway with one worker and the default routes.
 pub fn plane(job: Job, style: Style, sessions: u32) -> Result<ControlPlane, Failure> {
     let policy = policy(job, style, sessions)?;
     let routes = route_set(&policy, &routes(job)?)?;

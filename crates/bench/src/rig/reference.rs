@@ -1,4 +1,5 @@
-//! Flows opened as their peers would, and outputs held against frames that an independent library builds.
+//! Opening of flows as their peers would, and comparison of output frames with those that an independent library
+//! builds.
 
 use sluice_wire::tcp::flag;
 
@@ -9,11 +10,12 @@ use super::sites::Homes;
 use super::{BURST, Sample};
 use crate::rows::Failure;
 
-/// Public addresses and ports of flows; a flow that was refused has port 0.
+/// Public addresses and ports of flows; port 0 marks a refused flow.
 pub type Publics = Vec<(u32, u16)>;
 
-/// Open flows step by step: SYN or datagram out, SYN and ACK or datagram back, ACK or datagram out. `deal` names the lane that
-/// a flow's packets come to from a side; `exchange` sends packets to a lane from a side and shows all frames that come out.
+/// Open flows step by step: SYN or datagram out, SYN-ACK or datagram back, ACK or datagram out. `deal` returns the lane
+/// at which a flow's packets of a side arrive; `exchange` sends packets to a lane from a side and returns all output
+/// frames.
 pub fn open_by(
     hosts: Hosts,
     flows: u32,
@@ -55,8 +57,8 @@ pub fn open_by(
     Ok(publics)
 }
 
-/// Open flows at a gateway of one worker, whose frames `frame` makes of packets and whether they come from inside; where they are
-/// translated to.
+/// Open flows at a gateway with one worker; `frame` creates a frame from a packet and its direction. Returns the public
+/// addresses and ports.
 pub fn open<F: Frame>(
     gateway: &mut Gateway<'_>,
     hosts: Hosts,
@@ -86,7 +88,7 @@ pub fn refused(publics: &Publics) -> usize {
     publics.iter().filter(|public| public.1 == 0).count()
 }
 
-/// All flows were translated.
+/// Check that all flows were translated.
 pub fn complete(publics: Publics) -> Result<Publics, Failure> {
     match refused(&publics) {
         0 => Ok(publics),
@@ -94,12 +96,12 @@ pub fn complete(publics: Publics) -> Result<Publics, Failure> {
     }
 }
 
-/// Flows that are open, and what is known of them.
+/// Open flows, and their known properties.
 #[derive(Clone, Copy)]
 pub struct Flows<'p> {
     pub hosts: Hosts,
     pub publics: &'p Publics,
-    /// Sites that they are of.
+    /// Sites of the flows.
     pub homes: Option<Homes>,
 }
 
@@ -109,8 +111,8 @@ impl<'p> Flows<'p> {
         Self { hosts, publics, homes }
     }
 
-    /// Hold sampled outputs against frames of the family built by an independent library, whose data are what `payload` gives of a
-    /// flow's number behind a transport header of so many bytes.
+    /// Compare sampled output frames with frames of the family built by an independent library; `payload` returns the
+    /// data of a flow after a transport header of the given length.
     pub fn verify(
         &self,
         family: u32,
@@ -122,7 +124,7 @@ impl<'p> Flows<'p> {
             .try_for_each(|sample| self.verify_one(family, sample, &payload))
     }
 
-    /// The same of the shortest frames: zeros, and the mark at their end.
+    /// [`Flows::verify`] for the shortest frames: the data is zeros with the flow number at the end.
     pub fn verify_short<F: Frame + From<Written>>(&self, samples: &[Sample]) -> Result<(), Failure> {
         let length = F::from(data(self.hosts, 0, None)).length();
         let headers = if F::FAMILY == 4 { 34 } else { 54 };
@@ -158,7 +160,7 @@ impl<'p> Flows<'p> {
         let payload = payload(number, if e.tcp { 20 } else { 8 });
         let builder = if family == 4 {
             let (source, destination) = (source.0.to_be_bytes(), destination.0.to_be_bytes());
-            // The library fills the length in.
+            // The library fills in the length.
             let mut ip = etherparse::Ipv4Header::new(0, 63, protocol, source, destination)?;
             ip.dont_fragment = true;
             builder.ip(etherparse::IpHeaders::Ipv4(ip, Default::default()))
@@ -185,7 +187,7 @@ impl<'p> Flows<'p> {
         }
     }
 
-    /// The packet of a drawn flow by a port, of those that lead from inside (even) and from outside.
+    /// A packet of a flow for a port; even ports lead from inside, odd ports from outside.
     #[inline(always)]
     pub fn packet(&self, number: u32, port: u16) -> Written {
         data(
@@ -196,7 +198,7 @@ impl<'p> Flows<'p> {
     }
 }
 
-/// The ports of the source that a direction's packets go to, and frames for each, in one iteration.
+/// Ports of the source for a direction, with the number of frames for each per iteration.
 pub fn ports(direction: Direction) -> &'static [(u16, usize)] {
     match direction {
         Direction::Up => &[(0, BURST)],

@@ -1,5 +1,5 @@
-//! Subscribers' sites and their terminals by number, as benches have them: tags, addresses, and a gateway that serves them.
-//! Each terminal has one flow, whose number is the terminal's.
+//! Subscriber sites and their terminals by number, as benchmarks use them: tags, addresses, and a gateway that serves
+//! them. Each terminal has one flow with the same number.
 
 use sluice_engine::snapshot::Snapshot;
 use sluice_engine::snapshot::sites::{SiteClassifier, SiteKey, SiteSettings, TagRange};
@@ -10,19 +10,19 @@ use sluice_wire::{FlowKey4, Tuple4};
 use super::frames::{Hosts, Tagged, Written, ends};
 use crate::rows::Failure;
 
-/// C-tags of each S-tag.
+/// Number of C-tags per S-tag.
 pub const OF_SERVICE: u32 = 1_000;
 
 const PUBLIC: u32 = 0xc613_0000;
 
-/// Bytes of an S-tag and a C-tag.
+/// Length of an S-tag and a C-tag in bytes.
 pub const TAGS: usize = 8;
 
 pub fn tags(site: u32) -> (u16, u16) {
     ((100 + site / OF_SERVICE) as u16, (1 + site % OF_SERVICE) as u16)
 }
 
-/// The same as frames have them.
+/// Tags of a site as bytes of a frame.
 #[inline(always)]
 pub fn tag_bytes(site: u32) -> [u8; TAGS] {
     let (service, customer) = tags(site);
@@ -30,14 +30,14 @@ pub fn tag_bytes(site: u32) -> [u8; TAGS] {
     word.to_be_bytes()
 }
 
-/// A terminal's MAC address.
+/// MAC address of a terminal.
 #[inline(always)]
 pub fn terminal_mac(terminal: u32) -> [u8; 6] {
     let [a, b, c, d] = terminal.to_be_bytes();
     [0x06, 0, a, b, c, d]
 }
 
-/// A terminal with an address, in its site's tags.
+/// A terminal with an address and its site's tags.
 pub fn terminal(site: u32, number: u32, address: u32) -> Terminal {
     let (service, customer) = tags(site);
     Terminal {
@@ -49,14 +49,14 @@ pub fn terminal(site: u32, number: u32, address: u32) -> Terminal {
     }
 }
 
-/// What a site is seen by upstream.
+/// Virtual MAC that a site uses upstream.
 #[inline(always)]
 fn virtual_mac(site: u32) -> [u8; 6] {
     let [a, b, c, d] = site.to_be_bytes();
     [0x02, 9, a, b, c, d]
 }
 
-/// So many sites of so many terminals each.
+/// A number of sites with a number of terminals each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Homes {
     pub sites: u32,
@@ -64,7 +64,7 @@ pub struct Homes {
 }
 
 impl Homes {
-    /// With 8,000 flows.
+    /// Sites and terminals for 8,000 flows.
     pub const USUAL: Self = Self {
         sites: 2_000,
         terminals: 4,
@@ -74,13 +74,13 @@ impl Homes {
         self.sites * self.terminals
     }
 
-    /// The inside ends of the flows.
+    /// Inside hosts of the flows.
     pub fn hosts(self) -> Hosts {
         Hosts::InTurn(self.flows())
     }
 
-    /// Serve the sites of all terminals, which come in by the first interface and are seen on the second one. Interfaces and
-    /// rules of translation must be there.
+    /// Serve the sites of all terminals, which are behind the first interface; the second one is upstream. Interfaces
+    /// and translation rules must already exist.
     pub fn serve(self, policy: &mut Snapshot) -> Result<SiteWriter, Failure> {
         let networks = [(0, PUBLIC, PUBLIC + self.sites - 1)];
         let (mut writer, table) = SiteWriter::new(self.sites, self.flows(), &networks, [0x1234, 0x5678]);
@@ -107,7 +107,7 @@ impl Homes {
         Ok(writer)
     }
 
-    /// What is written of a flow, from its terminal and to its site's address.
+    /// The packet of a flow with the addresses of its terminal, or of its site if it comes from outside.
     #[inline(always)]
     pub fn address(self, mut written: Written, from_inside: bool) -> Written {
         match from_inside {
@@ -123,7 +123,7 @@ impl Homes {
         tag_bytes(flow / self.terminals)
     }
 
-    /// What finds a flow's session from inside.
+    /// Key of a flow's session from inside.
     pub fn key(self, flow: u32) -> FlowKey4 {
         let ends = ends(self.hosts(), flow);
         FlowKey4 {
@@ -138,7 +138,7 @@ impl Homes {
         }
     }
 
-    /// The terminal's MAC address and its site's virtual one, of a flow.
+    /// MAC address of a flow's terminal, and the virtual MAC of its site.
     pub fn macs(self, flow: u32) -> [[u8; 6]; 2] {
         [terminal_mac(flow), virtual_mac(flow / self.terminals)]
     }
@@ -148,7 +148,7 @@ impl Homes {
     }
 }
 
-/// A packet as the frame that `frame` makes of it: of a site where there are some, then in tags if it comes from inside.
+/// The frame that `frame` creates from a packet: with sites, tagged if it comes from inside.
 #[inline(always)]
 pub fn dressed<F>(
     homes: Option<Homes>,

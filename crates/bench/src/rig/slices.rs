@@ -1,14 +1,14 @@
-//! Runs in slices: those in which somebody took a core away do not count.
+//! Division of runs into slices; slices in which a core was preempted are not counted.
 
-/// Slices after one that was disturbed that do not count either: rings that filled up meanwhile have to empty first.
+/// Number of slices after a disturbed one that are not counted either, because rings that filled up must drain first.
 const AFTER: usize = 1;
 
-/// What one lane did, slice by slice; none where it was kept from its core for long.
+/// Results of one lane by slice; `None` if its core was preempted for long.
 #[derive(Clone, Debug)]
 pub struct Slices<D> {
-    /// Cycles of a slice.
+    /// Length of a slice in cycles.
     width: u64,
-    /// Cycles between two steps that are a disturbance.
+    /// Minimum number of cycles between two steps that counts as a disturbance.
     long: u64,
     edge: u64,
     first: u64,
@@ -18,7 +18,7 @@ pub struct Slices<D> {
 }
 
 impl<D: Copy> Slices<D> {
-    /// Slices of so many cycles, disturbed by so many between two steps.
+    /// Create slices of `width` cycles; `long` cycles between two steps are a disturbance.
     pub fn new(width: u64, long: u64) -> Self {
         Self {
             width,
@@ -31,13 +31,13 @@ impl<D: Copy> Slices<D> {
         }
     }
 
-    /// A run begins at `begin` by the clock that all lanes have, and at `now` here.
+    /// Start a run at `begin` of the common clock, which is `now` here.
     pub fn begin(&mut self, begin: u64, now: u64) {
         self.all.clear();
         (self.edge, self.first, self.last, self.gap) = (begin + self.width, now, now, 0);
     }
 
-    /// Whether a slice would end before `end`.
+    /// Whether another slice would end before `end`.
     #[inline(always)]
     pub fn go_on(&self, end: u64) -> bool {
         self.edge <= end
@@ -49,14 +49,14 @@ impl<D: Copy> Slices<D> {
         now - self.last >= self.long
     }
 
-    /// A step has ended: where a slice ends with it, its cycles, and whether it was left alone.
+    /// Record the end of a step. If it ends a slice, returns the slice's cycles, and whether it was undisturbed.
     #[inline(always)]
     pub fn step(&mut self, now: u64) -> Option<(u64, bool)> {
         (self.gap, self.last) = (self.gap.max(now - self.last), now);
         (now >= self.edge).then(|| (now - self.first, self.gap < self.long))
     }
 
-    /// What was done in the slice that ended.
+    /// Record the results of the slice that ended.
     pub fn end(&mut self, done: D) {
         self.all.push((self.gap < self.long).then_some(done));
         while self.edge + self.width <= self.last {
@@ -68,8 +68,8 @@ impl<D: Copy> Slices<D> {
     }
 }
 
-/// What all lanes did, lane by lane, in the slices of a run in which nobody took a core from any of them, nor shortly before.
-/// And how many slices these were.
+/// Results of each lane in the slices of a run in which no lane was disturbed, neither then nor shortly before; and the
+/// number of these slices.
 pub fn undisturbed<D: Copy + Default>(lanes: &[&Slices<D>], and: impl Fn(D, D) -> D) -> (Vec<D>, usize) {
     let count = lanes.iter().map(|lane| lane.all.len()).min().unwrap_or(0);
     let is_quiet = |slice: usize| lanes.iter().all(|lane| lane.all[slice].is_some());
@@ -87,7 +87,7 @@ pub fn undisturbed<D: Copy + Default>(lanes: &[&Slices<D>], and: impl Fn(D, D) -
 mod tests {
     use super::*;
 
-    /// A lane whose steps end at these moments, each of which does 1.
+    /// A lane whose steps end at these times; each step has the result 1.
     fn lane(steps: &[u64]) -> Slices<u64> {
         let mut slices = Slices::new(100, 40);
         slices.begin(0, 0);
@@ -106,7 +106,7 @@ mod tests {
         let steady: Vec<_> = (1..=50).map(|step| step * 10).collect();
         let steady = lane(&steady);
         assert_eq!((vec![40], 4), undisturbed(&[&steady], |a, b| a + b));
-        // From 110 to 160 it was away.
+        // It was preempted from 110 to 160.
         let steps: Vec<_> = (1..=11).chain(16..=50).map(|step| step * 10).collect();
         let disturbed = lane(&steps);
         assert_eq!(
@@ -120,7 +120,7 @@ mod tests {
     fn long_absence_disturbs_all_slices_that_it_lies_in() {
         let steps: Vec<_> = (1..=11).chain(35..=80).map(|step| step * 10).collect();
         let (done, count) = undisturbed(&[&lane(&steps)], |a, b| a + b);
-        // It was away in the second and third; the fourth, after that, was short.
+        // It was preempted in the second and third slice; the fourth one was short.
         assert_eq!((vec![40], 4), (done, count));
     }
 }

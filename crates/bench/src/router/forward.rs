@@ -1,4 +1,4 @@
-//! Packets through the gateway by the number of its routes, destinations at random over them.
+//! Cost of packets by number of routes, with random destinations.
 
 use sluice_dpdk::eal::Eal;
 use sluice_dpdk::memory::Region;
@@ -15,15 +15,15 @@ use crate::rig::measure::{Direction, run_gateway};
 use crate::rig::policy::{Job, Layout, Style, memory, neighbours, policy, route, route_set};
 use crate::rows::{Failure, Row, Run, Runs};
 
-/// Destinations that packets are drawn of.
+/// Number of destinations from which packets are drawn.
 pub const DESTINATIONS: usize = 1 << 20;
 
-/// The control side of a gateway that forwards by a policy and each router's routes, without sessions.
+/// Control plane of a stateless gateway with the routes of each router.
 pub fn plane(policy: sluice_engine::snapshot::Snapshot, routes: &[RouteSet]) -> Result<ControlPlane, Failure> {
     Layout::sessions(Job::Forward, 0, false).plane(policy, routes)
 }
 
-/// A gateway whose packets come in by the first port and must all leave by the second, and what they cost.
+/// A gateway whose packets arrive at the first port and must all leave through the second, with their cost.
 pub struct Forward<'m> {
     pub gateway: Gateway<'m>,
     pub random: Random,
@@ -31,7 +31,7 @@ pub struct Forward<'m> {
 }
 
 impl<'m> Forward<'m> {
-    /// A gateway that knows no neighbours yet.
+    /// Create a gateway without neighbours.
     pub fn new(
         eal: &'static Eal,
         number: u32,
@@ -60,7 +60,7 @@ impl<'m> Forward<'m> {
         .map(drop)
     }
 
-    /// Cycles of a packet over those of another in the same rounds, which are the last ones of that.
+    /// Ratio of cycles per packet to those of `other` in the same rounds, which are the last ones of `other`.
     pub fn over(&self, other: &Runs) -> Vec<f64> {
         let [own, others] = [&self.runs, other].map(|runs| runs.of("cycles_per_packet"));
         let from = others.len().saturating_sub(own.len());
@@ -71,7 +71,7 @@ impl<'m> Forward<'m> {
     }
 }
 
-/// A packet of a host to an address.
+/// A packet from a host to an address.
 #[inline(always)]
 pub fn packet(random: &mut Random, destination: Option<u32>) -> Written {
     let data = data(Hosts::Sixteen, random.below(8_000), None);
@@ -82,7 +82,7 @@ pub fn packet(random: &mut Random, destination: Option<u32>) -> Written {
     }
 }
 
-/// Addresses of routes, drawn with the numbers of these.
+/// Random addresses within routes, with the numbers of the routes.
 pub fn destinations(prefixes: &[Prefix], random: &mut Random) -> Vec<(u32, u32)> {
     let drawn = (0..DESTINATIONS).map(|_| {
         let number = random.below(prefixes.len() as u64);
@@ -91,7 +91,7 @@ pub fn destinations(prefixes: &[Prefix], random: &mut Random) -> Vec<(u32, u32)>
     drawn.collect()
 }
 
-/// A row. One route alone is the default route.
+/// Measure a row. A single route is the default route.
 pub fn forward(run: &mut Run<'_>, eal: &'static Eal, number: u32, count: usize, runs: usize) -> Result<(), Failure> {
     let mut random = Random(SEED);
     let drawn = routes(false, count, &mut random);

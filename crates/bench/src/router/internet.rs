@@ -1,4 +1,4 @@
-//! Routes whose lengths are spread about as in the Internet's tables.
+//! Routes with a distribution of prefix lengths similar to that of the Internet's routing tables.
 
 use std::collections::HashSet;
 
@@ -6,8 +6,8 @@ use sluice_route::{Address, Prefix};
 
 use crate::rig::frames::Random;
 
-/// Of a thousand IPv4 routes, how many have each length: three in five are /24, next to none shorter than /16 or longer than
-/// /24.
+/// Number of each length in a thousand IPv4 routes: three in five are /24, and almost none are shorter than /16 or
+/// longer than /24.
 const LENGTHS4: [(u8, u32); 13] = [
     (8, 1),
     (12, 1),
@@ -24,7 +24,8 @@ const LENGTHS4: [(u8, u32); 13] = [
     (29, 10),
 ];
 
-/// Of a thousand IPv6 routes: about half are /48, the allotments of providers (/29 and /32) come next.
+/// Number of each length in a thousand IPv6 routes: about half are /48, followed by the allocations of providers (/29
+/// and /32).
 const LENGTHS6: [(u8, u32); 8] = [
     (29, 25),
     (32, 120),
@@ -36,7 +37,7 @@ const LENGTHS6: [(u8, u32); 8] = [
     (56, 20),
 ];
 
-/// The first 16 bits that registries have given out for IPv6, and how the routes lie among them.
+/// Leading 16 bits of IPv6 allocations by registries, repeated by the share of routes.
 const BLOCKS6: [u128; 8] = [0x2001, 0x2400, 0x2401, 0x2600, 0x2606, 0x2804, 0x2a00, 0x2a02];
 
 fn length(lengths: &[(u8, u32)], random: &mut Random) -> u8 {
@@ -51,15 +52,15 @@ fn length(lengths: &[(u8, u32)], random: &mut Random) -> u8 {
     lengths[0].0
 }
 
-/// So many different routes of a family. Unicast addresses of 1.0.0.0 to 223.255.255.255, without those of the benches' links
-/// and of 127.0.0.0/8 and 169.254.0.0/16; in IPv6 of [`BLOCKS6`].
+/// Generate `count` distinct routes of a family. IPv4: unicast addresses from 1.0.0.0 to 223.255.255.255 without the
+/// benchmarks' links, 127.0.0.0/8 and 169.254.0.0/16. IPv6: within [`BLOCKS6`].
 pub fn routes(six: bool, count: usize, random: &mut Random) -> Vec<Prefix> {
     let mut seen = HashSet::with_capacity(count);
     let mut routes = Vec::with_capacity(count);
     while routes.len() < count {
         let prefix = if six {
             let block = BLOCKS6[random.below(BLOCKS6.len() as u64) as usize];
-            // Under a provider's /32 there are several routes.
+            // Several routes share a provider's /32.
             let (provider, rest) = (random.below(1 << 13), random.below(1 << 32));
             let bits = block << 112 | u128::from(provider) << 96 | u128::from(rest) << 64;
             Prefix::new(Address::V6(bits), length(&LENGTHS6, random))
@@ -77,7 +78,7 @@ pub fn routes(six: bool, count: usize, random: &mut Random) -> Vec<Prefix> {
     routes
 }
 
-/// An address of a route.
+/// A random address within a route.
 #[inline]
 pub fn address_of(prefix: Prefix, random: &mut Random) -> Address {
     let host = u128::from(random.below(1 << 32)) << 64

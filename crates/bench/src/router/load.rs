@@ -1,4 +1,5 @@
-//! Changes of full tables by the control thread: a third each insertions, replacements and removals of random routes.
+//! Changes of full tables by the control thread: a third each of insertions, replacements and removals of random
+//! routes.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -12,12 +13,12 @@ use super::{Failure, SEED, internet};
 use crate::rig::frames::Random;
 use crate::rows::{Row, Run};
 
-/// How long each rate is measured.
+/// Duration of each measurement.
 const TIME: Duration = Duration::from_millis(400);
-/// Changes drawn before they are timed: a stream that is read in order.
+/// Number of changes that are generated before they are timed, and then read in order.
 const CHANGES: usize = 1 << 16;
 
-/// A route and its new value; none removes it.
+/// A route and its new value; `None` removes it.
 type Change<A> = (A, u8, Option<u32>);
 
 /// Rows of both families, and of a thousand routers.
@@ -40,7 +41,8 @@ fn changed<A: prefix::Address>(filled: &mut Filled<A>, random: &mut Random) -> R
     });
     let drawn: Vec<Change<A>> = drawn.collect();
     let (begin, mut count) = (Instant::now(), 0);
-    // Each time the stream comes again it says something else: other values, and what was removed is there again.
+    // Each repetition of the stream makes other changes: with other values, and after the removed routes were inserted
+    // again.
     for round in 0u32.. {
         for part in drawn.chunks(256) {
             for &(prefix, length, value) in part {

@@ -1,4 +1,4 @@
-//! Lookups of one core in batches of 64, addresses at random over the routes.
+//! Lookups by one core in batches of 64, with random addresses within the routes.
 
 use std::collections::HashSet;
 use std::hint::black_box;
@@ -15,23 +15,23 @@ use super::{Failure, SEED};
 use crate::rig::frames::Random;
 use crate::rows::{Row, Run};
 
-/// Addresses that are looked up in turn: more than caches keep the ways of.
+/// Number of addresses that are looked up cyclically: too many for their lookup paths to stay in caches.
 const ADDRESSES: usize = 1 << 20;
-/// Addresses of a batch.
+/// Number of addresses per batch.
 pub const BATCH: usize = 64;
 
-/// A full table of a family, and addresses of its routes. One route alone is the default route.
+/// A full table of a family, and addresses within its routes. A single route is the default route.
 pub struct Filled<A> {
     pub table: PrefixTable<A>,
-    /// Its readers' marks: one.
+    /// Quiescence state with one reader.
     pub quiescence: Arc<Quiescence>,
     pub routes: Vec<(A, u8)>,
     pub addresses: Vec<A>,
-    /// Routes inserted in a second.
+    /// Routes inserted per second.
     pub rate: f64,
 }
 
-/// A family's addresses as the table has them.
+/// An address in the form that the table of its family uses.
 pub fn number4(address: Address) -> u32 {
     match address {
         Address::V4(bits) => bits,
@@ -46,7 +46,7 @@ pub fn number6(address: Address) -> u128 {
     }
 }
 
-/// So many routes of router 0, with one of 64 values each.
+/// Create a table with `count` routes of router 0, each with one of 64 values.
 pub fn filled<A: prefix::Address>(count: usize, number: fn(Address) -> A) -> Result<Filled<A>, Failure> {
     let mut random = Random(SEED);
     let drawn = routes(A::BITS == 128, count, &mut random);
@@ -78,7 +78,7 @@ pub fn filled<A: prefix::Address>(count: usize, number: fn(Address) -> A) -> Res
     })
 }
 
-/// Lookups a second over all addresses.
+/// Lookups per second over all addresses.
 pub fn lookups<A: prefix::Address>(reader: &PrefixReader<A>, addresses: &[A]) -> f64 {
     let mut values = [0; BATCH];
     let begin = Instant::now();
@@ -89,7 +89,7 @@ pub fn lookups<A: prefix::Address>(reader: &PrefixReader<A>, addresses: &[A]) ->
     addresses.len() as f64 / begin.elapsed().as_secs_f64()
 }
 
-/// Rows of both families, and of rte_fib over the same IPv4 routes.
+/// Rows of both families, and of rte_fib with the same IPv4 routes.
 pub fn lookup(run: &mut Run<'_>, eal: &'static Eal, sizes: &[usize], runs: usize) -> Result<(), Failure> {
     for &size in sizes {
         let ours = filled(size, number4)?;
@@ -100,7 +100,7 @@ pub fn lookup(run: &mut Run<'_>, eal: &'static Eal, sizes: &[usize], runs: usize
     Ok(())
 }
 
-/// DPDK's table with the same routes, asked about the same addresses; what they answer is compared.
+/// Measure DPDK's table with the same routes and addresses, and compare the results of both tables.
 fn beside(run: &mut Run<'_>, eal: &'static Eal, ours: &Filled<u32>, runs: usize) -> Result<(), Failure> {
     let long: HashSet<u32> = ours
         .routes

@@ -1,4 +1,4 @@
-//! `router`: what the forwarding table costs: a lookup, a change, a packet.
+//! `router`: cost of the forwarding table: lookups, changes, and packets.
 
 mod forward;
 mod fpm;
@@ -17,42 +17,42 @@ use crate::rig;
 use crate::rows::Run;
 
 use crate::rows::Failure;
-/// What is measured.
+/// Parts of the benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Case {
-    /// Lookups of one core, nothing else.
+    /// Lookups by one core, nothing else.
     Lookup,
-    /// Changes of a full table, alone and while another core looks up.
+    /// Changes of a full table, alone and while another core looks up addresses.
     Load,
     /// Packets: `routes`, `routers`, `offered` and `tunnels`.
     Forward,
-    /// Packets by the number of routes.
+    /// Packets by number of routes.
     Routes,
-    /// Packets by the number of routers.
+    /// Packets by number of routers.
     Routers,
-    /// What is forwarded of two inputs, by what they offer (P2, Fig. 4).
+    /// Forwarded packets from two inputs by offered load (P2, Fig. 4).
     Offered,
-    /// Packets into tunnels, and out of them.
+    /// Packets into tunnels and out of them.
     Tunnels,
-    /// What a router loses by its neighbour's flood, with queues of their own and on one.
+    /// Loss of a router caused by a flood of its neighbour, with separate queues and a shared one.
     Isolation,
-    /// The same on one link.
+    /// Loss of a router caused by a flood of its neighbour on a shared link.
     LinkIsolation,
-    /// Receiving alone, by the way of waiting.
+    /// Receive only, by waiting mode.
     Receive,
-    /// Sending alone, by the way of waiting.
+    /// Transmit only, by waiting mode.
     Transmit,
-    /// A daemon's routes by FPM while packets are forwarded.
+    /// Routes of a daemon by FPM while packets are forwarded.
     Fpm,
 }
 
-/// What to measure: everything where nothing is said.
+/// What to measure; everything by default.
 #[derive(Clone, Debug, clap::Args)]
 pub struct RouterArguments {
     /// Only these cases.
     #[arg(long, value_name = "CASES", value_delimiter = ',')]
     only: Vec<Case>,
-    /// Packets of the router whose loss is measured.
+    /// Number of packets of the router whose loss is measured.
     #[arg(long, value_name = "NUMBER")]
     packets: Option<u64>,
 }
@@ -60,7 +60,7 @@ pub struct RouterArguments {
 pub fn run(run: &mut Run<'_>, arguments: &RouterArguments) -> Result<(), Failure> {
     let wanted = |case| arguments.only.is_empty() || arguments.only.contains(&case);
     let runs = if run.quick { 3 } else { 7 };
-    // Names of rings are the process's: each rig has its own.
+    // Ring names are global in the process, so each rig has its own number.
     let mut number = 1;
     let mut next = || {
         number += 1;
@@ -119,12 +119,12 @@ pub fn run(run: &mut Run<'_>, arguments: &RouterArguments) -> Result<(), Failure
     Ok(())
 }
 
-/// DPDK with memory for two rigs at one time.
+/// Start DPDK with memory for two simultaneous rigs.
 fn start() -> Result<&'static Eal, Failure> {
     rig::start(2)
 }
 
-/// DPDK's memory for its own table of routes, and for the packets that come after it.
+/// DPDK memory for its own routing table and for the packet measurements after it.
 fn needs() -> EalRequirements {
     EalRequirements {
         bytes: 768 << 20,
@@ -132,5 +132,5 @@ fn needs() -> EalRequirements {
     }
 }
 
-/// Begin of all draws.
+/// Seed of all random draws.
 const SEED: u64 = 88_172_645_463_325_252;

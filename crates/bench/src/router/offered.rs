@@ -1,5 +1,5 @@
-//! P2's Fig. 4: two inputs to one output, 64 bytes, what is offered beside what is forwarded. Hosts send on a clock that
-//! stands still while they write their frames: what a worker has not received in time is lost, as at a card.
+//! P2's Fig. 4: two inputs to one output with 64-byte frames, forwarded rate by offered load. Hosts send by a clock
+//! that stops while they write their frames: packets that a worker does not receive in time are lost, as with a card.
 
 use std::sync::Arc;
 
@@ -19,24 +19,25 @@ use crate::rig::join;
 use crate::rig::policy::{Job, interface, memory, neighbours, route, route_set};
 use crate::rows::{Failure, Named, Row, Run, Runs, median};
 
-/// Frames that an input's queue holds: with both full, more than 4,096 are between two looks at a buffer.
+/// Capacity of an input's queue in frames: with both queues full, more than 4,096 frames are between two uses of a
+/// buffer.
 const DEPTH: u32 = 2_048;
-/// The output's port, behind the inputs.
+/// Port of the output, after those of the inputs.
 const OUTPUT: u16 = 2;
-/// Bits of a frame of 64 bytes, as P2 counts them.
+/// Bits of a 64-byte frame, as P2 counts them.
 const BITS: f64 = 512.0;
-/// What is offered, in parts of the most that is forwarded.
+/// Offered loads relative to the maximum forwarded rate.
 const LOADS: [f64; 9] = [0.1, 0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.5, 2.0];
-/// A round that takes longer has had the processor taken away: not a worker's time.
+/// Cycles of a round from which on the process counts as preempted, so that the round is excluded.
 const STOLEN: u64 = 200_000;
 
-/// What packets pass on their way.
+/// Processing graph of the packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Graph {
-    /// Routes alone.
+    /// Packets are only routed.
     Plain,
-    /// A chain in front of them: `{ count = "all" }`, `{ classify = { protocol = "udp", to-port = 53 }, to = "names" }`,
-    /// `{ count = "rest" }`, `"forward"`; and `names` counts and forwards.
+    /// A chain before the routes: `{ count = "all" }`, `{ classify = { protocol = "udp", to-port = 53 }, to = "names"
+    /// }`, `{ count = "rest" }`, `"forward"`; and `names` counts and forwards.
     Chain,
 }
 
@@ -71,19 +72,19 @@ impl Graph {
     }
 }
 
-/// Source, sink and gateway, on one clock.
+/// Source, sink and gateway with a common clock.
 struct Bench<'m> {
     gateway: Gateway<'m>,
     random: Random,
     clock: f64,
-    /// By input: when its next frame is due.
+    /// Due time of the next frame, by input.
     next: [f64; 2],
     sent: u64,
     missed: u64,
     came: u64,
 }
 
-/// Frames and cycles.
+/// Number of frames and cycles.
 #[derive(Clone, Copy, Debug)]
 struct Rates {
     offered: f64,
@@ -91,7 +92,7 @@ struct Rates {
 }
 
 impl Bench<'_> {
-    /// Frames that are due by an input; what its queue does not take is missed.
+    /// Send the due frames of an input; those that its queue does not accept are missed.
     fn arrive(&mut self, input: usize, each: f64) {
         if self.clock < self.next[input] || !each.is_finite() {
             return;
@@ -110,7 +111,7 @@ impl Bench<'_> {
         }
     }
 
-    /// Write and send frames by an input; how many its queue took.
+    /// Write and send frames of an input; returns the number accepted by its queue.
     fn send(&mut self, input: u16, count: usize) -> usize {
         let random = &mut self.random;
         let (_, taken) = self.gateway.source.send(&[(input, count)], |_, buffer| {
@@ -138,7 +139,7 @@ impl Bench<'_> {
         }
     }
 
-    /// Both inputs send a frame every so many cycles, until so many frames were sent.
+    /// Send a frame on both inputs every `each` cycles, until `frames` frames were sent.
     fn offer(&mut self, each: f64, frames: u64) -> Result<Rates, Failure> {
         self.next = [self.clock, self.clock + each / 2.0];
         let warm = self.sent + frames / 10;
@@ -154,7 +155,7 @@ impl Bench<'_> {
             offered: (self.sent - sent) as f64 / cycles,
             forwarded: (self.came - came) as f64 / cycles,
         };
-        // Nothing is under way between two measurements, and nothing is lost but what is counted.
+        // Drain all frames between two measurements, so that only counted frames are lost.
         for _ in 0..DEPTH {
             self.round(f64::INFINITY);
         }
@@ -208,7 +209,7 @@ pub fn offered(
             came: 0,
         };
         let mbps = |rate: f64| rate * tsc::frequency() as f64 * BITS / 1e6;
-        // More than any worker takes.
+        // More than any worker can process.
         let most = (0..runs).map(|_| Ok(bench.offer(10.0, frames)?.forwarded));
         let most = median(most.collect::<Result<Vec<_>, Failure>>()?);
         for load in LOADS {

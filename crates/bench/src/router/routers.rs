@@ -1,4 +1,4 @@
-//! Packets over many virtual routers beside the same packets over one: the same frames, destinations and number of routes.
+//! Packets over many virtual routers compared with one: the same frames, destinations and number of routes.
 
 use sluice_dpdk::eal::Eal;
 use sluice_dpdk::memory::Region;
@@ -18,16 +18,16 @@ use crate::rig::policy::{Job, interfaces, route};
 use crate::rig::{BURST, LAG, join};
 use crate::rows::{Failure, Row, Run, Runs};
 
-/// Links: each is an interface inside and one outside, whichever router they belong to.
+/// Number of links: each consists of an inside and an outside interface, in any router.
 const LINKS: u16 = 1_000;
-/// Links whose interfaces are ports.
+/// Number of links whose interfaces are ports.
 const PORTS: u16 = 6;
-/// The first tag.
+/// First VLAN tag.
 const TAG: u16 = 2;
-/// Packets of a run over ports.
+/// Number of packets per run over ports.
 const PACKETS: usize = 1 << 20;
 
-/// Networks of four addresses, another for each interface: all of them fit into one router too.
+/// Networks of four addresses, a different one for each interface, so that one router can contain all of them.
 fn address(base: u32, link: u16, host: u32) -> Address {
     Address::V4(base + 4 * u32::from(link) + host)
 }
@@ -35,7 +35,7 @@ fn address(base: u32, link: u16, host: u32) -> Address {
 const INSIDE: u32 = 0x6440_0000;
 const OUTSIDE: u32 = 0xc612_0000;
 
-/// So many links dealt to so many routers in turn, tagged on two ports or each on ports of its own.
+/// Links assigned to routers in turn, either tagged on two ports or each with its own ports.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     links: u16,
@@ -62,8 +62,8 @@ impl Shape {
         Ok(all)
     }
 
-    /// The control side with these routes. The route with a number leads out by the link of the same number, begun again from the
-    /// first: its router is that of all links that packets to it come in by.
+    /// Control plane with these routes. Route `k` leads through link `k` modulo the number of links; its router is that
+    /// of all links on which packets to it arrive.
     fn plane(&self, prefixes: &[Prefix]) -> Result<ControlPlane, Failure> {
         let interfaces = self.interfaces()?;
         let mut configured = vec![Vec::new(); self.routers.into()];
@@ -98,14 +98,15 @@ impl Shape {
     }
 }
 
-/// Routes, and addresses of them with their routes' numbers.
+/// Routes, and addresses within them with the route numbers.
 struct Destinations {
     prefixes: Vec<Prefix>,
     drawn: Vec<(u32, u32)>,
 }
 
 impl Destinations {
-    /// So many routes beside the links' networks, all of which have a longer prefix than any that holds them.
+    /// Create `count` routes besides the links' networks, which all have longer prefixes than any route that covers
+    /// them.
     fn new(count: usize) -> Self {
         let mut random = Random(SEED);
         let blocks = [(INSIDE, 10), (OUTSIDE, 15)].map(|(base, length)| Prefix::new(Address::V4(base), length));
@@ -120,7 +121,7 @@ impl Destinations {
     }
 }
 
-/// A packet of a link's host to an address.
+/// A packet from a link's host to an address.
 #[inline(always)]
 fn of_link(random: &mut Random, destination: u32) -> Written {
     let packet = packet(random, Some(destination));
@@ -130,7 +131,7 @@ fn of_link(random: &mut Random, destination: u32) -> Written {
     }
 }
 
-/// A gateway with tagged links, and the packets that it gets.
+/// A gateway with tagged links, and its packets.
 struct Tags<'m> {
     shape: Shape,
     forward: Forward<'m>,
@@ -175,8 +176,8 @@ impl<'m> Tags<'m> {
     }
 }
 
-/// Rows by the number of routers that the same links and routes are of, each beside one router in the same rounds; and of one
-/// router that has one link.
+/// Rows by number of routers with the same links and routes, each compared with one router in the same rounds; and a
+/// row of one router with one link.
 pub fn tagged(
     run: &mut Run<'_>,
     eal: &'static Eal,
@@ -203,7 +204,7 @@ pub fn tagged(
     Ok(())
 }
 
-/// Rows of untagged frames: each router has ports of its own, beside one that has them all.
+/// Rows of untagged frames: each router has its own ports, compared with one router that has all ports.
 pub fn ports(
     run: &mut Run<'_>,
     eal: &'static Eal,

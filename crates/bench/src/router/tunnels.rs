@@ -1,4 +1,4 @@
-//! What a tunnel costs a packet of 64 bytes that goes into it, or comes out of it.
+//! Cost of a tunnel for a packet of 64 bytes that enters or leaves it.
 
 use sluice_dpdk::eal::Eal;
 use sluice_dpdk::memory::Region;
@@ -15,26 +15,26 @@ use crate::rig::frames::{Frame, HOST_MAC, INSIDE_MAC, SHORTEST, Written};
 use crate::rig::policy::{Job, interfaces, neighbours, route, route_set};
 use crate::rows::{Failure, Row, Run};
 
-/// The tunnel's interface, behind those of the ports.
+/// Interface of the tunnel, after those of the ports.
 const TUNNEL: u16 = 2;
 const MAC: [u8; 6] = [2, 0, 0, 0, 3, 1];
 const FAR_MAC: [u8; 6] = [2, 0, 0, 0, 3, 2];
 const IDENTIFIER: u32 = 42;
-/// The other end.
+/// Address of the remote endpoint.
 const REMOTE: u32 = 0xc633_6409;
-/// The tunnel's network, and who is at its other end.
+/// Network of the tunnel, with the address of its remote end.
 const OWN: u32 = 0x0a63_0001;
 const FAR: u32 = 0x0a63_0002;
 
-/// Which way packets take the tunnel.
+/// Direction of packets through the tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Through {
     Nothing,
-    /// There is one, and they do not take it.
+    /// Packets don't use the configured tunnel.
     Beside,
-    /// They come in plain and leave by it.
+    /// Packets arrive plain and leave through the tunnel.
     Out,
-    /// They come in by it and leave plain.
+    /// Packets arrive through the tunnel and leave plain.
     In,
 }
 
@@ -46,7 +46,7 @@ const fn name(kind: TunnelKind) -> &'static str {
     }
 }
 
-/// The frame that the other end sends to `local`.
+/// A frame that the remote endpoint sends to `local`.
 #[derive(Clone, Copy)]
 struct Wrapped {
     written: Written,
@@ -107,7 +107,7 @@ impl Frame for Wrapped {
                 shim[..2].copy_from_slice(&from.to_be_bytes());
                 shim[2..4].copy_from_slice(&port.to_be_bytes());
                 shim[4..6].copy_from_slice(&(whole - ipv4::LENGTH as u16).to_be_bytes());
-                // RFC 7348, section 5: no checksum.
+                // No UDP checksum (RFC 7348, section 5).
                 shim[6..8].fill(0);
                 vxlan::write(&mut shim[8..], IDENTIFIER);
             }
@@ -118,7 +118,7 @@ impl Frame for Wrapped {
     }
 }
 
-/// The policy and its routes; `through` says by which way everything leaves.
+/// The snapshot and its routes; `through` determines the path of all packets.
 fn policy(kind: TunnelKind, through: Through) -> Result<(Snapshot, RouteSet), Failure> {
     let mut interfaces = interfaces(Job::Forward)?;
     let neighbours = neighbours(Job::Forward)?.map(|(_, address, _)| address);
@@ -153,11 +153,11 @@ fn policy(kind: TunnelKind, through: Through) -> Result<(Snapshot, RouteSet), Fa
     Ok((policy, routes))
 }
 
-/// A gateway with or without a tunnel, and what its packets cost.
+/// A gateway with or without a tunnel, and the cost of its packets.
 struct Bench<'m> {
     kind: TunnelKind,
     through: Through,
-    /// This end's address where packets come in by the tunnel.
+    /// Local endpoint address, if packets arrive through the tunnel.
     local: u32,
     forward: Forward<'m>,
 }
@@ -222,7 +222,8 @@ impl<'m> Bench<'m> {
     }
 }
 
-/// Rows of every type and direction, and of packets that take none, each beside a router without tunnels in the same rounds.
+/// Rows of every tunnel type and direction, and of packets that use no tunnel, each compared with a router without
+/// tunnels in the same rounds.
 pub fn tunnels(
     run: &mut Run<'_>,
     eal: &'static Eal,

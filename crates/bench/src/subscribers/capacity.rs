@@ -1,8 +1,7 @@
-//! What sites take of memory: the engine's table of them and of their terminals, the DHCP client's state of each, and the
-//! leases of their terminals as a lease file of Kea has them.
+//! Memory of sites: the engine's table of sites and terminals, the DHCP client's state of each site, and the leases of
+//! the terminals in a lease file of Kea.
 //!
-//! The whole is what the process has of memory at the end and had not at the beginning; the parts are told apart by what it
-//! has in between.
+//! The total is the increase of the process's memory; the parts are computed from intermediate values.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -26,19 +25,19 @@ use super::world::World;
 use super::{Failure, Figures, Size};
 use crate::rig::sites::terminal;
 
-/// Longest time until packets of all terminals have come out.
+/// Maximum time until packets of all terminals have come out.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// DHCP messages a second: nobody is to wait for them here.
+/// DHCP messages per second, high enough not to limit anything here.
 const RATE: u32 = 20_000;
 
 const PUBLIC: Ipv4Addr = Ipv4Addr::new(198, 18, 1, 0);
 
-/// Kilobytes of memory that this process has.
+/// Resident memory of this process in kilobytes.
 fn resident() -> Result<f64, Failure> {
     resident_of("self")
 }
 
-/// Kilobytes of memory that a process has.
+/// Resident memory of a process in kilobytes.
 fn resident_of(process: &str) -> Result<f64, Failure> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -46,7 +45,7 @@ fn resident_of(process: &str) -> Result<f64, Failure> {
     Ok(word.ok_or("a process has no VmRSS")?.parse()?)
 }
 
-/// The client with all sites bound.
+/// The DHCP client with all sites bound.
 fn agent(macs: &[Mac]) -> Result<Agent, Failure> {
     let settings = Settings {
         rate: 100_000,
@@ -56,7 +55,7 @@ fn agent(macs: &[Mac]) -> Result<Agent, Failure> {
     for (site, mac) in (0..).zip(macs) {
         agent.want(Site(site), *mac, now)?;
     }
-    // Each site needs two messages, and then it waits for hours.
+    // Each site needs two messages, and then waits for hours.
     for _ in 0..macs.len() * 2 {
         let mut output = Output::default();
         agent.poll(now, &mut output);
@@ -73,7 +72,7 @@ fn agent(macs: &[Mac]) -> Result<Agent, Failure> {
     Err(format!("{} of {} sites were bound", agent.leases().count(), macs.len()).into())
 }
 
-/// The engine's table, with all sites and terminals in it.
+/// The engine's table with all sites and terminals.
 fn writer(size: &Size, macs: &[Mac]) -> Result<SiteWriter, Failure> {
     let first = u32::from(PUBLIC);
     let networks = [(0, first, first + size.sites - 1)];
@@ -88,7 +87,7 @@ fn writer(size: &Size, macs: &[Mac]) -> Result<SiteWriter, Failure> {
     Ok(writer)
 }
 
-/// A lease file of all terminals, read; and the seconds that this took.
+/// A parsed lease file of all terminals, and the seconds that parsing took.
 fn leases(size: &Size, file: &Path) -> Result<(Source, f64), Failure> {
     let terminals = size.sites * size.terminals;
     let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_secs();
@@ -127,10 +126,10 @@ pub fn measure(size: &Size) -> Result<Figures, Failure> {
     let (source, seconds) = leases(size, &folder.path().join("kea-leases4.csv"))?;
     let end = resident()?;
     let bytes = writer.sites().bytes() + writer.bytes();
-    // Nothing of it may go before.
+    // All of them must live until here.
     drop((agent, source, writer));
     let own = bytes as f64 / 1024.0;
-    // Pages that nobody has written yet are not there: what the table says is the floor.
+    // Pages that were not written yet are not resident, so the table's own size is the minimum.
     let sites = own.max(with_sites - begin);
     let (agent, leases) = (with_agent - with_sites, end - with_agent);
     let all = sites + agent + leases;
@@ -138,7 +137,8 @@ pub fn measure(size: &Size) -> Result<Figures, Failure> {
     Ok(vec![
         ("memory_kb", all),
         ("bytes_per_site", per_site),
-        // The engine's table with its writer, the DHCP client, the lease file's leases; how long the file takes to be read.
+        // The engine's table with its writer, the DHCP client, the leases of the lease file, and the time to read the
+        // file.
         ("sites_kb", sites),
         ("agent_kb", agent),
         ("leases_kb", leases),
@@ -146,7 +146,7 @@ pub fn measure(size: &Size) -> Result<Figures, Failure> {
     ])
 }
 
-/// One run of the daemon, in a network namespace of its own: all terminals of all sites send, and their packets come out.
+/// One run of the daemon in a separate network namespace: all terminals of all sites send, and their packets come out.
 pub fn of_daemon(size: &Size) -> Result<Figures, Failure> {
     wires()?;
     let size = Size {
@@ -156,7 +156,7 @@ pub fn of_daemon(size: &Size) -> Result<Figures, Failure> {
     let folder = tempfile::tempdir()?;
     let mut world = World::new(&size, folder.path())?;
     let one = {
-        // As much room for sessions, and one site.
+        // The same session capacity, with one site.
         let daemon = world.gateway_of(&size, 1, folder.path())?;
         resident_of(&daemon.process().to_string())?
     };
@@ -168,7 +168,7 @@ pub fn of_daemon(size: &Size) -> Result<Figures, Failure> {
     let all = resident_of(&daemon.process().to_string())?;
     let more = all - one;
     let per_site = more * 1024.0 / f64::from(size.sites);
-    // Beyond what it has with one site.
+    // Memory in addition to that with one site.
     Ok(vec![
         ("all_kb", all),
         ("memory_kb", more),
@@ -199,7 +199,7 @@ mod tests {
         addresses.dedup();
         assert_eq!(1_000, addresses.len());
         let figures = measure(size).expect("figures");
-        // What the process has in all is also other tests': of the table alone the floor is known.
+        // The process's total memory includes that of other tests, so only the table's minimum size is checked.
         let (name, sites) = figures[2];
         assert_eq!("sites_kb", name);
         assert!(sites * 1024.0 >= 4_000.0 * 64.0, "a line of memory for each terminal");

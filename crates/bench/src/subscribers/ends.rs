@@ -1,4 +1,5 @@
-//! Both sides of a gateway, in one process and network namespace: terminals behind one veth pair, the operator behind another.
+//! Both sides of a gateway in one process and network namespace: terminals behind one veth pair, the operator behind
+//! another.
 
 use sluice_daemon::subscribers::virtual_mac::text;
 use sluice_dpdk::{Driver, Plan, PortPlan};
@@ -11,16 +12,16 @@ use crate::kernel::command::run;
 use crate::netns::bring_up;
 use crate::rig::Source;
 
-/// The gateway's devices, towards terminals and towards the operator.
+/// Devices of the gateway to the terminals and to the operator.
 pub const DEVICES: [&str; 2] = ["access", "outside"];
 pub const FAR: [&str; 2] = ["street", "operator"];
-/// The MAC addresses of the gateway's devices.
+/// MAC addresses of the gateway's devices.
 pub const MACS: [Mac; 2] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]];
 
-/// Those of the far ends; terminals have addresses of their own.
+/// MAC addresses of the far ends; terminals have their own.
 const FAR_MACS: [Mac; 2] = [[2, 0, 0, 0, 0, 3], OPERATOR_MAC];
 
-/// Terminals' side, and the operator's.
+/// The terminals' side or the operator's side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     Street,
@@ -42,7 +43,7 @@ pub fn wires() -> Result<(), Failure> {
     Ok(())
 }
 
-/// The far ends, held by this process.
+/// The far ends, used by this process.
 pub struct Ends(Source);
 
 impl Ends {
@@ -57,8 +58,8 @@ impl Ends {
         Ok(Self(Source::alone(&Plan::new(ports, 1), core)?.1))
     }
 
-    /// Send up to a batch of frames, which `write` writes: it says how long each is, and nothing when there is no more. How
-    /// many the interface took.
+    /// Send up to a batch of frames. `write` writes a frame and returns its length, or `None` if there are no more.
+    /// Returns the number accepted by the interface.
     pub fn send(&mut self, by: End, count: usize, mut write: impl FnMut(&mut [u8]) -> Option<usize>) -> usize {
         let mut scratch = [0; LONGEST];
         let (_, taken) = self.0.send(&[(by as u16, count.min(BURST_SIZE))], |_, packet| {
@@ -71,11 +72,11 @@ impl Ends {
         taken
     }
 
-    /// Take what has come; how many frames.
+    /// Process received frames; returns their number.
     pub fn receive(&mut self, by: End, each: impl FnMut(&[u8])) -> usize {
         self.0.drain(by as u16, each)
     }
 }
 
-/// Longest frame that is sent.
+/// Maximum length of a sent frame.
 pub const LONGEST: usize = 1_514;

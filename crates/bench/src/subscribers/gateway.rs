@@ -1,4 +1,4 @@
-//! The configuration of a gateway that serves sites.
+//! Configuration of a gateway that serves sites.
 
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -10,41 +10,41 @@ use super::Failure;
 use crate::daemon::socket;
 use crate::rig::sites::{OF_SERVICE, tags};
 
-/// The next hop to everything outside.
+/// Next hop to all outside destinations.
 pub const OPERATOR: Ipv4Addr = Ipv4Addr::new(203, 0, 0, 1);
-/// The same as text.
+/// [`OPERATOR`] as text.
 pub const ROUTER: &str = "203.0.0.1";
 pub const OPERATOR_MAC: Mac = [2, 0, 0, 0, 0, 0xfe];
-/// Length of the prefix of the operator's addresses, of which sites' are.
+/// Prefix length of the operator's addresses, which include the sites' addresses.
 pub const PREFIX: u8 = 14;
-/// The network of sites' public addresses, and those that a server leases: more than there can be sites.
+/// Network of the sites' public addresses, and the range that a server leases: more than the possible number of sites.
 pub const SUBNET: &str = "203.0.0.0/14";
 pub const POOL: &str = "203.0.1.0 - 203.3.250.255";
-/// The gateway's own address there.
+/// The gateway's own address in that network.
 const OWN: Ipv4Addr = Ipv4Addr::new(203, 0, 0, 2);
 
 /// A gateway between terminals and an operator.
 #[derive(Clone, Copy, Debug)]
 pub struct Gateway<'g> {
-    /// Devices towards terminals, and towards the operator.
+    /// Devices to the terminals and to the operator.
     pub devices: [&'g str; 2],
     pub sites: u32,
-    /// Terminals of each at most.
+    /// Maximum number of terminals per site.
     pub terminals: u32,
-    /// Flows that there is room for.
+    /// Capacity for flows.
     pub flows: u32,
     pub rate: u32,
     pub core: usize,
-    /// Where its files are.
+    /// Folder of its files.
     pub folder: &'g Path,
-    /// The lease file of the terminals' server.
+    /// Lease file of the terminals' server.
     pub leases: &'g Path,
 }
 
-/// The tags of all sites, as the configuration has them.
+/// Tags of all sites, in the format of the configuration.
 ///
 /// # Errors
-/// Sites beyond one S-tag have to fill theirs.
+/// With more than one S-tag, the number of sites must fill each of them.
 fn ranges(sites: u32) -> Result<String, Failure> {
     let (first, last) = (tags(0), tags(sites - 1));
     match sites {

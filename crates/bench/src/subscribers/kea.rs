@@ -1,4 +1,4 @@
-//! An unmodified Kea that plays the operator's server.
+//! An unmodified Kea as the operator's server.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -6,19 +6,19 @@ use std::process::{Command, Stdio};
 use super::Failure;
 use crate::process::Background;
 
-/// What it serves.
+/// Addresses that it serves.
 #[derive(Clone, Copy, Debug)]
 pub struct Operator<'o> {
-    /// What runs commands where it shall be.
+    /// Command prefix of its environment.
     pub prefix: &'o str,
     pub interface: &'o str,
     pub router: &'o str,
     pub subnet: &'o str,
-    /// Those that it leases.
+    /// Range of leased addresses.
     pub pool: &'o str,
 }
 
-/// The server; it ends with this.
+/// The server; it is stopped when dropped.
 #[derive(Debug)]
 pub struct Kea {
     folder: tempfile::TempDir,
@@ -75,7 +75,7 @@ impl Kea {
         for line in lines.by_ref() {
             let line = line?;
             if line.contains("DHCP4_STARTED") {
-                // What it writes goes on to be read, lest it stops.
+                // Continue to read its output, because it would block otherwise.
                 std::thread::spawn(move || lines.for_each(drop));
                 return Ok(kea);
             }
@@ -84,7 +84,7 @@ impl Kea {
         Err(format!("Kea does not start: {}", said.last().cloned().unwrap_or_default()).into())
     }
 
-    /// Addresses of its lease file.
+    /// Number of addresses in its lease file.
     pub fn leases(&self) -> Result<usize, Failure> {
         let text = std::fs::read_to_string(self.folder.path().join("leases.csv"))?;
         let addresses = text.lines().skip(1).filter_map(|line| line.split(',').next());

@@ -1,5 +1,5 @@
-//! How long it takes from a line of a lease file to a terminal whose packets leave translated, while others' packets flow:
-//! against the daemon, on veth.
+//! Time from a line in a lease file until a terminal's packets leave translated, while packets of others flow; measured
+//! with the daemon over veth.
 
 use std::time::{Duration, Instant};
 
@@ -7,12 +7,12 @@ use super::ends::wires;
 use super::world::World;
 use super::{Failure, Figures, Size};
 
-/// Leases that are measured in a run, of either kind.
+/// Number of measured leases per run, of each kind.
 const LEASES: u32 = 250;
-/// Longest time until all sites have their addresses.
+/// Maximum time until all sites have their addresses.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The value that a share of some are below.
+/// The value below which a share of all values lies.
 fn percentile(values: &[f64], share: f64) -> f64 {
     let mut values = values.to_vec();
     values.sort_by(f64::total_cmp);
@@ -23,10 +23,10 @@ fn percentile(values: &[f64], share: f64) -> f64 {
         .unwrap_or(f64::NAN)
 }
 
-/// One run, in a network namespace of its own.
+/// One run in a separate network namespace.
 pub fn measure(size: &Size) -> Result<Figures, Failure> {
     let folder = tempfile::tempdir()?;
-    // Half of the sites, or some, are new when they are measured.
+    // At most half of the sites are new when they are measured.
     let known = size.sites.saturating_sub(LEASES.min(size.sites / 2));
     wires()?;
     let mut world = World::new(size, folder.path())?;
@@ -49,8 +49,8 @@ pub fn measure(size: &Size) -> Result<Figures, Failure> {
         return Err("no packets of others came out".into());
     }
     let most = second.iter().copied().fold(0.0, f64::max);
-    // Of a terminal of a site that has a public address, and of a site's first one, which waits for that address too; packets of
-    // others that came out meanwhile.
+    // Times of a terminal in a site that has a public address, and of a site's first terminal, which also waits for
+    // that address; and number of packets of others meanwhile.
     Ok(vec![
         ("p50_ms", percentile(&second, 0.5)),
         ("p99_ms", percentile(&second, 0.99)),

@@ -1,10 +1,10 @@
-//! `subscribers`: P0's control plane: what a site takes of memory, how soon a lease is a mapping, and how long public leases take.
+//! `subscribers`: P0's control plane: memory per site, time from lease to mapping, and time for public leases.
 //!
-//! What the daemon does is measured with the daemon (`by` = `daemon`), which serves terminals and an operator on veth; beside
-//! it what it is built of is measured alone (`parts`).
+//! The daemon's functions are measured with the daemon (`by` = `daemon`), which serves terminals and an operator over
+//! veth; its components are also measured alone (`parts`).
 //!
-//! Each run is in a process of its own: what one leaves to the allocator is not the next one's, and servers listen in a
-//! network that is nobody else's.
+//! Each run is a separate process, so that it does not inherit the allocator's state, and servers listen in a private
+//! network.
 
 mod capacity;
 mod ends;
@@ -26,23 +26,23 @@ use crate::kernel::machine::is_root;
 use crate::rows::{Named, Row, Run};
 
 use crate::rows::Failure;
-/// What is measured.
+/// Parts of the benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Part {
     /// Memory of sites, of their terminals, and of both kinds of leases.
     Capacity,
-    /// How long it takes from a line of a lease file to a terminal whose packets are translated.
+    /// Time from a line in a lease file until a terminal's packets are translated.
     LeaseToMapping,
-    /// How long it takes until all sites have public addresses of a real Kea.
+    /// Time until all sites have public addresses from a real Kea.
     PublicLeases,
 }
 
-/// Who does it.
+/// Component under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum By {
-    /// What the daemon is built of, alone.
+    /// Components of the daemon alone.
     Parts,
-    /// The daemon.
+    /// The daemon as a whole.
     Daemon,
 }
 
@@ -55,7 +55,7 @@ const ALL: [(Part, By); 5] = [
 ];
 
 impl Part {
-    /// Sites where nothing is said.
+    /// Default number of sites.
     fn sites(self, quick: bool) -> u32 {
         match (self, quick) {
             (Self::Capacity, false) => 100_000,
@@ -66,42 +66,42 @@ impl Part {
     }
 }
 
-/// What to measure: everything where nothing is said.
+/// What to measure; everything by default.
 #[derive(Clone, Debug, clap::Args)]
 pub struct SubscribersArguments {
     /// Only these parts.
     #[arg(long, value_name = "PART", value_delimiter = ',')]
     only: Vec<Part>,
-    /// Only what is done by these.
+    /// Only these components.
     #[arg(long, value_name = "WHO", value_delimiter = ',')]
     by: Vec<By>,
-    /// Sites: up to 1000, or so many thousands up to 131; 100,000 for capacity, 10,000 for public leases and 1,000 for mappings
-    /// where not given, fewer with --quick.
+    /// Number of sites: up to 1000, or a multiple of 1000 up to 131,000; by default 100,000 for capacity, 10,000 for
+    /// public leases and 1,000 for mappings, and fewer with --quick.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=131_000))]
     sites: Option<u32>,
-    /// Terminals of each site, up to 8.
+    /// Number of terminals per site, up to 8.
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=8))]
     terminals: u32,
-    /// Messages a second that are sent to the operator's server, all sites together.
+    /// Maximum number of DHCP messages per second to the operator's server, over all sites.
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..))]
     rate: u32,
-    /// Runs per row; 5 where not given, 1 with --quick.
+    /// Runs per row; by default 5, or 1 with --quick.
     #[arg(long, value_name = "N")]
     runs: Option<usize>,
-    /// The program `sluice`; beside this one where not given.
+    /// The program `sluice`; by default the one in the folder of this program.
     #[arg(long, value_name = "FILE")]
     sluice: Option<PathBuf>,
-    /// Set in the process of one run, with what that measures.
+    /// Set in the process of one run, with the part that it measures.
     #[arg(long, hide = true, value_name = "PART")]
     pub inside: Option<Part>,
 }
 
-/// What one run is of.
+/// Size of a run.
 #[derive(Clone, Debug)]
 pub struct Size {
     sites: u32,
     terminals: u32,
-    /// DHCP messages a second towards the operator.
+    /// DHCP messages per second to the operator.
     rate: u32,
     program: Option<PathBuf>,
 }
@@ -123,7 +123,7 @@ impl SubscribersArguments {
     }
 }
 
-/// One run, whose figures go to the process that started this one as a line of JSON.
+/// One run, which sends its figures to the parent process as a line of JSON.
 pub fn inside(arguments: &SubscribersArguments) -> Result<(), Failure> {
     let part = arguments.inside.ok_or("nothing is to be measured")?;
     let by = arguments.by.first().copied().unwrap_or(By::Parts);
@@ -143,7 +143,7 @@ pub fn inside(arguments: &SubscribersArguments) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether it needs a network of its own.
+/// Whether it needs a private network.
 fn has_network((part, by): (Part, By)) -> bool {
     part != Part::Capacity || by == By::Daemon
 }
@@ -154,7 +154,7 @@ fn command((part, by): (Part, By), size: &Size) -> Result<Command, Failure> {
         false => Command::new(program),
         true => {
             let mut command = Command::new("unshare");
-            // What processes have of memory is asked by the numbers that they have here.
+            // Memory of processes is queried by their numbers in this PID namespace.
             command.args(["--net", "--pid", "--mount-proc", "--fork", "--kill-child=KILL"]);
             command.arg(program);
             command

@@ -2,26 +2,26 @@
 
 use std::net::Ipv4Addr;
 
-/// Where the address that a server gives is.
+/// Offset of the assigned address in a message.
 const GIVEN: usize = 16;
-/// Where options begin, behind the magic cookie.
+/// Offset of the options, after the magic cookie.
 const OPTIONS: usize = 240;
 const SERVER: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
 const LEASE: u32 = 86_400;
 
-/// The server.
+/// A DHCP server in memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Operator {
     next: u32,
 }
 
 impl Operator {
-    /// One whose addresses begin here.
+    /// Create a server whose addresses start at `first`.
     pub fn new(first: Ipv4Addr) -> Self {
         Self { next: first.into() }
     }
 
-    /// What it answers to a client's message; `None` to one that is not for it.
+    /// The answer to a client's message; `None` if the message is not for a server.
     pub fn answer(&mut self, question: &[u8]) -> Option<Vec<u8>> {
         let (answer, address) = match option(question, 53)? {
             [1] => {
@@ -52,7 +52,7 @@ impl Operator {
     }
 }
 
-/// The content of an option.
+/// Contents of an option.
 fn option(message: &[u8], wanted: u8) -> Option<&[u8]> {
     let mut rest = message.get(OPTIONS..)?;
     loop {

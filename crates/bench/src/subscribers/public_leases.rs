@@ -1,5 +1,5 @@
-//! How long it takes until all sites have public addresses of a real Kea, and until all have renewed them: the DHCP client's
-//! frames over a TAP interface, on whose other side the server listens.
+//! Time until all sites have public addresses from a real Kea, and until all have renewed them: the DHCP client's
+//! frames pass a TAP interface, on whose other side the server listens.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::{Duration, Instant};
@@ -24,19 +24,19 @@ use crate::kernel::command::run;
 use crate::process::await_every;
 
 const INTERFACE: &str = "wan";
-/// Frames that are taken before what is due is sent.
+/// Number of frames that are processed before due messages are sent.
 const BURST: usize = 64;
-/// Longest time for each half.
+/// Maximum time for each half.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// From then on half of a lease is over.
+/// Time after which half of a lease has passed.
 const HALF: Duration = Duration::from_secs(1_801);
 
-/// Drives the agent: its frames, its time.
+/// Runs the DHCP client: its frames and its time.
 struct Runner {
     agent: Agent,
     tap: Tap,
     began: Instant,
-    /// Time that passed for the agent alone.
+    /// Time by which the client's clock was advanced.
     skipped: Duration,
     bound: usize,
     renewed: usize,
@@ -50,7 +50,7 @@ impl Runner {
     fn send(&self, transmit: &Transmit) -> Result<(), Failure> {
         let (destination_mac, address) = match transmit.destination {
             Destination::Broadcast => (BROADCAST, Ipv4Addr::BROADCAST),
-            // The only neighbour.
+            // The operator is the only neighbour.
             Destination::Unicast { address, .. } => (OPERATOR_MAC, address),
         };
         let datagram = Datagram {
@@ -64,7 +64,7 @@ impl Runner {
         Ok(self.tap.send(&frame)?)
     }
 
-    /// Go on until so far; the seconds that it took.
+    /// Run until a condition holds; returns the seconds.
     fn until(&mut self, what: &str, done: impl Fn(&Self) -> bool) -> Result<f64, Failure> {
         let (began, mut frame) = (Instant::now(), [0; 2_048]);
         while !done(self) {
@@ -94,7 +94,7 @@ impl Runner {
                 }
             }
             if count == 0 {
-                // The server may have only this core.
+                // Sleep, because the server may have only this core.
                 std::thread::sleep(Duration::from_micros(100));
             }
         }
@@ -118,7 +118,7 @@ fn operator(interface: &str) -> Operator<'_> {
     }
 }
 
-/// One run, in a network namespace of its own.
+/// One run in a separate network namespace.
 pub fn measure(size: &Size) -> Result<Figures, Failure> {
     let tap = Tap::open(INTERFACE)?;
     for line in [
@@ -166,7 +166,7 @@ pub fn measure(size: &Size) -> Result<Figures, Failure> {
     ])
 }
 
-/// One run of the daemon, in a network namespace of its own: each site has a terminal with a lease from the beginning.
+/// One run of the daemon in a separate network namespace: each site has a terminal with a lease from the beginning.
 pub fn of_daemon(size: &Size) -> Result<Figures, Failure> {
     wires()?;
     let [_, interface] = FAR;
@@ -178,7 +178,7 @@ pub fn of_daemon(size: &Size) -> Result<Figures, Failure> {
     let began = Instant::now();
     let daemon = world.gateway(size, folder.path())?;
     let sites = size.sites as usize;
-    // The server knows before the gateway does; to ask it costs the gateway nothing.
+    // Query the server, which knows before the gateway does, because this takes no time from the gateway.
     let all = await_every(Duration::from_millis(100), PATIENCE, || {
         let all = kea.leases()? >= sites && with_addresses(&daemon.show("sites")?)? >= sites;
         Ok(all.then_some(()))
@@ -190,7 +190,7 @@ pub fn of_daemon(size: &Size) -> Result<Figures, Failure> {
     Ok(vec![("seconds", began.elapsed().as_secs_f64())])
 }
 
-/// How many sites of a listing have a public address.
+/// Number of sites in a listing that have a public address.
 pub fn with_addresses(listing: &str) -> Result<usize, Failure> {
     let listing: Value = serde_json::from_str(listing)?;
     let sites = listing.as_array().or_else(|| listing.get("sites")?.as_array());

@@ -1,4 +1,4 @@
-//! Sites and terminals by their numbers: names, addresses, leases.
+//! Sites and terminals by number: names, addresses, leases.
 
 use std::net::Ipv4Addr;
 
@@ -9,29 +9,30 @@ use sluice_wire::Mac;
 use super::Failure;
 use crate::rig::sites::{tags, terminal_mac};
 
-/// A site's name: a group's and its tags.
+/// Name of a site: that of its group, and its tags.
 pub fn name(site: u32) -> String {
     let (service, customer) = tags(site);
     format!("homes-{service}.{customer}")
 }
 
-/// The virtual MACs of all sites.
+/// Virtual MACs of all sites.
 pub fn virtual_macs(sites: u32) -> Result<Vec<Mac>, Failure> {
     let names: Vec<_> = (0..sites).map(name).collect();
     let named: Vec<_> = names.iter().map(|name| (name.as_str(), None)).collect();
     Ok(VirtualMacs::new(Secret([9, 9]), &[])?.assign(&named)?)
 }
 
-/// A terminal's address, by its number among all: of 10.0.0.0/8, no two have the same, as one server leases them.
+/// Address of a terminal by its global number: in 10.0.0.0/8 and unique, as if one server leased them.
 pub fn terminal_address(terminal: u32) -> Ipv4Addr {
     Ipv4Addr::from(0x0a00_0100 + terminal)
 }
 
-/// The first line of Kea's lease file.
+/// First line of Kea's lease file.
 pub const KEA_HEADER: &str =
     "address,hwaddr,client_id,valid_lifetime,expire,subnet_id,fqdn_fwd,fqdn_rev,hostname,state,user_context\n";
 
-/// What Kea writes of a terminal's lease that ends at a Unix time: which site it is of says the relay.
+/// Kea's lease file line of a terminal's lease that expires at a Unix time; the relay's information identifies the
+/// site.
 pub fn kea_line(site: u32, terminal: u32, address: Ipv4Addr, expires: u64) -> String {
     let circuit = name(site);
     let mut option = format!("0x01{:02X}", circuit.len());

@@ -1,5 +1,5 @@
-//! Everything but the gateway: the terminals' server, which writes its file as Kea does, the terminals, the operator's DHCP
-//! server, and who receives. One process is all of that, so that it has one clock.
+//! Everything except the gateway: the terminals' server, which writes its file like Kea, the terminals, the operator's
+//! DHCP server, and the receiver. They are one process, so that they share a clock.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Write};
@@ -20,29 +20,29 @@ use crate::daemon::Daemon;
 use crate::rig::frames::{Frame, Random, SEED, SHORTEST, Tagged, Written, mark};
 use crate::rig::sites::{Homes, TAGS, terminal_mac};
 
-/// Longest time for one lease.
+/// Maximum time for one lease.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Time between two packets of the terminal that is waited for, and of all others together.
+/// Interval between packets of the measured terminal, and between those of all others together.
 const PROBE: Duration = Duration::from_micros(100);
 const BURST: usize = 32;
-/// Packets a second of others.
+/// Packets per second of the other terminals.
 const RATE: u32 = 100_000;
-/// Who terminals write to.
+/// Destination of the terminals' packets.
 const REMOTE: (u32, u16) = (0x0808_0808, 443);
 
-/// Everything but the gateway.
+/// Everything except the gateway.
 pub struct World {
     ends: Ends,
     homes: Homes,
     operator: Operator,
     file: File,
     expires: u64,
-    /// Terminals whose packets are sent in turn, and the next of them.
+    /// Terminals whose packets are sent in turn, and the next one.
     busy: Vec<u32>,
     next: usize,
     due: Instant,
     random: Random,
-    /// By terminal: its packets have come out.
+    /// By terminal: whether its packets have come out.
     came: Vec<bool>,
     arrived: u64,
 }
@@ -64,7 +64,7 @@ fn packet(homes: Homes, terminal: u32) -> Tagged<Written, TAGS> {
 }
 
 impl World {
-    /// For so many sites, whose terminals have no leases yet.
+    /// Create for the sites of `size`, whose terminals have no leases yet.
     pub fn new(size: &Size, folder: &Path) -> Result<Self, Failure> {
         let homes = Homes {
             sites: size.sites,
@@ -92,7 +92,7 @@ impl World {
         self.gateway_of(size, size.sites, folder)
     }
 
-    /// Start one that has room for all flows and knows of so many sites.
+    /// Start a gateway with capacity for all flows that serves `sites` sites.
     pub fn gateway_of(&self, size: &Size, sites: u32, folder: &Path) -> Result<Daemon, Failure> {
         let (own, core) = cores()?;
         let gateway = Gateway {
@@ -126,7 +126,7 @@ impl World {
         })
     }
 
-    /// What is due of the packets of others.
+    /// Send the due packets of the other terminals.
     fn flow(&mut self) {
         let now = Instant::now();
         if now < self.due || self.busy.is_empty() {
@@ -138,11 +138,11 @@ impl World {
         let sent = self.send(&turn);
         self.next = (self.next + sent) % self.busy.len();
         self.due += Duration::from_secs(1) * BURST as u32 / RATE;
-        // Who was kept from its core does not make up for it.
+        // Missed packets are not made up after a preemption.
         self.due = self.due.max(now);
     }
 
-    /// Take what came out, and answer sites' questions.
+    /// Process output packets, and answer the sites' DHCP messages.
     fn listen(&mut self) {
         let mut questions: Vec<(Mac, Vec<u8>)> = Vec::new();
         let (came, arrived) = (&mut self.came, &mut self.arrived);
@@ -188,7 +188,7 @@ impl World {
         )
     }
 
-    /// The server leases addresses to terminals, which send from now on.
+    /// Lease addresses to terminals, which send from now on.
     pub fn lease(&mut self, terminals: impl Iterator<Item = u32>) -> Result<(), Failure> {
         let mut writer = BufWriter::new(&self.file);
         let first = self.busy.len();
@@ -199,7 +199,7 @@ impl World {
         Ok(writer.flush()?)
     }
 
-    /// Lease an address to a terminal; milliseconds until its packets come out.
+    /// Lease an address to a terminal; returns the milliseconds until its packets come out.
     pub fn measure(&mut self, terminal: u32) -> Result<f64, Failure> {
         let line = self.line(terminal);
         self.file.write_all(line.as_bytes())?;
@@ -219,7 +219,7 @@ impl World {
         }
         let took = began.elapsed().as_secs_f64() * 1e3;
         self.busy.push(terminal);
-        // Servers write when they like.
+        // Random delay, because servers write at any time.
         let pause = 1_000 + self.random.below(9_000);
         self.go_on(Duration::from_micros(pause.into()));
         Ok(took)
@@ -255,12 +255,12 @@ impl World {
     }
 }
 
-/// The lease file of the terminals' server.
+/// Lease file of the terminals' server.
 fn leases(folder: &Path) -> PathBuf {
     folder.join("kea-leases4.csv")
 }
 
-/// The core of this process, and that of the gateway's worker.
+/// Core of this process, and core of the gateway's worker.
 fn cores() -> Result<(usize, usize), Failure> {
     match sluice_dpdk::eal::allowed_cores()[..] {
         [own, core, ..] => Ok((own, core)),

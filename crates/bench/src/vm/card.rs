@@ -1,4 +1,4 @@
-//! The cards that QEMU emulates, and who drives them in the guest.
+//! Cards that QEMU emulates, and their drivers in the guest.
 
 use clap::ValueEnum;
 
@@ -15,11 +15,11 @@ pub enum Card {
     Vmxnet3,
 }
 
-/// Where the two cards are plugged in: inside, outside.
+/// PCI addresses of the inside and outside card.
 pub const ADDRESSES: [&str; 2] = ["0000:00:02.0", "0000:00:03.0"];
 
 impl Card {
-    /// Words of QEMU's command line for two of them at two taps.
+    /// QEMU command line arguments for two such cards at two taps.
     pub fn devices(self, taps: [&str; 2]) -> Vec<String> {
         let device = match self {
             Self::Virtio => "virtio-net-pci,disable-legacy=on",
@@ -48,7 +48,7 @@ impl Card {
         };
         let mut text = bind(modules, driver);
         for (address, name) in ADDRESSES.into_iter().zip(names) {
-            // A virtio card's interface lies below the device on its bus.
+            // A virtio card's interface is below the device on the virtio bus.
             text += &format!(
                 "for attempt in $(seq 500); do\n\
                  found=$(cd /sys/bus/pci/devices/{address}; ls net virtio*/net 2>/dev/null | grep -v :)\n\
@@ -66,7 +66,7 @@ impl Card {
     }
 }
 
-/// Commands that take both cards from whatever drives them and give them to a driver.
+/// Commands that unbind both cards and bind them to a driver.
 fn bind(modules: &str, driver: &str) -> String {
     format!(
         "for module in {modules}; do modprobe $module; done\n\

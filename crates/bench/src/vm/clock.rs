@@ -1,22 +1,23 @@
-//! What a guest's kernel and its emulator say of time: how long the guest did not idle, and how long its processor's thread ran.
+//! Time as reported by a guest's kernel and its emulator: non-idle time of the guest, and CPU time of its processor's
+//! thread.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Nanoseconds of the guest's clock.
+/// A reading of the guest's clock, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
     pub now: u64,
-    /// Of these it idled.
+    /// Idle part of the guest's time.
     pub idle: u64,
 }
 
-/// The command of the guest that tells a [`Reading`]: the list of timers has both to the nanosecond.
+/// Guest command that prints a [`Reading`]: the list of timers contains both values in nanoseconds.
 pub const COMMAND: &str = "grep -E '^now at|idle_sleeptime' /proc/timer_list";
 
 impl Reading {
-    /// What [`COMMAND`] wrote, in a guest with one processor; `None` where it is something else.
+    /// Parse the output of [`COMMAND`] in a guest with one processor; `None` if it is invalid.
     pub fn parse(text: &str) -> Option<Self> {
         let number = |name: &str| {
             let line = text.lines().find(|line| line.contains(name))?;
@@ -28,7 +29,7 @@ impl Reading {
         })
     }
 
-    /// Time since an earlier one, and what of it the guest worked.
+    /// Time since an earlier reading, and its non-idle part.
     pub fn since(&self, before: &Self) -> Span {
         let whole = self.now.saturating_sub(before.now) as f64;
         let idle = self.idle.saturating_sub(before.idle) as f64;
@@ -39,23 +40,24 @@ impl Reading {
     }
 }
 
-/// A time, in nanoseconds of the guest.
+/// A period in nanoseconds of the guest.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Span {
     pub whole: f64,
-    /// What the guest did not idle.
+    /// Non-idle time of the guest.
     pub worked: f64,
 }
 
 impl Span {
-    /// Work beyond what the guest does with nothing to do, which `idle` tells: it does that in the rest of the time.
+    /// Work in addition to that of an idle guest, as measured by `idle`; the idle guest's work occurs in the remaining
+    /// time.
     pub fn beyond(&self, idle: &Self) -> f64 {
         let share = idle.worked / idle.whole.max(1.0);
         ((self.worked - share * self.whole) / (1.0 - share).max(1e-9)).max(0.0)
     }
 }
 
-/// The threads of an emulator.
+/// Threads of an emulator.
 #[derive(Clone, Debug)]
 pub struct Threads {
     process: u32,
@@ -63,7 +65,7 @@ pub struct Threads {
 }
 
 impl Threads {
-    /// Those of a process, by the names that QEMU gives its threads; `None` where none is a processor.
+    /// Threads of a process by QEMU's thread names; `None` if none is a processor.
     pub fn of(process: u32) -> Option<Self> {
         let name = |thread: &PathBuf| fs::read_to_string(thread.join("comm")).unwrap_or_default();
         let processor = tasks(process)
@@ -72,7 +74,7 @@ impl Threads {
         Some(Self { process, processor })
     }
 
-    /// Processor time of the thread that is the guest's processor, and of all together.
+    /// CPU time of the guest's processor thread, and of all threads.
     pub fn times(&self) -> [Duration; 2] {
         [time(&self.processor), Self::all(self.process)]
     }
@@ -81,7 +83,7 @@ impl Threads {
         tasks(process).iter().map(|thread| time(thread)).sum()
     }
 
-    /// Numbers of the thread that is the guest's processor, and of the others.
+    /// Numbers of the guest's processor thread, and of the others.
     pub fn numbers(&self) -> (String, Vec<String>) {
         let number = |thread: &PathBuf| thread.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let others = tasks(self.process)
@@ -131,7 +133,7 @@ mod tests {
         let at = |now, idle| Reading { now, idle };
         let idle = at(1_000, 900).since(&at(0, 0));
         assert_eq!(100.0, idle.worked);
-        // 400 of packets, and a tenth of the other 600.
+        // 400 for packets, and a tenth of the other 600.
         let busy = at(2_000, 1_440).since(&at(1_000, 900));
         assert_eq!(460.0, busy.worked);
         assert!((busy.beyond(&idle) - 400.0).abs() < 1e-6);

@@ -1,21 +1,21 @@
-//! A program of a known number of instructions, to hold what is counted against.
+//! A program with a known number of instructions, to verify the counting.
 
 use super::clock::Reading;
 use super::guest::{Guest, INSTRUCTION};
 use crate::rows::Failure;
 
-/// Rounds of its loop.
+/// Number of iterations of its loop.
 const ROUNDS: u32 = 50_000_000;
 
-/// Where it lies in the guest.
+/// Path of the program in the guest.
 const FILE: &str = "/tmp/counted";
 
-/// Where it lies in memory.
+/// Load address of the program.
 const BASE: u64 = 0x40_0000;
 
 const HEADERS: u64 = 64 + 56;
 
-/// An ELF file that goes round so often, and its instructions.
+/// An ELF file whose loop runs `rounds` times, and its number of instructions.
 fn program(rounds: u32) -> (Vec<u8>, u64) {
     let count = rounds.to_le_bytes();
     let code = [
@@ -39,19 +39,19 @@ fn program(rounds: u32) -> (Vec<u8>, u64) {
     file.extend([long(BASE + HEADERS), long(64), long(0)].concat());
     file.extend(word(0));
     file.extend([half(64), half(56), half(1), half(0), half(0), half(0)].concat());
-    // One segment to load, readable and executable.
+    // One loadable segment, readable and executable.
     file.extend([word(1), word(5)].concat());
     file.extend([long(0), long(BASE), long(BASE), long(size), long(size), long(0x1000)].concat());
     file.extend(code);
     (file, 4 + 2 * u64::from(rounds))
 }
 
-/// What the guest's clock counts of it, as a share of its instructions.
+/// Counted instructions of the program as a share of the actual number.
 pub fn share(guest: &mut Guest) -> Result<f64, Failure> {
     let (file, instructions) = program(ROUNDS);
     guest.shell().put(FILE, &file)?;
     guest.run(&format!("chmod +x {FILE}"))?;
-    // What starting a program takes, and the reading itself.
+    // Overhead of starting a program, and of the reading itself.
     let mut spent = |command: &str| -> Result<f64, Failure> {
         let before: Reading = guest.reading()?;
         guest.run(command)?;
@@ -74,7 +74,7 @@ mod tests {
         let file = folder.path().join("counted");
         std::fs::write(&file, program(1_000).0).expect("a file");
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).expect("a program");
-        // A process that another test starts at this moment has the file open for a moment more.
+        // A process that another test has just forked may still have the file open for a moment.
         let busy = std::io::ErrorKind::ExecutableFileBusy;
         let status = loop {
             match std::process::Command::new(&file).status() {

@@ -1,4 +1,4 @@
-//! What forwards in the guest: Linux or Sluice, set up anew for each trial and taken down again.
+//! Gateways in the guest: Linux or Sluice, set up for each trial and removed afterwards.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::kernel::topology::{INSIDE, INSIDE_NETWORKS, OUTSIDE};
 use crate::process::await_every;
 use crate::rows::Failure;
 
-/// A gateway to be measured.
+/// A gateway to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub enum Case {
     /// Linux forwards.
@@ -21,7 +21,7 @@ pub enum Case {
     SluiceForward,
     /// Linux translates by iptables.
     Iptables,
-    /// Linux translates by nftables: by a map where there are several rules.
+    /// Linux translates by nftables, with a map if there are several rules.
     Nftables,
     /// Sluice translates.
     Sluice,
@@ -36,7 +36,7 @@ impl Case {
         matches!(self, Self::SluiceForward | Self::Sluice)
     }
 
-    /// That of Linux that it is held against.
+    /// The Linux case with which it is compared.
     pub fn beside(self) -> Self {
         match self.translates() {
             true => Self::Iptables,
@@ -45,20 +45,21 @@ impl Case {
     }
 }
 
-/// Where Sluice's files are in the guest.
+/// Folder of Sluice's files in the guest.
 const FOLDER: &str = "/run/lab";
 
-/// Longest time until Sluice routes.
+/// Maximum time until Sluice routes.
 const START: Duration = Duration::from_secs(180);
 
-/// Modules that look at packets where there are rules, those first that need others. Without the checksum nft fails.
+/// Modules that process packets by rules, sorted so that dependent ones come first. The checksum module is not listed,
+/// because nft fails without it.
 const FILTERS: &str =
     "iptable_nat ip_tables xt_nat x_tables nft_chain_nat nft_nat nft_masq nft_ct nf_tables nf_nat nf_conntrack";
 
-/// Sessions of Sluice, and lists in the kernel's table of connections: enough for all flows.
+/// Number of Sluice's sessions, and of buckets in the kernel's connection table: enough for all flows.
 const SESSIONS: u32 = 65_536;
 
-/// Start a case with so many source-NAT rules; `more` is run in the guest where Linux is set up, after everything else.
+/// Start a case with this number of source-NAT rules; for Linux, `more` is run in the guest after the setup.
 pub fn start(guest: &mut Guest, case: Case, rules: u32, card: Card, clock: Clock, more: &str) -> Result<(), Failure> {
     match case.is_sluice() {
         true => start_sluice(guest, if case.translates() { rules } else { 0 }, clock),
@@ -108,7 +109,7 @@ fn start_linux(guest: &mut Guest, case: Case, rules: u32, card: Card, more: &str
     if !more.is_empty() {
         guest.run(more)?;
     }
-    // e1000e takes its time.
+    // e1000e takes some time until its link is up.
     guest.run(&format!(
         "for name in {INSIDE} {OUTSIDE}; do until [ \"$(cat /sys/class/net/$name/carrier)\" = 1 ]; do usleep 20000; done; done"
     ))?;
@@ -118,7 +119,7 @@ fn start_linux(guest: &mut Guest, case: Case, rules: u32, card: Card, more: &str
 fn start_sluice(guest: &mut Guest, rules: u32, clock: Clock) -> Result<(), Failure> {
     let idle = match clock {
         Clock::Time => "",
-        // A worker that polls would execute its loop all the time, whatever comes.
+        // A polling worker would execute its loop all the time, with or without packets.
         Clock::Instructions => "\n[system.idle]\nspin = 0\npause = 0\nsleep = \"1ms\"\n",
     };
     let place = Place {
@@ -126,7 +127,7 @@ fn start_sluice(guest: &mut Guest, rules: u32, clock: Clock) -> Result<(), Failu
         devices: ADDRESSES,
         folder: Path::new(FOLDER),
         sessions: SESSIONS,
-        // What it says at its start is waited for.
+        // The setup waits for its start message.
         log: "info",
         more: idle,
     };

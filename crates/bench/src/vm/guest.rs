@@ -1,4 +1,4 @@
-//! A guest with two cards: QEMU under pure emulation, one processor.
+//! A guest with two cards: QEMU with pure emulation and one processor.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -14,13 +14,13 @@ use crate::kernel::machine::Cores;
 use crate::process::{Background, await_some};
 use crate::rows::Failure;
 
-/// Longest time to its shell.
+/// Maximum time until its shell is ready.
 const BOOT: Duration = Duration::from_secs(180);
 
-/// Its memory in MiB, and pages of 2 MiB of it for programs.
+/// Memory in MiB, and number of 2-MiB pages of it for programs.
 const MEMORY: [u32; 2] = [1_024, 160];
 
-/// Modules beyond those that every guest has.
+/// Modules in addition to those of every guest.
 const MODULES: [&str; 6] = [
     "ip_tables",
     "iptable_nat",
@@ -30,7 +30,7 @@ const MODULES: [&str; 6] = [
     "nft_nat",
 ];
 
-/// What guests start from.
+/// Image from which guests start.
 #[derive(Clone, Debug)]
 pub struct Image {
     kernel: PathBuf,
@@ -38,7 +38,7 @@ pub struct Image {
 }
 
 impl Image {
-    /// Have it built by the lab in a folder, with a program `sluice` in it.
+    /// Let the lab build it in a folder, with a program `sluice` in it.
     pub fn build(lab: &Path, sluice: &Path) -> Result<Self, Failure> {
         let builder = lab.join("vm-image");
         let mut command = Command::new(&builder);
@@ -69,23 +69,24 @@ impl Image {
     }
 }
 
-/// By what a guest's clock goes.
+/// Source of a guest's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clock {
     Time,
-    /// What its processor executes, and real time while it idles.
+    /// Executed instructions, and real time while the guest is idle.
     Instructions,
 }
 
-/// Nanoseconds of the guest's clock that an instruction takes, as a power of two. The tick of the guest's kernel then comes every
-/// 500,000 instructions.
+/// Nanoseconds of the guest's clock per instruction, as a power of two. The timer tick of the guest's kernel then
+/// occurs every 500,000 instructions.
 pub const INSTRUCTION: u32 = 3;
 
 impl Clock {
-    /// Words of QEMU's command line.
+    /// QEMU command line arguments.
     fn words(self) -> Vec<String> {
         let words: &[&str] = match self {
-            // The processor's own means may be there and not work in a virtual machine: emulation is said outright.
+            // Request emulation explicitly, because hardware virtualisation may appear available in a virtual machine
+            // without working.
             Self::Time => &["-accel", "tcg,thread=multi"],
             Self::Instructions => &["-accel", "tcg,thread=single", "-icount"],
         };
@@ -94,7 +95,7 @@ impl Clock {
     }
 }
 
-/// A running guest; it ends when this is dropped.
+/// A running guest; it is stopped when dropped.
 #[derive(Debug)]
 pub struct Guest {
     _child: Background,
@@ -103,8 +104,8 @@ pub struct Guest {
 }
 
 impl Guest {
-    /// Start one with two cards at two taps, which are made here, and wait until it answers. Its processor runs on the gateway's
-    /// core, the rest of QEMU where the traffic is.
+    /// Start a guest with two cards at two taps, which are created here, and wait until it responds. Its processor runs
+    /// on the gateway's core, the rest of QEMU on the traffic's core.
     pub fn start(
         image: &Image,
         card: Card,
@@ -186,7 +187,7 @@ impl Guest {
         let (processor, others) = self.threads.numbers();
         run(&format!("taskset -p -c {} {processor}", cores.gateway))?;
         for thread in others {
-            // One may have ended.
+            // A thread may have ended.
             let _ = run(&format!("taskset -p -c {} {thread}", cores.traffic));
         }
         Ok(())
@@ -196,7 +197,7 @@ impl Guest {
         &mut self.shell
     }
 
-    /// Run a command of its shell, which has to succeed.
+    /// Run a shell command, which must succeed.
     pub fn run(&mut self, command: &str) -> Result<String, Failure> {
         self.shell.run(command)
     }
@@ -206,13 +207,14 @@ impl Guest {
         Reading::parse(&text).ok_or_else(|| format!("{COMMAND} in the guest printed no clock reading: {text}").into())
     }
 
-    /// Processor time of the thread that is its processor, and of all of QEMU.
+    /// CPU time of its processor's thread, and of all of QEMU.
     pub fn times(&self) -> [Duration; 2] {
         self.threads.times()
     }
 }
 
-/// No mitigations of processors' faults, which emulation does not have: they make every call through a pointer dear. No watchdog.
+/// Without mitigations of processor vulnerabilities, which emulation does not have: they make every indirect call
+/// expensive. Without a watchdog.
 const APPEND: &str = "console=ttyS0 quiet panic=-1 mitigations=off nowatchdog tsc=reliable";
 
 fn await_up(child: &mut Child, console: &Path) -> Result<(), Failure> {

@@ -1,4 +1,5 @@
-//! The half inside the namespaces: one guest after the other, each with two cards of a kind, every case in each round.
+//! The half inside the namespaces: one guest after another, each with two cards of a kind, and every case in each
+//! round.
 
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -18,13 +19,13 @@ use crate::kernel::topology::{GENERATOR_INTERFACE, SINK_INTERFACE, Topology};
 use crate::rig::frames::Random;
 use crate::rows::{Failure, Named, Row};
 
-/// Where QEMU's files are.
+/// Folder of QEMU's files.
 const FOLDER: &str = "/run/sluice-bench/guest";
 
-/// The rate from which a search begins where nothing is known.
+/// Rate from which a search starts without prior knowledge.
 const FIRST: f64 = 20_000.0;
 
-/// Try everything that the arguments ask for.
+/// Run everything that the arguments select.
 pub fn run(arguments: &VmArguments, quick: bool) -> Result<(), Box<dyn std::error::Error>> {
     let cores = arguments.cores()?;
     furnish()?;
@@ -55,12 +56,12 @@ struct Bench<'a> {
     image: Image,
     cores: Cores,
     outside: Outside<'a>,
-    /// Draws the order of cases.
+    /// Random generator for the order of cases.
     order: Random,
 }
 
 impl Bench<'_> {
-    /// All rounds in one guest, and their rows.
+    /// Run all rounds in one guest, and create their rows.
     fn guest(&mut self, card: Card, clock: Clock) -> Result<(), Box<dyn std::error::Error>> {
         let mut rounds = Rounds::new(card, clock);
         for &rules in &self.arguments.rules {
@@ -74,7 +75,7 @@ impl Bench<'_> {
             }
             for round in 0..self.arguments.rounds(self.quick) {
                 let mut cases = self.arguments.cases();
-                // What has no rules is tried once in a round.
+                // Cases without rules are run once per round.
                 cases.retain(|case| case.translates() || self.arguments.rules.first() == Some(&rules));
                 self.order.shuffle(&mut cases);
                 for case in cases {
@@ -102,7 +103,7 @@ impl Bench<'_> {
         Rig::new(guest, topology, rules)
     }
 
-    /// One case in one round: started, measured, ended.
+    /// Run one case in one round: start, measure, stop.
     fn case(
         &mut self,
         rig: &mut Rig,
@@ -148,7 +149,7 @@ impl Bench<'_> {
     }
 }
 
-/// The highest rate that passes, and what it takes.
+/// The highest rate without loss, and its cost.
 fn speed(rig: &mut Rig, case: Case, way: Way, search: Search, window: Duration) -> Result<Figures, Failure> {
     let found = rig.search(case, way, search, window)?;
     let [cpu, machine] = found.best.nanoseconds();
@@ -162,7 +163,7 @@ fn speed(rig: &mut Rig, case: Case, way: Way, search: Search, window: Duration) 
     ])
 }
 
-/// About how long everything takes.
+/// Estimated total duration.
 pub fn estimate(arguments: &VmArguments, quick: bool) -> Duration {
     let rules = arguments.rules.len();
     let cases = arguments
@@ -183,12 +184,12 @@ pub fn estimate(arguments: &VmArguments, quick: bool) -> Duration {
     guests * arguments.cards(quick).len() as u32
 }
 
-/// About how long a guest takes to come up, a case to start and end, and what lies between two trials.
+/// Estimated time for starting a guest, for starting and stopping a case, and between two trials.
 const BOOT: Duration = Duration::from_secs(10);
 const SET_UP: Duration = Duration::from_secs(10);
 const BETWEEN: Duration = Duration::from_millis(350);
 
-/// About as many trials as a search has.
+/// Estimated number of trials per search.
 const TRIALS: usize = 9;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Rounds: every case once in each, in an order drawn anew, and rows of what came out of all of them.
+//! Rounds, in which every case is run once in random order, and the rows over all rounds.
 
 use std::collections::BTreeMap;
 
@@ -8,14 +8,14 @@ use super::guest::Clock;
 use super::trial::Way;
 use crate::rows::{Named, Row, Runs};
 
-/// What a row is of, within a card and a clock.
+/// Identity of a row within a card and clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
     pub bytes: u32,
     pub way: Way,
-    /// Source-NAT rules; 0 where nothing is translated.
+    /// Number of source-NAT rules; 0 without translation.
     pub rules: u32,
-    /// Packets at once, where instructions are counted; else 0.
+    /// Packets per burst, if instructions are counted; otherwise 0.
     pub burst: u32,
     pub case: Case,
 }
@@ -40,12 +40,12 @@ impl Rounds {
         }
     }
 
-    /// Take the figures of a trial. The first is what cases are compared by.
+    /// Add the figures of a trial. Cases are compared by the first figure.
     pub fn take(&mut self, key: Key, round: usize, figures: Figures) {
         self.rows.entry(key).or_default().insert(round, figures);
     }
 
-    /// The first figure of a row in its last round.
+    /// First figure of a row in its last round.
     pub fn last(&self, key: &Key) -> Option<f64> {
         let rounds = self.rows.get(key)?;
         rounds.values().next_back()?.first().map(|&(_, value)| value)
@@ -77,7 +77,7 @@ impl Rounds {
         }
     }
 
-    /// How many times better than Linux in the same round: packets that pass, or instructions that are saved.
+    /// Factor by which it is better than Linux in the same round: packets forwarded, or instructions saved.
     fn beside(&self, key: &Key, rounds: &BTreeMap<usize, Figures>) -> (&'static str, Vec<f64>) {
         let name = match key.case.beside() {
             Case::Iptables => "times_iptables",

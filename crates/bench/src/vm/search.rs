@@ -1,13 +1,12 @@
-//! The highest rate that comes through: raised until packets get lost, then narrowed down.
+//! Search for the highest rate without loss: the rate is increased until packets are lost, then narrowed down.
 
-/// Share of the higher bound in the lower one at which the search ends.
+/// Ratio of the lower to the upper bound at which the search ends.
 const CLOSE: f64 = 0.96;
 
 /// Lowest rate that is tried.
 const LEAST: f64 = 250.0;
 
-/// The search. A rate at which packets get lost is tried once more before it counts: on a machine with neighbours one trial may
-/// be disturbed.
+/// The search. A rate with loss is tried once more before it counts, because other load may have disturbed the trial.
 #[derive(Clone, Debug)]
 pub struct Search {
     rate: f64,
@@ -18,7 +17,8 @@ pub struct Search {
 }
 
 impl Search {
-    /// One that begins at a rate, and changes it so many times while no rate is known that is too high, or none that is not.
+    /// Create a search that starts at a rate and changes it by a factor until both an upper and a lower bound are
+    /// known.
     pub fn from(rate: f64, step: f64) -> Self {
         Self {
             rate: rate.max(LEAST),
@@ -29,7 +29,7 @@ impl Search {
         }
     }
 
-    /// The rate to try next; `None` at the end.
+    /// Next rate to try; `None` at the end.
     pub fn next(&self) -> Option<f64> {
         let close = match (self.passed, self.failed) {
             (Some(passed), Some(failed)) => passed / failed > CLOSE,
@@ -39,13 +39,13 @@ impl Search {
         (!close).then_some(self.rate)
     }
 
-    /// Everything came through at the rate that was tried.
+    /// No packets were lost at the tried rate.
     pub fn passed(&mut self) {
         self.passed = Some(self.rate);
         self.aim();
     }
 
-    /// Packets got lost at the rate that was tried.
+    /// Packets were lost at the tried rate.
     pub fn failed(&mut self) {
         self.again = !self.again;
         if !self.again {
@@ -69,7 +69,7 @@ impl Search {
 mod tests {
     use super::*;
 
-    /// The highest rate that passes, and all that were tried, of a gateway that passes so much.
+    /// Highest rate without loss and number of trials, for a gateway with a given capacity.
     fn found(first: f64, step: f64, capacity: f64) -> (Option<f64>, usize) {
         let (mut search, mut best, mut tried) = (Search::from(first, step), None, 0);
         while let Some(rate) = search.next() {

@@ -1,4 +1,4 @@
-//! The guest's shell at the other end of a serial port: a line goes in, what the command wrote and its status come out.
+//! The guest's shell at a serial port: takes a command line, and returns the command's output and status.
 
 use crate::rows::Failure;
 use std::fmt::Write as _;
@@ -7,13 +7,13 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Longest time of a command, where nothing else is said: emulation is slow, and more so under load.
+/// Default maximum duration of a command: emulation is slow, especially under load.
 pub const LIMIT: Duration = Duration::from_secs(180);
 
 /// Bytes of a file that one command writes.
 const CHUNK: usize = 2_048;
 
-/// The shell.
+/// Connection to the guest's shell.
 #[derive(Debug)]
 pub struct Shell {
     port: UnixStream,
@@ -22,7 +22,7 @@ pub struct Shell {
 }
 
 impl Shell {
-    /// The shell at the port that a file names.
+    /// Connect to the shell at the port that a file names.
     pub fn connect(port: &Path) -> Result<Self, Failure> {
         Ok(Self {
             port: UnixStream::connect(port)?,
@@ -31,12 +31,12 @@ impl Shell {
         })
     }
 
-    /// Run a command to its end, which has to be a good one; what it wrote.
+    /// Run a command, which must succeed, and return its output.
     pub fn run(&mut self, command: &str) -> Result<String, Failure> {
         self.run_within(command, LIMIT)
     }
 
-    /// Run a command to its end within a time; what it wrote.
+    /// Run a command with a time limit, and return its output.
     pub fn run_within(&mut self, command: &str, limit: Duration) -> Result<String, Failure> {
         match self.attempt(command, limit)? {
             (output, 0) => Ok(output),
@@ -44,7 +44,7 @@ impl Shell {
         }
     }
 
-    /// Run a command to its end, whatever that is; what it wrote, and its status.
+    /// Run a command, and return its output and status.
     pub fn attempt(&mut self, command: &str, limit: Duration) -> Result<(String, i32), Failure> {
         self.number += 1;
         self.port.write_all(line(self.number, command).as_bytes())?;
@@ -76,7 +76,7 @@ impl Shell {
     }
 }
 
-/// The line that has a command run in a shell of its own, which a wrong command ends, and then tells its number and status.
+/// Shell line that runs a command in a subshell, which an invalid command ends, and then prints its number and status.
 fn line(number: u32, command: &str) -> String {
     format!(
         "(eval {}) </dev/null; printf '\\n@@%s@@ %s\\n' {number} $?\n",
@@ -84,12 +84,12 @@ fn line(number: u32, command: &str) -> String {
     )
 }
 
-/// A text as one word of a shell.
+/// Quote a text as one word of a shell.
 pub fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }
 
-/// Bytes as `printf` takes them between single quotes.
+/// Escape bytes for `printf` in single quotes.
 fn escaped(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, &byte| {
         match byte {
@@ -101,7 +101,7 @@ fn escaped(bytes: &[u8]) -> String {
     })
 }
 
-/// The beginning of a command, for a message.
+/// Beginning of a command, for messages.
 fn short(command: &str) -> String {
     match command.char_indices().nth(120) {
         Some((end, _)) => format!("{}…", &command[..end]),
@@ -109,7 +109,7 @@ fn short(command: &str) -> String {
     }
 }
 
-/// What came from the guest and nobody took yet.
+/// Output of the guest that was not processed yet.
 #[derive(Debug, Default)]
 struct Answers(Vec<u8>);
 
@@ -118,7 +118,7 @@ impl Answers {
         self.0.extend(bytes.iter().filter(|&&byte| byte != b'\r'));
     }
 
-    /// The output and the status of a command, when they have come. What earlier commands wrote after their time goes with it.
+    /// Output and status of a command, if complete. Late output of earlier commands is discarded.
     fn take(&mut self, number: u32) -> Option<(String, i32)> {
         let text = String::from_utf8_lossy(&self.0);
         let mark = format!("\n@@{number}@@ ");

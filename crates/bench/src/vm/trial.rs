@@ -1,4 +1,4 @@
-//! A trial: packets at a rate for some time, and what came of them at the other end.
+//! A trial: packets at a rate for some time, and their number at the other end.
 
 use std::time::{Duration, Instant};
 
@@ -11,26 +11,26 @@ use crate::kernel::topology::{Arrived, Topology};
 use crate::kernel::traffic::{Direction, Frames, Generator, Hits, OPENED, Site};
 use crate::rows::Failure;
 
-/// Packets per second while flows are opened: the first that they get through at.
+/// Packet rates for opening flows, tried in order until the packets get through.
 const OPENING_RATES: [u32; 4] = [8_000, 4_000, 2_000, 1_000];
 
-/// Share of the packets that may get lost at a rate that counts as passed.
+/// Share of packets that may be lost at a rate that counts as passed.
 pub const LOSS: f64 = 0.001;
 
-/// Packets that are sent at once where a rate is kept: what comes in half a millisecond, so many at most.
+/// Maximum number of packets per burst at a controlled rate: those of half a millisecond.
 const BURST: u32 = 32;
 
-/// Longest time until what was sent last has arrived.
+/// Maximum time until the last packets have arrived.
 const DRAIN: Duration = Duration::from_secs(3);
 
-/// Which way the packets go that are measured.
+/// Direction of the measured packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub enum Way {
-    /// From inside.
+    /// Packets from inside.
     Up,
-    /// From outside, to flows that were opened from inside.
+    /// Packets from outside, to flows that were opened from inside.
     Down,
-    /// Half of them each way.
+    /// Half of the packets in each direction.
     Both,
 }
 
@@ -44,14 +44,14 @@ impl Way {
     }
 }
 
-/// What came of a trial.
+/// Result of a trial.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Passed {
     pub sent: u64,
-    /// Packets that arrived as they should.
+    /// Number of packets that arrived correctly.
     pub arrived: u64,
     pub seconds: f64,
-    /// Processor time of the guest's processor and of all of QEMU.
+    /// CPU time of the guest's processor and of all of QEMU.
     pub times: [Duration; 2],
 }
 
@@ -68,22 +68,22 @@ impl Passed {
         self.arrived as f64 >= self.sent as f64 * (1.0 - LOSS)
     }
 
-    /// Nanoseconds of a packet, of the guest's processor and of all of QEMU.
+    /// Nanoseconds per packet, of the guest's processor and of all of QEMU.
     pub fn nanoseconds(&self) -> [f64; 2] {
         self.times
             .map(|time| time.as_secs_f64() * 1e9 / self.arrived.max(1) as f64)
     }
 }
 
-/// What a search found.
+/// Result of a search.
 #[derive(Clone, Copy, Debug)]
 pub struct Found {
-    /// At the highest rate that passes.
+    /// Result at the highest rate without loss.
     pub best: Passed,
     pub flooded: Passed,
 }
 
-/// Generators at both ends of a guest's wires.
+/// Generators at both ends of a guest's links.
 #[derive(Debug)]
 pub struct Ends {
     inside: Generator,
@@ -117,23 +117,23 @@ impl Ends {
     }
 }
 
-/// Guest, wires and ends.
+/// Guest, links and ends.
 #[derive(Debug)]
 pub struct Rig {
-    /// The ends, which go before their namespaces.
+    /// The ends, which are dropped before their namespaces.
     ends: Ends,
     topology: Topology,
     pub guest: Guest,
 }
 
 impl Rig {
-    /// Put together a guest and the ends of its wires, for packets that match the last of so many rules.
+    /// Combine a guest and the ends of its links, for packets that match the last of `rules` rules.
     pub fn new(guest: Guest, topology: Topology, rules: u32) -> Result<Self, Failure> {
         let ends = Ends::start(topology.cores.traffic, rules)?;
         Ok(Self { ends, topology, guest })
     }
 
-    /// Every flow sends a packet, and nine of ten arrive, as they should after this case.
+    /// Send a packet of every flow, and check that nine of ten arrive correctly for this case.
     pub fn open(&mut self, case: Case) -> Result<(), Failure> {
         let (mut arrived, mut known) = (Arrived::default(), 0);
         let enough = u64::from(OPENED) * 9 / 10;
@@ -155,13 +155,13 @@ impl Rig {
         )
     }
 
-    /// Send frames of so many bytes from now on.
+    /// Set the size of sent frames.
     pub fn size(&mut self, bytes: u32) -> Result<(), Failure> {
         self.ends.inside.0.tell(&format!("bytes {bytes}"))?;
         self.ends.outside.0.tell(&format!("bytes {bytes}"))
     }
 
-    /// Send at a rate, so many packets at once, for a time.
+    /// Send at a rate, in bursts, for some time.
     fn pass(&mut self, case: Case, way: Way, rate: f64, burst: u32, window: Duration) -> Result<Passed, Failure> {
         let directions = way.directions();
         let sum = |arrived: &Arrived| -> u64 { directions.iter().map(|&way| right(arrived, case, way)).sum() };
@@ -189,7 +189,7 @@ impl Rig {
         })
     }
 
-    /// What has arrived, when nothing more comes.
+    /// Number of packets that have arrived, after no more arrive.
     fn drained(&self) -> Result<Arrived, Failure> {
         let began = Instant::now();
         let mut arrived = self.topology.arrived()?;
@@ -204,12 +204,12 @@ impl Rig {
         Ok(arrived)
     }
 
-    /// The highest rate that passes.
+    /// Find the highest rate without loss.
     pub fn search(&mut self, case: Case, way: Way, mut search: Search, window: Duration) -> Result<Found, Failure> {
         let mut best = None;
         while let Some(rate) = search.next() {
             let passed = self.pass(case, way, rate, burst(rate), window)?;
-            // A generator that can't do more is the end of it.
+            // The search ends if the generator reaches its limit.
             let short = passed.offered() < 0.9 * rate;
             match passed.is_whole() {
                 true => {
@@ -228,8 +228,8 @@ impl Rig {
         Ok(Found { best, flooded })
     }
 
-    /// Instructions of a packet beyond what the guest executes without any, in bursts of so many, which all pass; `idle` is a
-    /// time without packets.
+    /// Instructions per packet in addition to those of an idle guest, in bursts without loss; `idle` is a measurement
+    /// without packets.
     pub fn instructions(
         &mut self,
         case: Case,
@@ -245,7 +245,7 @@ impl Rig {
         Ok(span.beyond(idle) / f64::from(1 << INSTRUCTION) / packets)
     }
 
-    /// A time without packets.
+    /// Measure a time without packets.
     pub fn idle(&mut self, window: Duration) -> Result<Span, Failure> {
         let before = self.guest.reading()?;
         std::thread::sleep(window);
@@ -253,14 +253,14 @@ impl Rig {
     }
 }
 
-/// How packets come while instructions are counted.
+/// Arrival of packets while instructions are counted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Load {
     pub burst: u32,
     pub rate: f64,
 }
 
-/// One by one, each when the one before is done; and in bursts, as they come to a gateway that has much to do.
+/// Individually, each after the previous one is processed; and in bursts, as at a busy gateway.
 pub const LOADS: [Load; 2] = [
     Load {
         burst: 1,
@@ -272,7 +272,7 @@ pub const LOADS: [Load; 2] = [
     },
 ];
 
-/// Packets at once at a rate.
+/// Packets per burst at a rate.
 fn burst(rate: f64) -> u32 {
     ((rate / 2_000.0) as u32).clamp(1, BURST)
 }

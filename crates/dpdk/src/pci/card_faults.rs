@@ -16,7 +16,7 @@ pub enum CardFault {
     /// The device at the address is not a network card.
     #[error("{address} is not a network card (class {class:06x}): sluice bind lists the network cards of this machine")]
     OtherDevice {
-        /// The device.
+        /// PCI address of the device.
         address: PciAddress,
         /// PCI class.
         class: u32,
@@ -27,7 +27,7 @@ pub enum CardFault {
         named(.interface), instead(.interface)
     )]
     KernelDriver {
-        /// The card.
+        /// PCI address of the card.
         address: PciAddress,
         /// Kernel driver.
         driver: String,
@@ -39,7 +39,7 @@ pub enum CardFault {
     /// No driver is bound.
     #[error("{address} has no driver: run sluice bind {address} as root, which gives it to {to}")]
     Unbound {
-        /// The card.
+        /// PCI address of the card.
         address: PciAddress,
         /// Driver to bind the card to.
         to: &'static str,
@@ -49,7 +49,7 @@ pub enum CardFault {
         "{address} is bound to {VFIO} and not behind an IOMMU: turn on VT-d or AMD-Vi in the firmware and write intel_iommu=on or amd_iommu=on on the kernel's command line; or run sluice bind {address} --driver {UIO} as root"
     )]
     NoIommu {
-        /// The card.
+        /// PCI address of the card.
         address: PciAddress,
     },
     /// UIO uses physical addresses, which the IOMMU does not translate.
@@ -57,13 +57,13 @@ pub enum CardFault {
         "{address} is bound to UIO behind an IOMMU that translates, which stops what the card reads and writes: run sluice bind {address} as root, which gives it to {VFIO}; or write iommu=pt on the kernel's command line"
     )]
     Translated {
-        /// The card.
+        /// PCI address of the card.
         address: PciAddress,
     },
     /// VFIO's IOMMU module is not loaded.
     #[error("{address} is bound to {VFIO}, and the module vfio_iommu_type1 is not loaded: modprobe vfio_iommu_type1")]
     NoType1 {
-        /// The card.
+        /// PCI address of the card.
         address: PciAddress,
     },
     /// VFIO assigns whole groups, and a kernel driver uses another device of the group.
@@ -72,11 +72,11 @@ pub enum CardFault {
         release(*.other, *.is_card)
     )]
     GroupShared {
-        /// The card.
+        /// PCI address of the card.
         address: PciAddress,
         /// Group number.
         group: u32,
-        /// The other device.
+        /// PCI address of the other device.
         other: PciAddress,
         /// Driver of the other device.
         driver: String,
@@ -86,7 +86,7 @@ pub enum CardFault {
     /// Another process uses the card.
     #[error("{address} is in use by {}: stop that process, or give it another card", by(.process))]
     InUse {
-        /// The card.
+        /// PCI address of the card.
         address: PciAddress,
         /// The process, if `/proc` shows it.
         process: Option<Process>,
@@ -94,11 +94,11 @@ pub enum CardFault {
     /// This process lacks a permission to access the card.
     #[error("no permission to use {address} ({what}): {advice}")]
     NoPermission {
-        /// The card.
+        /// PCI address of the card.
         address: PciAddress,
         /// Operation that was attempted.
         what: String,
-        /// What to do.
+        /// Advice to the operator.
         advice: &'static str,
     },
 }

@@ -12,25 +12,25 @@ pub enum PortError {
     /// The interface does not exist.
     #[error("{port}: no interface {interface}: ip link lists what there is")]
     NoSuchInterface {
-        /// The port.
+        /// Name of the port.
         port: String,
-        /// The interface.
+        /// Name of the interface.
         interface: String,
     },
     /// An interface to be created already exists.
     #[error("{port}: an interface {interface} exists already: choose another name, or ip link delete {interface}")]
     InterfaceExists {
-        /// The port.
+        /// Name of the port.
         port: String,
-        /// The interface.
+        /// Name of the interface.
         interface: String,
     },
     /// A file or socket is missing or in use.
     #[error("{port}: {path} {what}")]
     Path {
-        /// The port.
+        /// Name of the port.
         port: String,
-        /// The path.
+        /// Path of the file or socket.
         path: String,
         /// What it should be, and what to do.
         what: &'static str,
@@ -38,7 +38,7 @@ pub enum PortError {
     /// The card can't be opened.
     #[error("{port}: {fault}")]
     Card {
-        /// The port.
+        /// Name of the port.
         port: String,
         /// Fault of the card.
         fault: CardFault,
@@ -48,9 +48,9 @@ pub enum PortError {
         "{port}: DPDK has no driver for {address} ({id}): install its plug-in (Debian: apt-get install dpdk, or one of apt-cache search librte-net), or name the kernel's interface"
     )]
     NoDriver {
-        /// The port.
+        /// Name of the port.
         port: String,
-        /// The card.
+        /// PCI address of the card.
         address: PciAddress,
         /// Vendor and device ID.
         id: String,
@@ -58,11 +58,11 @@ pub enum PortError {
     /// The process lacks the permission to open the device.
     #[error("{port}: no permission for {driver} on {device}: run as root, or with {capabilities}")]
     NoPermission {
-        /// The port.
+        /// Name of the port.
         port: String,
-        /// The device.
+        /// Name of the device.
         device: String,
-        /// The driver.
+        /// Driver of the device.
         driver: Driver,
         /// Missing capabilities.
         capabilities: &'static str,
@@ -72,13 +72,13 @@ pub enum PortError {
         "{port}: {device} by {driver} can't have an MTU of {mtu} ({reason}): lower it, or raise that of the device's peer first; an XDP program that a killed process left goes by ip link set DEVICE xdp off"
     )]
     Mtu {
-        /// The port.
+        /// Name of the port.
         port: String,
-        /// The device.
+        /// Name of the device.
         device: String,
-        /// The driver.
+        /// Driver of the device.
         driver: Driver,
-        /// The MTU.
+        /// Requested MTU.
         mtu: u16,
         /// DPDK's error text.
         reason: String,
@@ -86,11 +86,11 @@ pub enum PortError {
     /// The device does not have enough queues.
     #[error("{port}: {device} by {driver} has {available} queues, not {wanted}: lower queues in the configuration")]
     Queues {
-        /// The port.
+        /// Name of the port.
         port: String,
-        /// The device.
+        /// Name of the device.
         device: String,
-        /// The driver.
+        /// Driver of the device.
         driver: Driver,
         /// Requested queues.
         wanted: u16,
@@ -100,27 +100,27 @@ pub enum PortError {
     /// The rings of a ring port can't be created.
     #[error("{port}: {source}")]
     Ring {
-        /// The port.
+        /// Name of the port.
         port: String,
-        /// Reason.
+        /// Reason of the failure.
         source: RingError,
     },
     /// The requested receive steering is invalid.
     #[error("{port}: {source}")]
     Steering {
-        /// The port.
+        /// Name of the port.
         port: String,
-        /// Reason.
+        /// Reason of the failure.
         source: SteeringError,
     },
     /// The driver failed for another reason.
     #[error("{port}: {device} by {driver} fails to {step} ({reason}): {last_words}")]
     Refused {
-        /// The port.
+        /// Name of the port.
         port: String,
-        /// The device.
+        /// Name of the device.
         device: String,
-        /// The driver.
+        /// Driver of the device.
         driver: Driver,
         /// Step that failed.
         step: &'static str,

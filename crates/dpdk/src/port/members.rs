@@ -36,7 +36,7 @@ impl Drop for Member {
 pub(super) struct Place {
     device: Device,
     member: Option<Member>,
-    /// Its kernel interface, if DPDK's driver always reports that the link is up.
+    /// Kernel interface of the member, if DPDK's driver always reports that the link is up.
     interface: Option<Interface>,
 }
 

@@ -112,9 +112,9 @@ static uint32_t separate_pieces(const struct rte_mempool *pool)
 /* Creates a pool in which every object contains its DMA address.
  *
  * With virtual addresses (VFIO with an IOMMU, or no card), objects may cross pages. With physical addresses, each
- * object stays within a page, and the pool has as many pieces as the memory. AF_XDP maps (size × number) bytes from
- * the first object on, so its pool (adjoining) must be contiguous: each object then takes one ordinary page, and
- * larger pages hold a whole number of them. */
+ * object stays within a page, and the pool has as many pieces as the memory. AF_XDP maps as many bytes as all objects
+ * have, from the first one on, so its pool (adjoining) must be contiguous: each object then takes one ordinary page,
+ * and larger pages hold a whole number of them. */
 int sluice_pool_create(const char *name, uint32_t count, uint32_t cache, uint16_t room, int adjoining,
 		struct rte_mempool **pool, uint32_t *pieces)
 {

@@ -106,13 +106,13 @@ struct sluice_port_info {
 struct sluice_port_settings {
 	uint16_t receive_queues;
 	uint16_t transmit_queues;
-	uint16_t descriptors; /* wished for, cut to what the device allows */
+	uint16_t descriptors; /* requested; reduced to the device's maximum */
 	uint16_t mtu;
 	int set_mtu;
-	uint32_t hash_functions; /* SLUICE_HASH_…, only what is offered; 0: no hash chooses queues */
-	const uint8_t *hash_key; /* or NULL for the driver's */
+	uint32_t hash_functions; /* SLUICE_HASH_…, only offered ones; 0: no hash */
+	const uint8_t *hash_key; /* NULL: the driver's key */
 	uint8_t hash_key_bytes;
-	int interrupts; /* on receive, where the driver has them */
+	int interrupts; /* receive interrupts, if the driver supports them */
 	struct rte_mempool *pool;
 };
 
@@ -175,16 +175,16 @@ const char *sluice_error_text(int error);
 #define SLUICE_HASH_L3_DESTINATION_ONLY (1u << 11)
 #define SLUICE_HASH_L4_SOURCE_ONLY (1u << 12)
 #define SLUICE_HASH_L4_DESTINATION_ONLY (1u << 13)
-#define SLUICE_HASH_BEYOND (1u << 31) /* functions that have no name here; read only */
+#define SLUICE_HASH_BEYOND (1u << 31) /* functions without a constant here; never set */
 
 #define SLUICE_HASH_KEY 255
 
 struct sluice_hash_capabilities {
 	uint32_t functions; /* SLUICE_HASH_… */
-	uint8_t key_bytes; /* 0 where it does not say: 40 by convention */
+	uint8_t key_bytes; /* 0 if not reported: 40 by convention */
 	uint16_t table_entries;
 	uint16_t queues;
-	int delivers; /* the hash can come with the frame */
+	int delivers; /* whether the hash is delivered with the frame */
 };
 
 struct sluice_hash {
@@ -213,7 +213,7 @@ void sluice_fib_free(struct rte_fib *fib);
 
 /* acl.c: rte_acl, for benchmarks */
 struct sluice_acl_rule {
-	uint32_t source, destination; /* host order, bits behind the prefix 0 */
+	uint32_t source, destination; /* host byte order, host bits 0 */
 	uint16_t source_first, source_last, destination_first, destination_last;
 	uint8_t source_length, destination_length;
 	uint8_t protocol, protocol_mask;

@@ -214,7 +214,7 @@ impl<'m, A: Address> Mappings<'m, A> {
         self.parts().map(|part| part.records.capacity()).sum()
     }
 
-    /// Record with this number.
+    /// Mapping record with this number.
     pub fn get(&self, number: u32) -> Option<&Mapping<A>> {
         self.part(number)?.get(number)
     }

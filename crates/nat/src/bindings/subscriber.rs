@@ -63,7 +63,7 @@ impl<A: Address> Subscriber<A> {
         self.context
     }
 
-    /// Pool.
+    /// Pool that the subscriber uses.
     pub fn pool(&self) -> PoolIndex {
         self.pool
     }

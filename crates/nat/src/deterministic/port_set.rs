@@ -17,7 +17,7 @@ impl<'a, A: Address> PortSet<'a, A> {
         Self { plan, subscriber }
     }
 
-    /// The inside address.
+    /// Inside address that these ports belong to.
     pub fn inside(&self) -> A {
         A::from_number(self.plan.first.number() + u128::from(self.subscriber))
     }

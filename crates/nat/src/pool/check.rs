@@ -19,13 +19,13 @@ pub enum PoolError {
     /// The pool has no address.
     #[error("pool {pool} has no address")]
     Empty {
-        /// The pool.
+        /// Index of the pool.
         pool: PoolIndex,
     },
     /// The last address of a range is before its first.
     #[error("pool {pool}: the range {first}-{last} ends before it begins")]
     Reversed {
-        /// The pool.
+        /// Index of the pool.
         pool: PoolIndex,
         /// The range's first address.
         first: IpAddr,
@@ -35,7 +35,7 @@ pub enum PoolError {
     /// The pool has more than [`ADDRESSES`] addresses.
     #[error("pool {pool} has {count} addresses, at most 1048576 are possible")]
     TooLarge {
-        /// The pool.
+        /// Index of the pool.
         pool: PoolIndex,
         /// Number of addresses.
         count: u128,
@@ -43,7 +43,7 @@ pub enum PoolError {
     /// The port range is empty or contains port 0.
     #[error("pool {pool}: ports {first}-{last} are not a range within 1-65535")]
     BadPorts {
-        /// The pool.
+        /// Index of the pool.
         pool: PoolIndex,
         /// First port.
         first: u16,
@@ -53,7 +53,7 @@ pub enum PoolError {
     /// A protocol with ports or identifiers is listed among the protocols that are translated by address alone.
     #[error("pool {pool}: protocol {protocol} has ports or identifiers, and is not translated by address alone")]
     HasPorts {
-        /// The pool.
+        /// Index of the pool.
         pool: PoolIndex,
         /// Protocol number.
         protocol: u8,
@@ -61,7 +61,7 @@ pub enum PoolError {
     /// The block size is not a power of two, or is below 64.
     #[error("pool {pool}: blocks of {size} ports; a block has a power of two of ports, at least 64")]
     BadBlocks {
-        /// The pool.
+        /// Index of the pool.
         pool: PoolIndex,
         /// Configured block size.
         size: u16,
@@ -69,7 +69,7 @@ pub enum PoolError {
     /// The deterministic plan is invalid.
     #[error("pool {pool}: {error}")]
     Deterministic {
-        /// The pool.
+        /// Index of the pool.
         pool: PoolIndex,
         /// What is wrong with the plan.
         error: DeterministicError,
@@ -77,7 +77,7 @@ pub enum PoolError {
     /// Settings contradict each other.
     #[error("pool {pool}: {why}")]
     Contradiction {
-        /// The pool.
+        /// Index of the pool.
         pool: PoolIndex,
         /// Description of the contradiction.
         why: &'static str,
@@ -95,9 +95,9 @@ pub enum PoolError {
     /// A timeout is out of bounds.
     #[error("pool {pool}: {error}")]
     Timeout {
-        /// The pool.
+        /// Index of the pool.
         pool: PoolIndex,
-        /// What is wrong.
+        /// Violated bound or duplicate.
         error: TimeoutError,
     },
     /// There are more pools than an index can represent.

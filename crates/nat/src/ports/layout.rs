@@ -27,7 +27,7 @@ pub(super) enum Range {
     Low,
     /// Ports from 1024 on, if the pool has such ports.
     High,
-    /// All ports.
+    /// All ports are equally suitable.
     Any,
 }
 

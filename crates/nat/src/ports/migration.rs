@@ -12,7 +12,7 @@ type Allocated = [u64; CLASSES];
 #[derive(Clone, Copy)]
 struct Successor<'a, A> {
     to: &'a Region<A>,
-    /// Index of the address.
+    /// Index of the address in its pool.
     address: usize,
     /// Whether it is the same pool with the same allocation settings, so that subscribers keep their blocks.
     same: bool,
@@ -101,8 +101,8 @@ impl<'a, A: Address> Before<'a, A> {
         }
     }
 
-    /// Migrate the allocated ports of a block to their successor: as the shard's own block, or as a shared block if no
-    /// other shard has claimed it.
+    /// Migrate the allocated ports of a block to the new pools. A pool where the block is this shard's own takes its part.
+    /// If there is only one successor, it may take the ports as a shared block, unless another shard has claimed it.
     fn migrate_word(
         &self,
         memory: &mut [u64],

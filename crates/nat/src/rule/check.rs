@@ -14,27 +14,27 @@ pub enum RuleError {
     /// The prefix is longer than an address.
     #[error("rule {rule}: /{length} is longer than an address")]
     TooLong {
-        /// The rule.
+        /// Number of the rule.
         rule: RuleId,
-        /// Its prefix length.
+        /// Length of the rule's prefix.
         length: u8,
     },
     /// The prefix has bits set beyond its length.
     #[error("rule {rule}: {address}/{length} has bits set behind its length")]
     HostBits {
-        /// The rule.
+        /// Number of the rule.
         rule: RuleId,
-        /// Its address.
+        /// Address of the rule's prefix.
         address: IpAddr,
-        /// Its prefix length.
+        /// Length of the rule's prefix.
         length: u8,
     },
     /// The pool does not exist.
     #[error("source rule {rule} names pool {pool}, which does not exist")]
     UnknownPool {
-        /// The rule.
+        /// Number of the rule.
         rule: RuleId,
-        /// The pool.
+        /// Index of the pool.
         pool: PoolIndex,
     },
     /// Two source rules match the same packets.
@@ -48,13 +48,13 @@ pub enum RuleError {
     /// Ports are given with a protocol that has no ports.
     #[error("rule {rule} names ports, but a protocol other than TCP or UDP")]
     PortsWithoutProtocol {
-        /// The rule.
+        /// Number of the rule.
         rule: RuleId,
     },
     /// The port range is empty, or its target ports exceed 65535.
     #[error("destination rule {rule}: ports {first}-{last} are no range, or the target's pass 65535")]
     BadPorts {
-        /// The rule.
+        /// Number of the rule.
         rule: RuleId,
         /// First port.
         first: u16,
@@ -64,7 +64,7 @@ pub enum RuleError {
     /// A target port is given without external ports.
     #[error("destination rule {rule} names a target port, but no ports")]
     TargetPortAlone {
-        /// The rule.
+        /// Number of the rule.
         rule: RuleId,
     },
     /// Two destination rules overlap, and neither is more specific.
@@ -78,7 +78,7 @@ pub enum RuleError {
     /// A destination rule matches an address and port that a pool allocates.
     #[error("destination rule {rule} forwards {address} port {first}-{last}, which belongs to pool {pool}")]
     Lent {
-        /// The rule.
+        /// Number of the rule.
         rule: RuleId,
         /// Address that the rule forwards.
         address: IpAddr,
@@ -86,7 +86,7 @@ pub enum RuleError {
         first: u16,
         /// Last port.
         last: u16,
-        /// The pool.
+        /// Index of the pool.
         pool: PoolIndex,
     },
     /// There are more rules, or ports that rules name, than the tables can hold.
@@ -95,13 +95,13 @@ pub enum RuleError {
         RuleId::MAX
     )]
     TooMany {
-        /// The rule.
+        /// Number of the rule.
         rule: RuleId,
     },
     /// Too many rules have the same prefix and port with different protocols or interfaces.
     #[error("rule {rule}: too many rules of one prefix and port that differ in protocol and interface alone")]
     Crowded {
-        /// The rule.
+        /// Number of the rule.
         rule: RuleId,
     },
 }

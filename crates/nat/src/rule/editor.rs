@@ -344,7 +344,7 @@ impl<A: Address> Editor<A> {
 fn refused(wrong: QnsError, rule: RuleId) -> RuleError {
     match wrong {
         QnsError::Crowded => RuleError::Crowded { rule },
-        // Both were checked before.
+        // Prefix length and host bits were checked before.
         QnsError::Length(length) => RuleError::TooLong { rule, length },
         QnsError::HostBits => RuleError::Crowded { rule },
     }

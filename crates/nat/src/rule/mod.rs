@@ -32,9 +32,9 @@ pub const FROM_HOST: Context = 1 << 16;
 /// A prefix: addresses that share their first `length` bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Prefix<A> {
-    /// The first address.
+    /// First address of the prefix.
     pub address: A,
-    /// Length in bits.
+    /// Length of the prefix in bits.
     pub length: u8,
 }
 
@@ -57,7 +57,7 @@ impl<A: Address> Prefix<A> {
         (address.number() ^ self.address.number()) & !self.host_bits() == 0
     }
 
-    /// The last address.
+    /// Last address of the prefix.
     pub fn last(self) -> A {
         A::from_number(self.address.number() | self.host_bits())
     }

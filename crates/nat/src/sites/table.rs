@@ -45,9 +45,9 @@ impl RequestKind {
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct Line {
-    /// Context and address.
+    /// Context and address of the terminal; 0 if the line is free.
     pub key: AtomicU64,
-    /// Its MAC address.
+    /// MAC address of the terminal.
     pub mac: AtomicU64,
     /// Virtual MAC of the site; 0 if none.
     pub virtual_mac: AtomicU64,

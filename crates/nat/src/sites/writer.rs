@@ -10,7 +10,7 @@ use super::context;
 use super::sync::{Ordering, fence};
 use super::table::{Line, MAX_TERMINALS, Network, Sites, key_of, place_word, pool_word, public_word, word_of};
 
-/// No terminal.
+/// Marks the end of a list of terminals.
 const NONE: u32 = u32::MAX;
 
 /// A terminal with its address in a site.
@@ -18,9 +18,9 @@ const NONE: u32 = u32::MAX;
 pub struct Terminal {
     /// Context of the site.
     pub context: Context,
-    /// Its address.
+    /// Address of the terminal.
     pub address: u32,
-    /// Its MAC address.
+    /// MAC address of the terminal.
     pub mac: [u8; 6],
     /// Interface through which the terminal is reached.
     pub interface: u16,
@@ -67,7 +67,7 @@ impl SiteWriter {
         (writer, table)
     }
 
-    /// The table.
+    /// The table of sites and terminals.
     pub fn sites(&self) -> &Arc<Sites> {
         &self.table
     }

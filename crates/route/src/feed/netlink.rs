@@ -11,7 +11,7 @@ use crate::{Address, Prefix};
 pub struct Message<'a> {
     /// Message type.
     pub kind: u16,
-    /// NLM_F_…
+    /// Flags of the message (NLM_F_…).
     pub flags: u16,
     /// Request that caused the message: its sequence number, and the netlink port of its sender.
     pub request: (u32, u32),
@@ -144,11 +144,11 @@ fn via(value: &[u8]) -> Result<Address, Refused> {
 /// A single next hop as reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct NextHopMember {
-    /// Gateway.
+    /// Gateway of the next hop.
     pub gateway: Option<Address>,
     /// Interface, by the kernel's number; 0 if none is given.
     pub interface: u32,
-    /// Weight.
+    /// Weight of the next hop.
     pub weight: u8,
     /// Whether it encapsulates packets.
     pub wraps: bool,
@@ -190,15 +190,15 @@ pub struct RouteMessage<'a> {
     pub is_conditional: bool,
     /// Whether it is a cached clone and not an entry of the table.
     pub is_cloned: bool,
-    /// Metric.
+    /// Metric of the route.
     pub metric: u32,
     /// Hash of the other attributes that distinguish it from routes of the kernel's table with the same next hops.
     pub identity: u32,
-    /// NLM_F_…
+    /// Flags of the message (NLM_F_…).
     pub flags: u16,
     /// Number of the next-hop object or group that it refers to.
     pub next_hop: Option<u32>,
-    /// Its only next hop.
+    /// The route's only next hop.
     pub leg: NextHopMember,
     family: u8,
     multipath: &'a [u8],
@@ -285,7 +285,7 @@ impl<'a> RouteMessage<'a> {
         Ok(message)
     }
 
-    /// Its next hops, if it refers to none by number.
+    /// Next hops of the route, if it refers to none by number.
     pub fn legs(&self) -> impl Iterator<Item = Result<NextHopMember, Refused>> {
         let one = self.multipath.is_empty().then_some(Ok(self.leg));
         let (family, mut bytes) = (self.family, self.multipath);

@@ -23,7 +23,7 @@ pub struct NeighbourIndex(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum State {
-    /// No entry.
+    /// The slot has no entry.
     Free,
     /// Resolution is in progress.
     Incomplete,
@@ -115,7 +115,7 @@ pub struct Neighbour {
     pub interface: InterfaceIndex,
     /// Address of the neighbour.
     pub address: Address,
-    /// State.
+    /// State of the entry.
     pub state: State,
     /// MAC; undefined if the state has none.
     pub mac: Mac,

@@ -119,7 +119,7 @@ impl Common {
         Ok(index)
     }
 
-    /// Remove a use.
+    /// Remove a use of an offer's target.
     fn release(&mut self, index: u32) {
         if let Some(hops) = self.sets.release(index) {
             self.unfollow(&hops);
@@ -331,7 +331,7 @@ impl Rib {
         swept
     }
 
-    /// Statistics.
+    /// Statistics of the RIB.
     pub fn counts(&self) -> Counts {
         let floating = &self.common.floating;
         let unreachable = floating.values().filter(|gateway| gateway.shares.is_empty());
@@ -355,7 +355,7 @@ impl Rib {
         self.common.stale[origin as usize]
     }
 
-    /// Bytes on the heap.
+    /// Bytes that the RIB uses on the heap.
     pub fn bytes(&self) -> usize {
         let waiting: usize = self.common.dirty.iter().map(|dirty| dirty.capacity() * 4).sum();
         self.v4.bytes() + self.v6.bytes() + self.common.sets.bytes() + waiting

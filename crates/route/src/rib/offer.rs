@@ -56,7 +56,7 @@ impl Origin {
 /// Next hop of an offer before resolution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum OfferedNextHop {
-    /// Packets are dropped.
+    /// Packets are dropped, in this way.
     Drop(DropKind),
     /// The gateway itself: an address of this interface.
     Local(InterfaceIndex),
@@ -76,7 +76,7 @@ pub enum OfferedNextHop {
 /// A next hop of an offer with its weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WeightedNextHop {
-    /// The next hop.
+    /// The next hop itself.
     pub way: OfferedNextHop,
     /// Weight, at least 1.
     pub weight: u8,
@@ -130,7 +130,7 @@ pub struct Offer<'a> {
     pub distance: u8,
     /// Metric; the lowest is preferred among equal distances.
     pub metric: u32,
-    /// Target.
+    /// Next hops or group that the offer leads to.
     pub target: Target<'a>,
 }
 
@@ -185,7 +185,7 @@ pub enum RibError {
 /// Why a next hop is unreachable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnresolvedReason {
-    /// Its interface is down.
+    /// The output interface is down.
     Link,
     /// No route to its gateway exists.
     Gateway,
@@ -204,7 +204,7 @@ pub struct ListedRoute<'a> {
     pub protocol: u8,
     /// Administrative distance.
     pub distance: u8,
-    /// Metric.
+    /// Metric of the route.
     pub metric: u32,
     /// Next hops as offered.
     pub hops: &'a [WeightedNextHop],

@@ -196,7 +196,7 @@ impl Sets {
         differs
     }
 
-    /// Add a use.
+    /// Add a use of a set.
     pub fn hold(&mut self, index: u32) {
         if let Some(set) = self.get_mut(index) {
             set.uses += 1;

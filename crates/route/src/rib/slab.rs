@@ -53,7 +53,7 @@ impl<T> Slab<T> {
         }
     }
 
-    /// Bytes on the heap.
+    /// Bytes that the slab uses on the heap.
     pub fn bytes(&self) -> usize {
         let entries: usize = self.chunks.iter().map(Vec::capacity).sum();
         entries * size_of::<T>() + self.chunks.capacity() * size_of::<Vec<T>>() + self.free.capacity() * 4

@@ -55,7 +55,7 @@ const OF_ENTRY: u8 = PUBLISHED | DIRTY;
 pub struct RouteRecord {
     /// Index of its next-hop set.
     pub set: u32,
-    /// Metric.
+    /// Metric of the offer.
     pub metric: u32,
     /// Time at which it was made, in seconds.
     pub since: u32,
@@ -120,7 +120,7 @@ impl RouteRecord {
 /// A prefix with its selected offer; without an offer [`Entry::set`] is [`NONE`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Entry<A> {
-    /// First address.
+    /// First address of the prefix.
     pub address: A,
     set: u32,
     metric: u32,
@@ -138,12 +138,12 @@ pub struct Entry<A> {
 }
 
 impl<A: Family> Entry<A> {
-    /// The prefix.
+    /// Prefix of the entry.
     pub fn prefix(&self) -> Prefix {
         Prefix::new(self.address.wrap(), self.length)
     }
 
-    /// The offer.
+    /// The selected offer of the entry.
     #[inline]
     pub fn record(&self) -> Option<RouteRecord> {
         (self.set != NONE).then_some(RouteRecord {
@@ -206,7 +206,7 @@ pub struct Spare {
 /// Entries with their index.
 #[derive(Debug)]
 pub struct Table<A> {
-    /// The prefixes.
+    /// Entries by index; each is a prefix with its selected offer.
     pub entries: Slab<Entry<A>>,
     /// Unselected offers.
     pub spares: Slab<Spare>,
@@ -237,7 +237,7 @@ impl<A: Family> Table<A> {
         self.index.len()
     }
 
-    /// Bytes on the heap.
+    /// Bytes that the table uses on the heap.
     pub fn bytes(&self) -> usize {
         self.entries.bytes() + self.spares.bytes() + self.index.allocation_size() + self.lengths.len() * 4
     }

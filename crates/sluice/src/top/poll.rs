@@ -14,9 +14,9 @@ pub struct Poll {
     pub at: Instant,
     /// Status of the process.
     pub status: Status,
-    /// Workers.
+    /// Counters of the workers.
     pub cores: Vec<Core>,
-    /// Interfaces.
+    /// Counters of the interfaces.
     pub interfaces: Vec<Interface>,
     /// Drops by reason.
     pub drops: Vec<Drop>,

@@ -9,14 +9,14 @@ use crate::columns::{Align, grouped};
 pub struct Sheet<const N: usize> {
     /// Title and alignment of each column.
     pub titles: [(&'static str, Align); N],
-    /// The rows.
+    /// Rows of the table.
     pub rows: Vec<Row<N>>,
 }
 
-/// A row.
+/// A row of the table.
 #[derive(Clone, Debug)]
 pub struct Row<const N: usize> {
-    /// Its cells.
+    /// Cells of the row.
     pub cells: [String; N],
     /// Whether the row needs the operator's attention.
     pub urgent: bool,

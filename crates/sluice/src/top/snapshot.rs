@@ -84,7 +84,7 @@ pub struct Snapshot {
 pub struct Figures {
     /// Share of the time spent on packets, 0 to 1 per worker.
     pub busy: f64,
-    /// Packets per second.
+    /// Packets per second that were processed.
     pub packets: f64,
     /// Cycles per packet; `None` without packets.
     pub cycles_per_packet: Option<Cycles>,
@@ -116,11 +116,11 @@ pub struct Assist {
     pub slices_ended: f64,
     /// Number of times that assisting began and ended since the start.
     pub begun: u64,
-    /// See [`Self::begun`].
+    /// Number of times that assisting ended since the start.
     pub ended: u64,
 }
 
-/// A worker.
+/// Activity of a worker.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Worker {
@@ -141,7 +141,7 @@ pub struct Worker {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Cycles {
-    /// Total.
+    /// Total cycles per packet.
     pub total: f64,
     /// By stage, in the order of [`STAGES`].
     #[serde(flatten, serialize_with = "by_name")]
@@ -156,11 +156,11 @@ fn by_name<S: serde::Serializer>(stages: &[f64; STAGES.len()], serializer: S) ->
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Traffic {
-    /// Packets received.
+    /// Packets received per second.
     pub received: f64,
     /// Bits of the received frames, without preamble, frame check sequence and gap.
     pub received_bits: f64,
-    /// Packets sent.
+    /// Packets sent per second.
     pub sent: f64,
     /// Bits of their frames.
     pub sent_bits: f64,
@@ -168,13 +168,13 @@ pub struct Traffic {
     pub dropped: f64,
 }
 
-/// An interface.
+/// Traffic of an interface.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct InterfaceTraffic {
-    /// Its name.
+    /// Name of the interface.
     pub name: String,
-    /// `up` or `down`.
+    /// State of the link: `up` or `down`.
     pub link: String,
     /// Traffic of the interface.
     #[serde(flatten)]
@@ -185,9 +185,9 @@ pub struct InterfaceTraffic {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Dropped {
-    /// The reason.
+    /// Name of the drop reason.
     pub name: String,
-    /// Packets per second.
+    /// Dropped packets per second.
     pub rate: f64,
     /// Packets since the daemon started.
     pub packets: u64,

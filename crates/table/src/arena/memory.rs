@@ -16,7 +16,7 @@ pub struct Arena<T> {
     more: (OnceLock<Box<Places<T>>>, usize),
     /// Number of values. Values below it do not change any more. It only grows.
     len: AtomicUsize,
-    /// Its holder may write the value at index `len`.
+    /// The holder of this lock may write the value at index `len`.
     appending: Mutex<()>,
 }
 
@@ -126,7 +126,7 @@ impl<T> Arena<T> {
         size_of_val(&*self.places) + self.more.0.get().map_or(0, |more| size_of_val(&**more))
     }
 
-    /// All values by index.
+    /// All values in order of their indexes.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         (0..self.len()).filter_map(|number| self.get(number))
     }

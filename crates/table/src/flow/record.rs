@@ -46,7 +46,7 @@ const BEHIND: u32 = 1 << 31;
 pub(crate) enum Previous {
     /// No record: it is the first in the list with this number.
     List(u32),
-    /// This record.
+    /// The predecessor is this record.
     Record(RecordIndex),
 }
 

@@ -1,4 +1,4 @@
-//! Lookup.
+//! Lookup of routes in prefix tables.
 
 use std::sync::Arc;
 

@@ -195,11 +195,11 @@ fn set_32(cell: &AtomicU32, bit: u32, on: bool) {
 /// Sorted by regions of 16 bits, so that the items of a region are consecutive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct RegionBits {
-    /// First 16 bits.
+    /// First 16 bits of the region.
     fine: u16,
     /// Candidate number minus 2.
     bit: u8,
-    /// Next 4 bits.
+    /// Next 4 bits of the region.
     rest: u8,
 }
 

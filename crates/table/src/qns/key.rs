@@ -27,13 +27,13 @@ pub struct Key<A> {
 pub struct Query<A> {
     /// Context: virtual router, bridge, or subscriber site.
     pub context: u32,
-    /// Address.
+    /// Address to look up.
     pub address: A,
     /// Port; `None` if the protocol has no ports: then only rules without a port match.
     pub port: Option<u16>,
-    /// IP protocol.
+    /// IP protocol of the packet.
     pub protocol: u8,
-    /// Interface.
+    /// Interface of the packet.
     pub interface: u16,
 }
 
@@ -52,7 +52,7 @@ pub struct Match<V> {
 /// Value of an IPv4 rule: 64 bits, and a note of as many bits as its key leaves unused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Value4 {
-    /// The 64-bit word.
+    /// The value's 64-bit word.
     pub word: u64,
     /// The note, less than [`Value4::NOTES`].
     pub note: u16,
@@ -172,7 +172,7 @@ pub(super) mod sealed {
         fn rank(entry: &Self::Entry, block: &Self::Block, told_apart: u64) -> Option<u8>;
         /// Value of an entry.
         fn value(entry: &Self::Entry) -> Self::Value;
-        /// Hash input.
+        /// Create the hash input of an entry or query.
         fn block(context: u32, masked: Self, hashed: u64) -> Self::Block;
         /// Hash of one block.
         fn hash_one(hasher: &Hasher, block: &Self::Block) -> u64;

@@ -1,4 +1,4 @@
-//! Lookup.
+//! Lookup of rules.
 
 use std::sync::Arc;
 

@@ -344,7 +344,7 @@ fn places<A: Address>(shared: &Shared<A>, home: Line) -> impl Iterator<Item = Pl
     lines(shared, home).flat_map(|line| (0..SLOTS).map(move |slot| Place { line, slot }))
 }
 
-/// All entries.
+/// All entries of the table.
 fn entries_of<A: Address>(shared: &Shared<A>) -> impl Iterator<Item = A::Entry> + '_ {
     let buckets = shared.state.load(Ordering::Relaxed) as u32;
     let places = (0..buckets).flat_map(|bucket| places(shared, Line::Bucket(bucket)));

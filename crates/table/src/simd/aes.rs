@@ -162,7 +162,7 @@ pub mod software {
         columns
     };
 
-    /// `a` xor `b`.
+    /// Bitwise XOR of two blocks.
     pub fn xor(a: Block, b: Block) -> Block {
         [a[0] ^ b[0], a[1] ^ b[1], a[2] ^ b[2], a[3] ^ b[3]]
     }

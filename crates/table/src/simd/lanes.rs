@@ -19,7 +19,7 @@ pub trait Lanes: Copy {
 /// Code that uses lanes. `run`, and all functions that it calls with lanes, must always be inlined, otherwise it is
 /// slow.
 pub trait Work {
-    /// Result type.
+    /// Result type of the code.
     type Output;
     /// Run the code.
     fn run<L: Lanes>(self, lanes: L) -> Self::Output;
@@ -158,7 +158,7 @@ mod x86 {
     impl Lanes for Avx2 {
         #[inline(always)]
         fn not_below(self, numbers: &[u32; 16], value: u32) -> u16 {
-            // SAFETY: see above.
+            // SAFETY: see the comment above `impl Lanes for Avx2`.
             unsafe {
                 let value = _mm256_set1_epi32(value as i32);
                 let half = |at: usize| {
@@ -172,7 +172,7 @@ mod x86 {
 
         #[inline(always)]
         fn within32(self, first: &[u32; 16], span: &[u32; 16], value: u32) -> u16 {
-            // SAFETY: see above.
+            // SAFETY: see the comment above `impl Lanes for Avx2`.
             unsafe {
                 let value = _mm256_set1_epi32(value as i32);
                 let half = |at: usize| {
@@ -186,7 +186,7 @@ mod x86 {
 
         #[inline(always)]
         fn within_pairs(self, first: &[u32; 16], span: &[u32; 16], value: u32) -> u16 {
-            // SAFETY: see above.
+            // SAFETY: see the comment above `impl Lanes for Avx2`.
             unsafe {
                 let value = _mm256_set1_epi32(value as i32);
                 let half = |at: usize| {
@@ -200,7 +200,7 @@ mod x86 {
 
         #[inline(always)]
         fn within8(self, first: &[u8; 16], span: &[u8; 16], value: u8) -> u16 {
-            // SAFETY: see above.
+            // SAFETY: see the comment above `impl Lanes for Avx2`.
             unsafe {
                 let behind = _mm_sub_epi8(_mm_set1_epi8(value as i8), _mm_loadu_si128(first.as_ptr().cast()));
                 let least = _mm_min_epu8(behind, _mm_loadu_si128(span.as_ptr().cast()));
@@ -217,7 +217,7 @@ mod x86 {
     impl Lanes for Avx512 {
         #[inline(always)]
         fn not_below(self, numbers: &[u32; 16], value: u32) -> u16 {
-            // SAFETY: see above.
+            // SAFETY: see the comment above `impl Lanes for Avx2`.
             unsafe {
                 let numbers = _mm512_loadu_si512(numbers.as_ptr().cast());
                 _mm512_cmple_epu32_mask(numbers, _mm512_set1_epi32(value as i32))
@@ -226,7 +226,7 @@ mod x86 {
 
         #[inline(always)]
         fn within32(self, first: &[u32; 16], span: &[u32; 16], value: u32) -> u16 {
-            // SAFETY: see above.
+            // SAFETY: see the comment above `impl Lanes for Avx2`.
             unsafe {
                 let first = _mm512_loadu_si512(first.as_ptr().cast());
                 let behind = _mm512_sub_epi32(_mm512_set1_epi32(value as i32), first);
@@ -236,7 +236,7 @@ mod x86 {
 
         #[inline(always)]
         fn within_pairs(self, first: &[u32; 16], span: &[u32; 16], value: u32) -> u16 {
-            // SAFETY: see above.
+            // SAFETY: see the comment above `impl Lanes for Avx2`.
             unsafe {
                 let first = _mm512_loadu_si512(first.as_ptr().cast());
                 let behind = _mm512_sub_epi16(_mm512_set1_epi32(value as i32), first);
@@ -247,7 +247,7 @@ mod x86 {
 
         #[inline(always)]
         fn within8(self, first: &[u8; 16], span: &[u8; 16], value: u8) -> u16 {
-            // SAFETY: see above.
+            // SAFETY: see the comment above `impl Lanes for Avx2`.
             unsafe {
                 let first = _mm_loadu_si128(first.as_ptr().cast());
                 let behind = _mm_sub_epi8(_mm_set1_epi8(value as i8), first);
@@ -257,7 +257,7 @@ mod x86 {
 
         #[inline(always)]
         fn equal_and_above(self, numbers: &[u64; 16], value: u64) -> [u16; 2] {
-            // SAFETY: see above.
+            // SAFETY: see the comment above `impl Lanes for Avx2`.
             unsafe {
                 let value = _mm512_set1_epi64(value as i64);
                 let half = |at: usize| {

@@ -1,4 +1,4 @@
-//! What an attacker begins with, by what it makes dear.
+//! Starting conversations of the attack search, by the work that they make expensive.
 
 use std::io::Write;
 
@@ -8,46 +8,46 @@ use flate2::write::GzEncoder;
 use super::{Conversation, MOST, Piece, one_of};
 use crate::rig::frames::Random;
 
-/// Segments that come ahead of a gap: a megabyte.
+/// Segments that arrive ahead of a gap: one megabyte.
 const AHEAD: u32 = 720;
 
-/// What is made dear.
+/// Work that the attack makes expensive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Family {
-    /// Words of rules in a stream of which nothing is known.
+    /// Words of rules in a stream of unknown protocol.
     Contents,
-    /// One byte again and again.
+    /// One byte is repeated.
     Runs,
-    /// The same behind a request, where rules have expressions.
+    /// One byte repeated after a request, where rules have regular expressions.
     Requests,
-    /// Header fields of a byte each.
+    /// Header fields of one byte each.
     Fields,
-    /// Chunks of a byte each.
+    /// Chunks of one byte each.
     Chunks,
-    /// A body that is compressed well.
+    /// A body with a high compression ratio.
     Gzip,
-    /// Indexed fields of HPACK, a byte each.
+    /// Indexed HPACK fields of one byte each.
     Hpack,
-    /// A hello of TLS with as many extensions as fit.
+    /// A TLS hello with the maximum number of extensions.
     Hello,
-    /// Initial packets of QUIC, each with keys to derive.
+    /// QUIC initial packets, each of which requires key derivation.
     Quic,
-    /// Names of DNS that point to one another.
+    /// DNS names with chains of compression pointers.
     Dns,
-    /// Commands of SMTP.
+    /// SMTP commands.
     Mail,
-    /// Commands of FTP.
+    /// FTP commands.
     Ftp,
-    /// A gap in front of a megabyte of words.
+    /// A gap before a megabyte of words.
     Gap,
-    /// The same bytes again, and differently.
+    /// Retransmissions of the same sequence range with different bytes.
     Again,
     /// Datagrams of words.
     Datagrams,
 }
 
 impl Family {
-    /// The conversation to begin with.
+    /// The conversation to start with.
     pub fn seed(self, words: &[Vec<u8>], random: &mut Random) -> Conversation {
         let request = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
         match self {
@@ -136,7 +136,7 @@ impl Family {
     }
 }
 
-/// Words of rules, one behind the other.
+/// Words of rules in sequence.
 fn text(words: &[Vec<u8>], random: &mut Random, length: usize) -> Vec<u8> {
     let mut text = Vec::with_capacity(length + MOST);
     while text.len() < length {
@@ -149,12 +149,12 @@ fn text(words: &[Vec<u8>], random: &mut Random, length: usize) -> Vec<u8> {
 
 fn gzip(content: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
-    // Memory takes all.
+    // Writing to memory does not fail.
     let _ = encoder.write_all(content);
     encoder.finish().unwrap_or_default()
 }
 
-/// A client's hello in one record, with empty extensions of unknown kinds.
+/// A client hello in one record, with empty extensions of unknown types.
 fn hello() -> Vec<u8> {
     let extensions: Vec<u8> = (0..1000u16)
         .flat_map(|number| [&(0x4000 + number).to_be_bytes()[..], &[0, 0]].concat())

@@ -1,6 +1,7 @@
-//! `inspect --attack`: a search for the packet that costs inspection most. Of each family of attacks a conversation is made by hand
-//! and changed by chance, again and again; what costs more stays. The cost of a conversation is that of its dearest packet, and that
-//! of a packet the least of several times, so that what else the machine does hardly counts.
+//! `inspect --attack`: searches for the packet with the highest inspection cost. Each family of attacks starts with a
+//! handmade conversation that is changed at random, repeatedly; changes that increase the cost are kept. The cost of a
+//! conversation is that of its most expensive packet, and the cost of a packet is the minimum of several runs, so that
+//! other load hardly matters.
 
 mod families;
 mod victim;
@@ -18,21 +19,21 @@ use crate::rows::{Named, Row, Run};
 use families::Family;
 use victim::Victim;
 
-/// Bytes of a packet's payload at most.
+/// Maximum payload of a packet in bytes.
 const MOST: usize = 1460;
-/// Ports that rules name most.
+/// Ports that occur most often in rules.
 const PORTS: [u16; 10] = [80, 25, 21, 53, 443, 110, 143, 445, 1521, 8080];
 
-/// What one side sends.
+/// Data sent by one side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Piece {
     forward: bool,
-    /// Where it is in the stream of its side.
+    /// Position in the stream of its side.
     place: u32,
     bytes: Vec<u8>,
 }
 
-/// A conversation over TCP, or datagrams of a flow.
+/// A TCP conversation, or datagrams of a flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Conversation {
     datagrams: bool,
@@ -41,7 +42,7 @@ struct Conversation {
 }
 
 impl Conversation {
-    /// What client (true) and server say, one behind the other, in packets as large as may be.
+    /// Create from data sent by client (true) and server, in sequence, in packets of maximum size.
     fn over_tcp(port: u16, said: &[(bool, &[u8])]) -> Self {
         let mut places = [0; 2];
         let mut pieces = Vec::new();
@@ -63,7 +64,7 @@ impl Conversation {
         }
     }
 
-    /// What a client sends to a port, a datagram each.
+    /// Create from data that a client sends to a port, one datagram each.
     fn of_datagrams(port: u16, said: &[&[u8]]) -> Self {
         let piece = |bytes: &&[u8]| Piece {
             forward: true,
@@ -86,7 +87,7 @@ fn below(count: usize, random: &mut Random) -> usize {
     random.below(count as u64) as usize
 }
 
-/// What rules look for: the words of an attacker who has read them.
+/// Patterns of the rules, as known to an attacker who has read them.
 fn words(rules: &Ruleset) -> Vec<Vec<u8>> {
     let conditions = rules.rules().iter().flat_map(|rule| &rule.signature.conditions);
     let words = conditions.filter_map(|condition| match condition {
@@ -97,7 +98,7 @@ fn words(rules: &Ruleset) -> Vec<Vec<u8>> {
     words.filter(|word| !word.is_empty() && word.len() <= MOST).collect()
 }
 
-/// One change, of a random kind. No packet becomes longer.
+/// Make one random change. No packet exceeds the maximum size.
 fn change(conversation: &mut Conversation, words: &[Vec<u8>], random: &mut Random) {
     let count = conversation.pieces.len();
     let kind = below(6, random);
@@ -116,25 +117,25 @@ fn change(conversation: &mut Conversation, words: &[Vec<u8>], random: &mut Rando
     let at = below(length, random);
     match kind {
         1 => bytes[at] = below(256, random) as u8,
-        // A word, once.
+        // Insert one word.
         2 => {
             let word = one_of(words, random).map_or(&[][..], Vec::as_slice);
             let end = length.min(at + word.len());
             bytes[at..end].copy_from_slice(&word[..end - at]);
         }
-        // A word again and again, from here to the end.
+        // Repeat a word from here to the end.
         3 => {
             let word = one_of(words, random).map_or(&b"a"[..], Vec::as_slice);
             let again = word.iter().cycle();
             bytes[at..].iter_mut().zip(again).for_each(|(to, from)| *to = *from);
         }
-        // Some bytes of it again and again.
+        // Repeat some bytes.
         4 => {
             let part = bytes[at..length.min(at + 1 + below(64, random))].to_vec();
             let again = part.iter().cycle();
             bytes[at..].iter_mut().zip(again).for_each(|(to, from)| *to = *from);
         }
-        // Some bytes elsewhere.
+        // Move some bytes.
         _ => {
             let part = bytes[at..length.min(at + 1 + below(256, random))].to_vec();
             let to = below(length, random);
@@ -144,7 +145,7 @@ fn change(conversation: &mut Conversation, words: &[Vec<u8>], random: &mut Rando
     }
 }
 
-/// The dearest of `changes` conversations that come of a seed, and what it costs.
+/// The most expensive of `changes` conversations derived from a seed, and its cost.
 fn search(
     seed: Conversation,
     changes: usize,
@@ -167,7 +168,7 @@ fn search(
     (best, dearest)
 }
 
-/// Cycles of the dearest packet, and which it is.
+/// Cycles and index of the most expensive packet.
 fn dearest(victim: &mut Victim, conversation: &Conversation, times: usize) -> (u64, usize) {
     let mut least = vec![u64::MAX; conversation.pieces.len()];
     for _ in 0..times {
@@ -256,7 +257,7 @@ mod tests {
                 "{}",
                 family.name()
             );
-            // Each time in a flow of its own, and as many as there are.
+            // Each run uses a new flow.
             for _ in 0..3 {
                 assert_eq!(seed.pieces.len(), victim.hear(&seed).len(), "{}", family.name());
             }

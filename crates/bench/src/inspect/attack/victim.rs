@@ -1,4 +1,4 @@
-//! An inspector that hears one conversation after the other, and how long each packet of it takes.
+//! An inspector that processes one conversation after another, with timing of each packet.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use super::Conversation;
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 168, 0, 2));
 const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(198, 51, 100, 7));
 const CLIENT_PORT: u16 = 40_000;
-/// The first byte of either side.
+/// Sequence number of the first byte of either side.
 const FIRST: u32 = 1;
 
 pub struct Victim {
@@ -35,12 +35,12 @@ pub struct Victim {
     rates: HostTable,
     settings: Settings,
     now: u64,
-    /// Units of work that each packet of the conversation that was heard last has caused.
+    /// Units of work of each packet of the last conversation.
     pub units: Vec<u64>,
 }
 
 impl Victim {
-    /// By these rules, as a gateway is made: policies and buffers are the usual ones.
+    /// Create with these rules, and the default policies and buffers of a gateway.
     pub fn new(rules: Arc<Ruleset>) -> Result<Self, Failure> {
         let plan = InspectorCapacity {
             flows: 4,
@@ -56,7 +56,7 @@ impl Victim {
                 ..ParserCapacity::default()
             },
         };
-        // As long as the process.
+        // The memory lives as long as the process.
         let memory = vec![Line([0; 8]); plan.streams.lines()].leak();
         let scratch = rules.prefilter().scratch()?;
         Ok(Self {
@@ -69,12 +69,12 @@ impl Victim {
         })
     }
 
-    /// Cycles of each packet of a conversation, in a flow of its own.
+    /// Process a conversation in a new flow; returns the cycles of each packet.
     pub fn hear(&mut self, conversation: &Conversation) -> Vec<u64> {
         let Some(handle) = self.inspector.create_flow(!conversation.datagrams) else {
             return Vec::new();
         };
-        // Rates that the conversation before was counted in are over by now.
+        // Advance the time, so that rate limits from the previous conversation have expired.
         self.now += 3_600_000_000_000;
         let ends = ends(conversation, Direction::Forward, false);
         self.inspector.begin_flow(handle, ends, 0, self.now);
@@ -110,7 +110,7 @@ impl Victim {
             let before = self.inspector.counters.work_units;
             cycles.push(self.packet(handle, conversation, direction, &mut segment));
             self.units.push(self.inspector.counters.work_units - before);
-            // Without gaps, the other side acknowledges what came.
+            // Without gaps, the other side acknowledges everything received.
             let own = &mut acknowledged[direction as usize];
             if FIRST.wrapping_add(piece.place) == *own {
                 *own = own.wrapping_add(piece.bytes.len() as u32);
@@ -190,7 +190,7 @@ fn ends(conversation: &Conversation, direction: Direction, established: bool) ->
     }
 }
 
-/// A TCP header, with the largest window and scale.
+/// A TCP header with the largest window and window scale.
 fn header(
     conversation: &Conversation,
     direction: Direction,

@@ -1,4 +1,4 @@
-//! Alerts of a run as lines of EVE JSON, and those that two runs do not share.
+//! Alerts of a run as lines of EVE JSON, and the differences between two runs.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -6,14 +6,14 @@ use std::net::IpAddr;
 
 use serde_json::Value;
 
-/// A rule that matched in a flow, whichever of its packets completed it.
+/// A rule that matched in a flow, whichever packet completed the match.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Alert {
     /// Generator and number of the rule.
     pub rule: (u64, u64),
-    /// Protocol over IP, in lower case.
+    /// Protocol over IP in lower case.
     pub protocol: String,
-    /// Both ends of the flow, the smaller first.
+    /// Both ends of the flow, the smaller one first.
     pub ends: [(IpAddr, u64); 2],
 }
 
@@ -29,7 +29,7 @@ impl fmt::Display for Alert {
     }
 }
 
-/// The alert of a line; none where it is of another type, or no record at all.
+/// The alert in a line; `None` if the line is of another type or not a valid record.
 fn alert(line: &str) -> Option<Alert> {
     let record: Value = serde_json::from_str(line).ok()?;
     if record["event_type"] != "alert" {
@@ -40,7 +40,7 @@ fn alert(line: &str) -> Option<Alert> {
         Some((address, record[port].as_u64().unwrap_or(0)))
     };
     let protocol = record["proto"].as_str()?.to_lowercase();
-    // Of ICMP some write type and code in place of ports, and some write nothing.
+    // For ICMP, some inspectors write type and code in place of ports, and others nothing.
     let protocol = if protocol == "ipv6-icmp" {
         "icmpv6".into()
     } else {
@@ -59,7 +59,7 @@ fn alert(line: &str) -> Option<Alert> {
     })
 }
 
-/// The alerts of a log, each once, and how many lines of them there are.
+/// The distinct alerts of a log, and the number of alert lines.
 pub fn alerts(log: &str) -> (BTreeSet<Alert>, usize) {
     let found: Vec<Alert> = log.lines().filter_map(alert).collect();
     let count = found.len();
@@ -70,7 +70,7 @@ pub fn alerts(log: &str) -> (BTreeSet<Alert>, usize) {
 mod tests {
     use super::*;
 
-    /// Lines that Suricata 8.0.6 wrote about a capture, and ours about it.
+    /// Lines of Suricata 8.0.6 about a capture, and ours.
     const LOG: &str = include_str!("eve.json");
 
     #[test]

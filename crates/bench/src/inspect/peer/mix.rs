@@ -1,4 +1,4 @@
-//! Captures that are made here: connections as clients and web servers have them, 64 at a time, checksums included.
+//! Generated captures: connections of clients with web servers, 64 at a time, with checksums.
 
 use std::fs::File;
 use std::io::{BufWriter, Error};
@@ -10,15 +10,15 @@ use pcap_file::pcap::{PcapPacket, PcapWriter};
 
 use crate::rig::frames::Random;
 
-/// Connections at a time.
+/// Number of concurrent connections.
 const AT_A_TIME: usize = 64;
-/// Bytes of data of a segment.
+/// Data bytes per segment.
 const SEGMENT: usize = 1_460;
-/// Time between two frames: about 5 Gb/s of long ones.
+/// Interval between frames: about 5 Gb/s with long frames.
 const GAP: Duration = Duration::from_nanos(2_000);
-/// Sizes of bodies, each as often as the others.
+/// Sizes of response bodies, equally frequent.
 const BODIES: [u64; 4] = [1_500, 6_000, 20_000, 60_000];
-/// Words of pages, none of which is what a rule looks for alone.
+/// Words of pages; none of them alone matches a rule.
 const WORDS: [&str; 10] = [
     "the ",
     "and ",
@@ -32,19 +32,19 @@ const WORDS: [&str; 10] = [
     "&",
 ];
 
-/// What connections carry.
+/// Content of connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Mix {
-    /// Four requests each, answered by pages of words.
+    /// Four requests per connection, answered by pages of words.
     Http,
-    /// A hello with a server's name, and records of random bytes.
+    /// A hello with a server name, and records of random bytes.
     Tls,
 }
 
 struct Connection {
     client: ([u8; 4], u16),
     server: ([u8; 4], u16),
-    /// The next byte of each side.
+    /// Next sequence number of each side.
     next: [u32; 2],
     frames: std::collections::VecDeque<Vec<u8>>,
 }
@@ -69,7 +69,7 @@ impl Connection {
         connection
     }
 
-    /// A segment of a side, SYN and ACK as said; data is pushed.
+    /// Add a segment of a side, with SYN and ACK as given; data segments have PSH.
     fn push(&mut self, side: usize, (syn, ack): (bool, bool), data: &[u8]) {
         let (from, to) = if side == 0 {
             (self.client, self.server)
@@ -83,14 +83,14 @@ impl Connection {
         let step = if ack { step.ack(self.next[1 - side]) } else { step };
         let step = if data.is_empty() { step } else { step.psh() };
         let mut frame = Vec::with_capacity(step.size(data.len()));
-        // Writing to a vector can't fail, and no segment is longer than a datagram.
+        // Writing to a vector does not fail, and no segment exceeds the size of a datagram.
         if step.write(&mut frame, data).is_ok() {
             self.frames.push_back(frame);
         }
         self.next[side] += data.len() as u32 + u32::from(syn);
     }
 
-    /// What a side says, every second segment of which the other acknowledges, and the last.
+    /// Add data of a side; the other side acknowledges every second segment and the last one.
     fn say(&mut self, side: usize, message: &[u8]) {
         for (number, data) in message.chunks(SEGMENT).enumerate() {
             self.push(side, (false, true), data);
@@ -135,7 +135,7 @@ impl Connection {
             let [_, a, b, c] = (body.len() as u32).to_be_bytes();
             [&[kind, a, b, c], body].concat()
         };
-        // The extension server_name (RFC 6066, section 3), and none else.
+        // Only the extension server_name (RFC 6066, section 3).
         let name = counted(&counted(&[&[0], counted(name.as_bytes()).as_slice()].concat()));
         let extensions = counted(&[&[0, 0], name.as_slice()].concat());
         let client = [
@@ -172,10 +172,10 @@ impl Connection {
     }
 }
 
-/// Write a capture of so many connections. Returns its packets and their bytes.
+/// Write a capture with this number of connections. Returns its number of packets and bytes.
 ///
 /// # Errors
-/// It can't be written.
+/// The file can't be written.
 pub fn write(path: &Path, mix: Mix, connections: u32) -> Result<(u64, u64), Error> {
     let failed = |error: pcap_file::PcapError| match error {
         pcap_file::PcapError::IoError(error) => error,
@@ -197,7 +197,7 @@ pub fn write(path: &Path, mix: Mix, connections: u32) -> Result<(u64, u64), Erro
             break;
         }
         for connection in &mut active {
-            // As many as come together.
+            // One to three segments together.
             for _ in 0..1 + random.below(3) {
                 let Some(frame) = connection.frames.pop_front() else {
                     break;

@@ -1,5 +1,5 @@
-//! Linux as the gateway, at its best: one core receives by packet steering, or each what its own generator sends; nothing
-//! looks at packets that need not. What is set up is also what a Linux elsewhere is set up by.
+//! Linux as the gateway in its best configuration: one core receives by RPS, or each core receives what its own
+//! generator sends; nothing inspects packets unnecessarily. The same setup is used for Linux in virtual machines.
 
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ use crate::kernel::topology::{
 };
 use crate::rows::Failure;
 
-/// Set the gateway's namespace up for a case.
+/// Set up the gateway's namespace for a case.
 pub fn start(case: Case, rules: u32, topology: &Topology) -> Result<(), Failure> {
     if topology.cores.are_apart() {
         steer(GATEWAY, INSIDE, topology.cores.gateway)?;
@@ -45,7 +45,7 @@ pub fn start(case: Case, rules: u32, topology: &Topology) -> Result<(), Failure>
     Ok(())
 }
 
-/// Settings of a kernel that forwards, as `sysctl -w` takes them.
+/// Settings of a forwarding kernel, in the format of `sysctl -w`.
 pub fn settings() -> String {
     let mut settings = String::from("net.ipv4.ip_forward=1 net.ipv4.ip_early_demux=0");
     for interface in ["all", "default", INSIDE, OUTSIDE] {
@@ -73,7 +73,7 @@ pub fn addresses() -> [String; 6] {
     ]
 }
 
-/// The iptables that keeps rules in the kernel's own tables, where there is one: it is the faster of the two.
+/// The legacy iptables with the kernel's own tables, if installed: it is the faster of the two.
 fn iptables_restore() -> &'static str {
     match run("iptables-legacy-restore --version") {
         Ok(_) => "iptables-legacy-restore",
@@ -106,7 +106,7 @@ pub fn iptables(rules: u32) -> String {
     text + "COMMIT\n"
 }
 
-/// Source-NAT rules for `nft -f`, one after the other.
+/// Source-NAT rules for `nft -f`, as a list.
 pub fn nftables_linear(rules: u32) -> String {
     nftables((0..rules).fold(String::new(), |mut text, rule| {
         let _ = writeln!(

@@ -1,5 +1,5 @@
-//! Sluice as the gateway of subscribers' sites: terminals have leases in a file of Kea's format, sites get their public addresses
-//! from a real Kea at the sink, which is gone when packets are measured.
+//! Sluice as the gateway of subscriber sites. Terminals have leases in a file in Kea's format, and sites get their
+//! public addresses from a real Kea at the sink, which is stopped before packets are measured.
 
 use std::fmt::Write;
 use std::fs;
@@ -17,7 +17,7 @@ use crate::subscribers::kea::{Kea, Operator};
 use crate::subscribers::public_leases::with_addresses;
 use crate::subscribers::site::{KEA_HEADER, kea_line};
 
-/// Longest time until all sites have their addresses.
+/// Maximum time until all sites have their addresses.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Start it, and wait until all sites have addresses.
@@ -54,12 +54,12 @@ pub fn start(rules: u32, terminals: u32, topology: &Topology, program: &Path) ->
     Ok(process)
 }
 
-/// The network of the terminals: that of the last rule.
+/// Network of the terminals: that of the last rule.
 fn network(rules: u32) -> Ipv4Addr {
     crate::kernel::topology::inside_network(Hits::Last.of(rules).0)
 }
 
-/// The lease file of all terminals.
+/// Lease file of all terminals.
 fn lines(network: Ipv4Addr, terminals: u32) -> String {
     let now = SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)

@@ -1,4 +1,4 @@
-//! Sluice as the gateway: the daemon on AF_XDP, one worker on the gateway's core.
+//! Sluice as the gateway: the daemon on AF_XDP, with one worker on the gateway's core.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::kernel::topology::{
 use crate::kernel::traffic::{NEW_FLOWS, OPENED};
 use crate::rows::Failure;
 
-/// Where its files are.
+/// Folder of its files.
 pub const FOLDER: &str = "/run/sluice-bench";
 
 /// The running daemon.
@@ -46,7 +46,7 @@ impl Process {
     }
 }
 
-/// Let threads of the kernel, on the generator's core, do the receive half of AF_XDP.
+/// Let kernel threads on the generator's core run the receive half of AF_XDP.
 pub fn receive_in_threads(topology: &Topology, outside: &mut Outside<'_>) -> Result<(), Failure> {
     for interface in [INSIDE, OUTSIDE] {
         let file = format!("/sys/class/net/{interface}/threaded");
@@ -56,17 +56,17 @@ pub fn receive_in_threads(topology: &Topology, outside: &mut Outside<'_>) -> Res
     Ok(())
 }
 
-/// What a configuration depends on besides rules.
+/// Parameters of a configuration besides its rules.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'a> {
     pub core: usize,
-    /// Devices inside and outside.
+    /// Inside and outside device.
     pub devices: [&'a str; 2],
-    /// Where its socket is.
+    /// Folder of its socket.
     pub folder: &'a Path,
-    /// Sessions, where it translates.
+    /// Session capacity, if it translates.
     pub sessions: u32,
-    /// How much it says.
+    /// Log level of the daemon.
     pub log: &'a str,
     pub more: &'a str,
 }
@@ -144,18 +144,18 @@ interface = "outside"
     text
 }
 
-/// Cycles and packets as the workers count them, all workers together.
+/// Cycles and packets counted by all workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stages {
-    /// Cycles session lookup, slow path and rewrite.
+    /// Cycles from session lookup to rewrite, including the slow path.
     pub session: u64,
-    /// Cycles of everything that is done for packets, the kernel's part of transmit included; not of looking for some.
+    /// Cycles of all work for packets, including the kernel's part of transmit, but not of empty polls.
     pub work: u64,
     pub packets: u64,
 }
 
 impl Stages {
-    /// The sums in `sluice show cores --json`.
+    /// Parse the sums in the output of `sluice show cores --json`.
     fn parse(text: &str) -> Self {
         let whole: Value = serde_json::from_str(text).unwrap_or_default();
         let cores = whole.as_array().or_else(|| whole.get("cores")?.as_array());
@@ -178,7 +178,7 @@ impl Stages {
         stages
     }
 
-    /// Times per packet since an earlier reading; `None` where nothing was counted.
+    /// Times per packet since an earlier reading; `None` if nothing was counted.
     pub fn since(&self, before: &Self, tsc_hz: u64) -> Option<Times> {
         let packets = self
             .packets
@@ -195,12 +195,12 @@ impl Stages {
     }
 }
 
-/// What workers spend on a packet.
+/// Times that workers spend per packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Times {
     /// Nanoseconds from session lookup to rewrite.
     pub session_ns: f64,
-    /// Nanoseconds of everything.
+    /// Nanoseconds in total.
     pub work_ns: f64,
 }
 

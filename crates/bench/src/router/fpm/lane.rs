@@ -1,5 +1,5 @@
-//! A worker that forwards while routes change, source and sink on its core: what comes out by which port says whether a route
-//! was there.
+//! A worker that forwards while routes change, with source and sink on its core. The port through which a packet leaves
+//! shows whether its route existed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,27 +12,28 @@ use crate::rig::Source;
 use crate::rig::frames::{Hosts, Random, SEED, Written, data, mark};
 use crate::rig::gateway::Rounds;
 
-/// Where packets go that look for a route that comes and goes: an address of documentation, which no route of the table has.
+/// Destination of probe packets for a route that is added and removed: a documentation address that no route of the
+/// table covers.
 pub const PROBE: u32 = 0xcb00_7105;
-/// The mark of these packets.
+/// Flow number of probe packets.
 const MARK: u32 = u32::MAX;
-/// Packets of a burst, of which the first is a probe.
+/// Number of packets per burst, of which the first is a probe.
 const BURST: usize = 64;
 
-/// What is seen of the lane from outside.
+/// State of the lane that other threads read.
 #[derive(Debug, Default)]
 pub struct Sight {
-    /// Packets that went in, probes not counted.
+    /// Number of packets sent, without probes.
     pub sent: AtomicU64,
-    /// Those that came out where a daemon's routes lead.
+    /// Number of packets that left according to the daemon's routes.
     pub routed: AtomicU64,
-    /// Those that came out by the default route.
+    /// Number of packets that left by the default route.
     pub astray: AtomicU64,
-    /// The last probe was routed.
+    /// Whether the last probe was routed.
     pub found: AtomicBool,
-    /// Cycles of the clock when that changed.
+    /// Clock in cycles when that changed.
     pub changed: AtomicU64,
-    /// Nothing more goes in.
+    /// Whether no further packets are sent.
     pub drains: AtomicBool,
 }
 
@@ -52,7 +53,7 @@ impl Sight {
 pub struct Lane {
     pub source: Source,
     pub rounds: Rounds<'static>,
-    /// Addresses of the daemon's routes.
+    /// Destinations within the daemon's routes.
     pub destinations: Arc<[u32]>,
     pub sight: Arc<Sight>,
 }

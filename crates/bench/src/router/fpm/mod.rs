@@ -1,5 +1,5 @@
-//! A daemon's routes by FPM while packets are forwarded: a whole table, single routes, and the same table again after the
-//! daemon has come back.
+//! Routes of a daemon by FPM while packets are forwarded: a full table, single routes, and the full table again after a
+//! reconnect of the daemon.
 
 mod lane;
 mod stream;
@@ -28,27 +28,27 @@ use crate::rig::policy::{Job, Style, memory, neighbours, policy, route, route_se
 use crate::rows::{Failure, Row, Run, Runs};
 use lane::{Lane, PROBE, Sight};
 
-/// Bytes read at a time, and routes swept at a time, as the control thread does it.
+/// Number of bytes read at a time, and of routes swept at a time, as in the control thread.
 const READ: usize = 64 * 1024;
 const SLICE: usize = 2_000;
-/// How often what nobody reads any more is freed.
+/// Interval at which unread memory is freed.
 const COLLECT: Duration = Duration::from_millis(100);
-/// Longest wait for anything.
+/// Maximum wait for any event.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What a connection has brought until now.
+/// Progress of a connection.
 #[derive(Clone, Copy, Debug)]
 struct Followed {
     at: Instant,
-    /// Seconds of the processor that the control thread has had.
+    /// CPU seconds of the control thread.
     cpu: f64,
     offered: u64,
     stale: usize,
-    /// Connections that have ended, with what they did not tell again gone.
+    /// Number of ended connections whose stale routes have been removed.
     ended: usize,
 }
 
-/// The control thread: follows one connection after the other until nobody comes any more.
+/// The control thread: serves one connection after another until there are no more.
 fn control(
     mut plane: ControlPlane,
     listener: &TcpListener,
@@ -91,7 +91,7 @@ fn control(
                 collected = Instant::now();
             }
         }
-        // All that was not told again goes, as it does some seconds after a daemon's last word.
+        // Routes that were not sent again are removed, as happens some seconds after a daemon's last message.
         let mut swept = SLICE;
         while swept == SLICE {
             plane.change_routes(0, |rib| swept = rib.end_replay(Origin::Fpm, SLICE));
@@ -108,7 +108,7 @@ fn control(
     Ok(plane)
 }
 
-/// Seconds of the processor that this thread has had: what others on the machine take does not count.
+/// CPU seconds of this thread, so that other load does not count.
 fn processor() -> Result<f64, Failure> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat")?;
     let nanoseconds = text.split(' ').next().and_then(|word| word.parse::<u64>().ok());
@@ -131,11 +131,11 @@ struct Daemon<'d> {
     address: std::net::SocketAddr,
     told: &'d Receiver<Followed>,
     sight: &'d Sight,
-    /// Routes offered by all connections so far.
+    /// Number of routes offered by all connections.
     offered: u64,
-    /// Connections that were ended.
+    /// Number of ended connections.
     ended: usize,
-    /// Seconds of the processor that the control thread had then.
+    /// CPU seconds of the control thread at that time.
     cpu: f64,
 }
 
@@ -146,7 +146,7 @@ impl Daemon<'_> {
         Ok(stream)
     }
 
-    /// Go, and wait until that has had its consequences.
+    /// Close the connection, and wait until that has taken effect.
     fn leave(&mut self, stream: TcpStream) -> Result<(), Failure> {
         drop(stream);
         self.ended += 1;
@@ -159,7 +159,8 @@ impl Daemon<'_> {
         }
     }
 
-    /// Tell a whole table, and wait until it is there. Packets that came out by the default route meanwhile.
+    /// Send a full table, and wait until it is installed. Returns the number of packets that left by the default route
+    /// meanwhile.
     fn tell(&mut self, stream: &mut TcpStream, bytes: &[u8], routes: usize, runs: &mut Runs) -> Result<u64, Failure> {
         self.offered += routes as u64;
         let (before, begin) = (self.sight.packets(), Instant::now());
@@ -171,7 +172,8 @@ impl Daemon<'_> {
             }
             let after = self.sight.packets();
             let [sent, _, astray] = [0, 1, 2].map(|k| after[k] - before[k]);
-            // From its first byte until its last route was in the table; of that, what the control thread had.
+            // Time from the table's first byte until its last route was installed, and the control thread's CPU time
+            // for it.
             let seconds = followed.at.duration_since(begin).as_secs_f64();
             runs.extend([
                 ("seconds", seconds),
@@ -184,7 +186,7 @@ impl Daemon<'_> {
         }
     }
 
-    /// Milliseconds until packets follow one message.
+    /// Milliseconds until packets are forwarded according to one message.
     fn visible(&mut self, stream: &mut TcpStream, message: &[u8], found: bool) -> Result<f64, Failure> {
         let (begin, since) = (tsc::now(), Instant::now());
         stream.write_all(message)?;
@@ -199,13 +201,13 @@ impl Daemon<'_> {
     }
 }
 
-/// What became of it.
+/// Results of the daemon's thread.
 #[derive(Default)]
 struct Outcome {
     loads: Runs,
     visible: Vec<f64>,
     replays: Runs,
-    /// Packets of each replay that came out by the default route.
+    /// Number of packets that left by the default route, by replay.
     astray: Vec<u64>,
 }
 
@@ -219,7 +221,7 @@ fn speak(
     let mut outcome = Outcome::default();
     for run in 0..runs {
         if run > 0 {
-            // A visit without a word, and all routes go.
+            // A connection without messages, which makes all routes stale and removes them.
             let silent = daemon.connect()?;
             daemon.leave(silent)?;
         }
@@ -244,12 +246,12 @@ fn speak(
     Ok(outcome)
 }
 
-/// Connections of [`speak`].
+/// Number of connections of [`speak`].
 const fn visits(runs: usize) -> usize {
     3 * runs - 1
 }
 
-/// Rows of a table of so many routes.
+/// Rows for a table of this number of routes.
 pub fn fpm(run: &mut Run<'_>, eal: &'static Eal, number: u32, count: usize, runs: usize) -> Result<(), Failure> {
     let cores = allowed_cores();
     let first = *cores.first().ok_or("this process may use no core")?;
@@ -264,7 +266,7 @@ pub fn fpm(run: &mut Run<'_>, eal: &'static Eal, number: u32, count: usize, runs
     let destinations: Arc<[u32]> = drawn.map(|(_, destination)| destination).collect();
     let table = stream::table(&prefixes);
     let [(_, inside, _), _] = neighbours(Job::Forward)?;
-    // What has no route goes back where it came from, and is seen there.
+    // Packets without a route are sent back through the interface on which they arrived, where they are counted.
     let policy = policy(Job::Forward, Style::SESSIONS, 0)?;
     let routes = route_set(&policy, &[route(Address::V4(0), 0, inside)])?;
     let plane = plane(policy, &[routes])?;
@@ -306,7 +308,7 @@ pub fn fpm(run: &mut Run<'_>, eal: &'static Eal, number: u32, count: usize, runs
         });
         let outcome = speak(&mut daemon, &table, prefixes.len(), runs, singles);
         while outcome.is_err() && !control.is_finished() {
-            // It waits for somebody to come.
+            // The control thread waits for a connection.
             drop(daemon.connect());
         }
         let plane = control.join().map_err(|_| "the control thread failed")??;
@@ -329,7 +331,7 @@ pub fn fpm(run: &mut Run<'_>, eal: &'static Eal, number: u32, count: usize, runs
     Ok(())
 }
 
-/// Rows; `lost` came out nowhere, of all that were sent from the first to the last.
+/// Rows; `lost` is the number of packets that did not come out.
 fn rows(run: &mut Run<'_>, outcome: &Outcome, routes: usize, lost: u64, plane: &ControlPlane) {
     let kilobytes = (plane.fib().bytes() + plane.ribs().bytes()) as f64 / 1024.0;
     let row = |phase| {
@@ -337,7 +339,7 @@ fn rows(run: &mut Run<'_>, outcome: &Outcome, routes: usize, lost: u64, plane: &
         row.key("phase", phase).key("routers", 1).key("routes", routes)
     };
     (run.row)(row("load").runs(&outcome.loads).figure("memory_kb", &[kilobytes]));
-    // A packet that a route of the table was not there for came out by the default route.
+    // A packet without its route in the table left by the default route.
     let astray: Vec<_> = outcome.astray.iter().map(|astray| (astray + lost) as f64).collect();
     (run.row)(row("replay").runs(&outcome.replays).figure("lost", &astray));
     let mut sorted = outcome.visible.clone();

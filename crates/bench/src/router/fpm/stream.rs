@@ -1,20 +1,20 @@
-//! What a daemon sends: messages as FRR 8.4 writes them, a frame each.
+//! Messages of a daemon as FRR 8.4 encodes them, one per frame.
 
 use sluice_route::feed::netlink::{INET, kind};
 use sluice_route::feed::writer::{DELETE, SET, Writer, frame};
 use sluice_route::{Address, Prefix};
 
-/// Next hops, by the numbers from 1 on, each a gateway of its own.
+/// Number of next hops, with object numbers from 1; each is a different gateway.
 pub const NEXT_HOPS: u32 = 100;
-/// Groups of two next hops, by the numbers behind them.
+/// Number of groups of two next hops, with the following object numbers.
 const GROUPS: u32 = 10;
 /// The first gateway.
 pub const GATEWAY: u32 = 0xc000_0202;
-/// What the daemon's host calls the interface outside.
+/// Number of the outside interface on the daemon's host.
 pub const LINK: u32 = 4;
 /// RTPROT of FRR's BGP.
 const BGP: u8 = 186;
-/// Every so manieth route leads to a group.
+/// One in this number of routes uses a group.
 const GROUPED: usize = 10;
 
 fn route(number: usize, prefix: Prefix) -> Vec<u8> {
@@ -26,18 +26,18 @@ fn route(number: usize, prefix: Prefix) -> Vec<u8> {
     frame(&[writer.number(30, id).finish()])
 }
 
-/// The message of one route, by the first next hop.
+/// Message that adds one route through the first next hop.
 pub fn add(prefix: Prefix) -> Vec<u8> {
     route(GROUPED * NEXT_HOPS as usize + 1, prefix)
 }
 
-/// The message that takes it back.
+/// Message that deletes the route.
 pub fn remove(prefix: Prefix) -> Vec<u8> {
     let writer = Writer::route((kind::DELETE_ROUTE, DELETE), prefix, BGP, 0);
     frame(&[writer.number(6, 20).finish()])
 }
 
-/// All of a table: next hops, groups of them, and then routes that name these.
+/// A full table: next hops, groups, and the routes that refer to them.
 pub fn table(prefixes: &[Prefix]) -> Vec<u8> {
     let next_hop = |id| {
         let writer = Writer::next_hop((kind::NEW_NEXT_HOP, SET), INET, id);

@@ -1,34 +1,34 @@
-//! The clock of the worker and of its hosts. It stands still while the bench itself works, and where the machine has taken the
-//! processor away: between two looks at it a worker does at most one stage of one burst, so a gap of several whole bursts
-//! is none of its time. What was left out is told beside every figure.
+//! Clock of the worker and its hosts. It stops while the benchmark itself works, and while the machine has preempted
+//! the process: between two readings a worker runs at most one stage of one burst, so a gap of several whole bursts is
+//! excluded. The excluded time is reported with every figure.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use sluice_dpdk::tsc;
 
-/// Whole bursts that a stage of one never takes.
+/// Number of whole bursts that one stage of a burst never takes.
 const BURSTS: u64 = 4;
 
 static STOOD_STILL: AtomicU64 = AtomicU64::new(0);
 static LAST_LOOK: AtomicU64 = AtomicU64::new(0);
-/// Cycles of a whole burst; nothing counts as taken away before that is known.
+/// Cycles of a whole burst; until it is known, no time counts as preempted.
 static BURST: AtomicU64 = AtomicU64::new(u64::MAX / BURSTS);
 static GAPS: AtomicU64 = AtomicU64::new(0);
 static STOLEN: AtomicU64 = AtomicU64::new(0);
 static LONGEST: AtomicU64 = AtomicU64::new(0);
 
-/// Time that the machine took away.
+/// Time for which the machine preempted the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stolen {
     pub gaps: u64,
     pub cycles: u64,
-    /// Cycles of the longest.
+    /// Longest preemption in cycles.
     pub longest: u64,
-    /// Cycles that passed meanwhile by the machine's own clock.
+    /// Total cycles of the machine's clock in that period.
     pub of: u64,
 }
 
-/// Cycles of the clock. One thread alone looks.
+/// Clock reading in cycles; only one thread may read it.
 pub fn cycles() -> u64 {
     let now = tsc::now();
     let last = LAST_LOOK.swap_by_one(now);
@@ -43,7 +43,7 @@ trait OneThread {
     fn add_by_one(&self, value: u64);
 }
 
-/// Without the lock of the bus: nobody else writes.
+/// No locked instructions are needed, because only one thread writes.
 impl OneThread for AtomicU64 {
     #[inline(always)]
     fn swap_by_one(&self, value: u64) -> u64 {
@@ -57,7 +57,8 @@ impl OneThread for AtomicU64 {
     }
 }
 
-/// A gap between two looks: what of it is more than a whole burst does not count where it is one that no burst explains.
+/// Process a gap between two readings: if it exceeds what a burst can explain, its part beyond a whole burst is
+/// excluded.
 #[inline(always)]
 fn gap(gap: u64) {
     let burst = BURST.load(Relaxed);
@@ -78,19 +79,19 @@ fn stand_still(cycles: u64) {
     STOOD_STILL.add_by_one(cycles);
 }
 
-/// What has passed since a moment of the clock was the bench's own.
+/// Exclude the time since a clock reading, because the benchmark itself used it.
 pub fn leave_out(since: u64) {
     let now = tsc::now();
     stand_still((now - STOOD_STILL.load(Relaxed)).saturating_sub(since));
     LAST_LOOK.store(now, Relaxed);
 }
 
-/// A whole burst takes so many cycles.
+/// Set the number of cycles of a whole burst.
 pub fn know(burst: u64) {
     BURST.store(burst.clamp(1, u64::MAX / BURSTS), Relaxed);
 }
 
-/// What is taken away from here on. Call the result for what it was.
+/// Measure preemption from here on. Calling the result returns the values.
 pub fn watch() -> impl Fn() -> Stolen {
     let (gaps, stolen, since) = (GAPS.load(Relaxed), STOLEN.load(Relaxed), tsc::now());
     LONGEST.store(0, Relaxed);
@@ -103,7 +104,7 @@ pub fn watch() -> impl Fn() -> Stolen {
 }
 
 impl Stolen {
-    /// And this.
+    /// Add another measurement of preemption.
     pub fn add(&mut self, other: Self) {
         self.gaps += other.gaps;
         self.cycles += other.cycles;
@@ -111,7 +112,7 @@ impl Stolen {
         self.of += other.of;
     }
 
-    /// Its part of all time.
+    /// Share of the total time that was preempted.
     pub fn share(&self) -> f64 {
         self.cycles as f64 / self.of.max(1) as f64
     }

@@ -1,4 +1,4 @@
-//! Two virtual routers with the same addresses on one worker: a victim and its neighbour.
+//! Two virtual routers with equal addresses on one worker: a victim and its neighbour.
 
 use sluice_engine::control::plane::ControlPlane;
 use sluice_engine::packet::time::Now;
@@ -17,26 +17,26 @@ use crate::rig::gateway::Desk;
 use crate::rig::policy::{self, Job, Layout, route};
 use crate::router::Failure;
 
-/// Ports: two inside, two outside.
+/// Number of ports: two inside, two outside.
 pub const PORTS: usize = 4;
 const MAC: [u8; 6] = [2, 0, 0, 0, 1, 1];
 const NEXT: u32 = 0xc000_02fe;
 const NEXT_MAC: [u8; 6] = [2, 0, 0, 0, 2, 254];
 
-/// What is measured with.
+/// Setup of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    /// Both routers' packets come in by one port, tagged.
+    /// Whether packets of both routers arrive at one port, tagged.
     pub one_queue: bool,
-    /// Both leave by one port, tagged.
+    /// Whether packets of both leave through one port, tagged.
     pub one_link: bool,
     pub weights: Option<[u8; 2]>,
-    /// Bits a second of the link that both leave by.
+    /// Bit rate of the link that both share.
     pub rate: Option<u64>,
 }
 
 impl Shape {
-    /// The port that a router's host sends to.
+    /// Port to which a router's host sends.
     pub fn port(&self, router: usize) -> usize {
         if self.one_queue { 0 } else { router }
     }
@@ -48,7 +48,7 @@ pub struct Gateway {
     _desk: Desk,
 }
 
-/// The moment by the clock of the worker.
+/// Current time of the worker's clock.
 pub fn now() -> Now {
     let nanoseconds = u128::from(cycles()) * 1_000_000_000 / u128::from(sluice_dpdk::tsc::frequency());
     Now::at(nanoseconds as u64)
@@ -69,7 +69,7 @@ fn interface(number: u16, port: usize, router: u16, tagged: bool) -> Interface {
     }
 }
 
-/// Frames of a router's host to addresses outside.
+/// Frames from a router's host to outside addresses.
 pub fn frames(shape: &Shape, router: usize) -> Vec<Vec<u8>> {
     let tags = shape.one_queue.then_some([0x81, 0, 0, 10 + router as u8]);
     let frame = |number: u32| {
@@ -91,7 +91,7 @@ pub fn frames(shape: &Shape, router: usize) -> Vec<Vec<u8>> {
 }
 
 impl Gateway {
-    /// Over these ports.
+    /// Create a gateway over these ports.
     pub fn new(shape: &Shape, lines: Lines) -> Result<Self, Failure> {
         let (mut interfaces, mut routes) = (Vec::new(), Vec::new());
         for router in 0..2u16 {
@@ -131,7 +131,7 @@ impl Gateway {
         };
         let mut plane = layout.plane(policy, &routes)?;
         let lines_of_shard = plane.lines().total();
-        // A shard of no sessions, once for each run.
+        // Memory of a shard without sessions, leaked once per run.
         let memory = |_| &mut *vec![Line([0; 8]); lines_of_shard].leak();
         let (mut worker, desk) = plane.worker(0, Box::new(lines), vec![0, 1], memory, cycles)?;
         worker.join(ShardExchange::new(1, 0, 64).into());
@@ -146,13 +146,13 @@ impl Gateway {
         })
     }
 
-    /// One round of the worker. Returns how many packets there were.
+    /// Run one round of the worker. Returns the number of packets.
     #[inline(always)]
     pub fn round(&mut self) -> usize {
         self.worker.round(now())
     }
 
-    /// Packets of both routers that were received and then dropped.
+    /// Number of packets of each router that were received and then dropped.
     pub fn dropped(&self) -> [u64; 2] {
         let counters = &self.plane.counters()[0].interfaces;
         [0, 2].map(|number: usize| counters[number].all_drops())

@@ -1,5 +1,5 @@
-//! Ports in memory with hosts behind them that send at a rate, by a clock that stands still while the hosts have the processor:
-//! what a worker does not receive in time is lost, as at a card.
+//! In-memory ports with hosts that send at a rate, by a clock that stops while the hosts run: packets that a worker
+//! does not receive in time are lost, as with a card.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,24 +14,24 @@ use sluice_wire::{Checksums, Packet, Window};
 use super::clock::{cycles, leave_out};
 use crate::frames::histogram::Histogram;
 
-/// Packets that a port's queue holds, as a card's.
+/// Capacity of a port's queue in packets, like that of a card.
 const DEPTH: usize = 1_024;
-/// Buffers: all others are used before one is again.
+/// Number of buffers; they are reused in order.
 const BUFFERS: usize = 8_192;
-/// Bytes before a frame.
+/// Headroom of a frame in bytes.
 const HEADROOM: usize = 128;
-/// When a host sends.
+/// Sending pattern of a host.
 #[derive(Clone, Copy, Debug)]
 pub enum Sends {
-    /// Never.
+    /// The host sends nothing.
     Nothing,
-    /// One packet in so many cycles.
+    /// The host sends one packet per interval of this many cycles.
     Every(f64),
-    /// As much as the queue holds.
+    /// The host sends as many packets as the queue holds.
     Always,
 }
 
-/// A host.
+/// A host behind a port.
 #[derive(Clone, Debug)]
 pub struct Host {
     pub port: usize,
@@ -39,14 +39,14 @@ pub struct Host {
     pub frames: Vec<Vec<u8>>,
 }
 
-/// What became of a host's packets.
+/// Statistics of a host's packets.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     pub packets: u64,
-    /// Not received in time.
+    /// Number of packets not received in time.
     pub missed: u64,
     pub passed: u64,
-    /// Cycles from one end to the other.
+    /// Cycles from end to end.
     pub latency: Histogram,
 }
 
@@ -67,11 +67,11 @@ struct Buffer {
 /// The far side of the ports.
 #[derive(Debug)]
 pub struct Far {
-    /// When each host sends.
+    /// Sending pattern of each host.
     pub sends: Vec<Sends>,
-    /// What became of it.
+    /// Statistics of each host.
     pub tallies: Vec<Tally>,
-    /// Cycles for which these ports and their hosts did not go on.
+    /// Cycles for which ports and hosts were paused.
     pub paused: u64,
 }
 
@@ -80,7 +80,7 @@ pub struct Far {
 pub struct FarSide(Arc<Mutex<Far>>);
 
 impl FarSide {
-    /// Look at it.
+    /// Access the far side.
     pub fn get(&self) -> MutexGuard<'_, Far> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -96,7 +96,7 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// So many ports, and the hosts behind them.
+    /// Create `ports` ports with hosts behind them.
     pub fn new(ports: usize, hosts: Vec<Host>) -> (Self, FarSide) {
         let start = cycles() as f64;
         let far = Far {
@@ -128,7 +128,7 @@ impl Lines {
         (lines, far)
     }
 
-    /// What hosts have sent to a port until now, in the order in which it came.
+    /// Packets that hosts have sent to a port until now, in order of arrival.
     fn arrive(&mut self, port: usize, now: u64, far: &mut Far) {
         let Far { sends, tallies, .. } = far;
         let queue = &mut self.queues[port];
@@ -185,7 +185,7 @@ impl PacketIo for Lines {
             (buffer.host, buffer.arrived) = (number, arrived);
             self.hand.push(Some(buffer));
         }
-        // The hosts' work is no time of the worker.
+        // The hosts' work does not count as the worker's time.
         leave_out(now);
         count
     }

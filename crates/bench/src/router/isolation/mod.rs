@@ -1,4 +1,4 @@
-//! What a router loses by its neighbour's flood: with queues of their own, on one queue, and on one link.
+//! Loss of a router caused by a flood of its neighbour: with separate queues, on a shared queue, and on a shared link.
 
 mod clock;
 mod gateway;
@@ -14,33 +14,35 @@ use gateway::{Gateway, PORTS, Shape};
 use lines::{Host, Lines, Sends, Tally};
 use reference::Reference;
 
-/// The victim sends nine tenths of its fair share: all that it sends must fit at all times.
+/// The victim sends nine tenths of its fair share, all of which must always get through.
 const VICTIM: f64 = 0.9;
 
-/// Cycles between two looks at what a packet takes: a queue holds what comes meanwhile, if it takes half as long again.
+/// Cycles between two measurements of the cost of a packet: a queue holds the packets of this time, even if they take
+/// half as long again.
 const SLICE: u64 = 120_000;
 
-/// Weights of victim and neighbour.
+/// Equal weights of victim and neighbour.
 const EVEN: [u8; 2] = [10, 10];
 
-/// A victim whose part is less than what it sends must lose, or nothing is shown by one that does not.
+/// A victim whose share is less than its traffic must lose packets; otherwise a victim without loss would prove
+/// nothing.
 const UNEVEN: [u8; 2] = [3, 10];
 
 struct Outcome {
     tallies: Vec<Tally>,
     dropped: [u64; 2],
-    /// Cycles of rounds in which packets came.
+    /// Cycles of rounds with packets.
     busy: u64,
-    /// Cycles that those which passed would have taken in the reference.
+    /// Cycles that the forwarded packets would have taken in the reference.
     due: f64,
-    /// What a packet took there, at each look.
+    /// Cycles per packet in the reference, at each measurement.
     costs: Vec<f64>,
-    /// What the machine took away from the worker, and from a loop that does nothing.
+    /// Preemption of the worker, and of an idle loop.
     stolen: [Stolen; 2],
 }
 
 enum Load {
-    /// In rates of a worker, whatever that is at the time.
+    /// Relative to the worker's current maximum rate.
     OfWorker([f64; 2]),
     /// In cycles between two packets.
     Fixed([Sends; 2]),
@@ -59,7 +61,7 @@ impl Load {
     }
 }
 
-/// Until the victim has sent so many packets.
+/// Measure until the victim has sent `packets` packets.
 fn measure(shape: &Shape, load: &Load, packets: u64) -> Result<Outcome, Failure> {
     let mut reference = Reference::new(shape)?;
     let mut cost = reference.look();
@@ -71,7 +73,7 @@ fn measure(shape: &Shape, load: &Load, packets: u64) -> Result<Outcome, Failure>
     };
     let (lines, far) = Lines::new(PORTS, vec![host(0), host(1)]);
     let mut gateway = Gateway::new(shape, lines)?;
-    // What happens before everything is warm, and the shares are found out, is not counted.
+    // Packets before caches are warm and shares are determined are not counted.
     let (warm, mut before, mut is_counted) = (packets / 10, [0; 2], false);
     let mut outcome = Outcome {
         tallies: Vec::new(),
@@ -86,7 +88,7 @@ fn measure(shape: &Shape, load: &Load, packets: u64) -> Result<Outcome, Failure>
         let (watch, begin) = (clock::watch(), cycles());
         let mut busy = 0;
         let mut now = begin;
-        // What was known before the machine took time away is not what holds after it.
+        // Measurements from before a preemption are not valid after it.
         while now - begin < SLICE && watch().gaps == 0 {
             let count = gateway.round();
             let end = cycles();
@@ -123,7 +125,7 @@ fn measure(shape: &Shape, load: &Load, packets: u64) -> Result<Outcome, Failure>
     }
 }
 
-/// Rows of both queues, by what the neighbour sends, in workers' rates.
+/// Rows of separate and shared queues, by the neighbour's load relative to the worker's rate.
 pub fn isolation(run: &mut Run<'_>, packets: u64, runs: usize) -> Result<(), Failure> {
     for (one_queue, weights, loads) in [
         (false, EVEN, &[0.0, 0.5, 2.0][..]),
@@ -152,7 +154,7 @@ pub fn isolation(run: &mut Run<'_>, packets: u64, runs: usize) -> Result<(), Fai
     Ok(())
 }
 
-/// Rows of one link, by what the neighbour sends, in the link's rates.
+/// Rows of a shared link, by the neighbour's load relative to the link's rate.
 pub fn link_isolation(run: &mut Run<'_>, packets: u64, runs: usize) -> Result<(), Failure> {
     for load in [0.0, 0.5, 2.0] {
         let shape = |rate| Shape {
@@ -163,7 +165,7 @@ pub fn link_isolation(run: &mut Run<'_>, packets: u64, runs: usize) -> Result<()
         };
         let mut measured = Vec::new();
         for _ in 0..runs {
-            // The link takes a quarter of what the worker does: 64 bytes with their tag.
+            // The link carries a quarter of the worker's maximum rate, with frames of 64 bytes and a tag.
             let each = 4.0 * Reference::new(&shape(None))?.look();
             let rate = tsc::frequency() as f64 / each * 64.0 * 8.0;
             let loads = Load::OfWorker(sends(load)).at(each);
@@ -176,9 +178,9 @@ pub fn link_isolation(run: &mut Run<'_>, packets: u64, runs: usize) -> Result<()
     Ok(())
 }
 
-/// What victim and neighbour send, in rates of what they share.
+/// Loads of victim and neighbour relative to the rate of the shared resource.
 fn sends(load: f64) -> [f64; 2] {
-    // At its fair share the neighbour is as careful as the victim.
+    // At its fair share, the neighbour keeps the same distance as the victim.
     [VICTIM / 2.0, if load == 0.5 { VICTIM * load } else { load }]
 }
 
@@ -190,7 +192,7 @@ fn row_of(row: Row, load: f64, weights: [u8; 2], measured: &[Outcome]) -> Row {
     let of = |value: &dyn Fn(&Outcome) -> f64| measured.iter().map(value).collect::<Vec<_>>();
     let microseconds = |cycles: u64| cycles as f64 * 1e6 / tsc::frequency() as f64;
     let latency = |part| move |outcome: &Outcome| microseconds(outcome.tallies[0].latency.percentile(part));
-    // What is left of the time when each packet that passed has had what it takes without shares.
+    // The share of the time that exceeds what the forwarded packets take without sharing.
     let excess = |outcome: &Outcome| {
         let rest = outcome.busy as f64 - outcome.due;
         per_packet(rest.max(0.0), outcome.dropped.iter().sum())

@@ -1,4 +1,4 @@
-//! What a packet takes at the time: rates are told in it, because the speed of a machine that others use, too, changes.
+//! Current cost of a packet. Rates are expressed relative to it, because the speed of a shared machine varies.
 
 use sluice_dpdk::tsc;
 
@@ -8,21 +8,21 @@ use super::lines::{FarSide, Host, Lines, Sends, Tally};
 use super::{PORTS, SLICE, per_packet};
 use crate::router::Failure;
 
-/// Cycles that nothing is done for, to see what the machine takes away from that.
+/// Cycles of an idle loop, to measure its preemption.
 const SPIN: u64 = 30_000;
 
-/// A gateway of the same shape without shares, whose hosts always send as much as is received.
+/// A gateway of the same shape without sharing, whose hosts always send as much as is received.
 pub struct Reference {
     gateway: Gateway,
     far: FarSide,
-    /// Cycles of a packet, at every look.
+    /// Cycles per packet at every measurement.
     pub seen: Vec<f64>,
-    /// What the machine took away from a loop that does nothing.
+    /// Preemption of an idle loop.
     pub spun: Stolen,
 }
 
 impl Reference {
-    /// Of a shape. The clock learns here how long a whole burst takes.
+    /// Create for a shape. Also sets the clock's duration of a whole burst.
     pub fn new(shape: &Shape) -> Result<Self, Failure> {
         let plain = Shape {
             weights: None,
@@ -49,8 +49,8 @@ impl Reference {
         Ok(reference)
     }
 
-    /// Look again, for as long as others work between two looks: to come back to caches that others have filled costs both alike.
-    /// Returns cycles of a packet.
+    /// Measure again, for as long as the others run between two measurements, so that both equally find caches filled
+    /// by others. Returns the cycles per packet.
     pub fn look(&mut self) -> f64 {
         let passed = |tallies: &[Tally]| tallies.iter().map(|tally| tally.passed).sum::<u64>();
         let before = passed(&self.far.get().tallies);

@@ -1,5 +1,6 @@
-//! Receive and transmit alone by the way in which a worker waits, 64 bytes (P2: 936 Mb/s by polling, 383 by interrupts): what
-//! a saturated worker takes, and what one that is not costs. Over virtio-user and vhost, another core being the far side.
+//! Receive and transmit alone, by waiting mode, with 64-byte frames (P2: 936 Mb/s by polling, 383 by interrupts):
+//! throughput of a saturated worker, and cost of one that is not. Over virtio-user and vhost, with another core as the
+//! far side.
 
 mod pair;
 mod side;
@@ -16,19 +17,19 @@ use crate::rows::{Named, Row, Run, Runs};
 use pair::{Device, Pair};
 use side::{Order, Side};
 
-/// Bits of a frame of 64 bytes, as P2 counts them.
+/// Bits of a 64-byte frame, as P2 counts them.
 const BITS: f64 = 512.0;
-/// The share of what a polling worker receives that is offered to see what waiting costs.
+/// Offered load for the cost of waiting, relative to the throughput of a polling worker.
 const LOAD: f64 = 0.1;
 
-/// How the worker waits: ways that the configuration has.
+/// Waiting modes of the worker, as in the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Wait {
     /// `busy-poll = true`.
     Poll,
-    /// Nothing written: it spins, pauses, and sleeps for 50 us.
+    /// The default: spin, pause, then sleep for 50 us.
     Adaptive,
-    /// `idle = { spin = 0, pause = 0, interrupt = true }`: whenever nothing is there.
+    /// `idle = { spin = 0, pause = 0, interrupt = true }`: wait for an interrupt whenever there are no packets.
     Interrupt,
 }
 
@@ -53,8 +54,8 @@ impl Wait {
     }
 }
 
-/// What is seen of a worker that does something for a while, once it does it; and of the frames that were due, those that the
-/// far side could not send.
+/// Observe a worker for a while after it has started its task; returns the number of due frames that the far side could
+/// not send.
 fn watch(near: &Side, far: &Side, orders: [Order; 2], time: Duration, runs: &mut Runs) -> Result<f64, Failure> {
     near.order(orders[0]);
     far.order(orders[1]);
@@ -86,14 +87,14 @@ fn row_of(case: &str, device: Device, wait: Wait, runs: &Runs) -> Row {
     row.key("cores", 1).key("bytes", 64).runs(runs)
 }
 
-/// What is asked for.
+/// Requested measurements.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
     pub receive: bool,
     pub transmit: bool,
 }
 
-/// Rows of both devices and every way of waiting.
+/// Rows of both devices and all waiting modes.
 pub fn waiting(run: &mut Run<'_>, eal: &'static Eal, wanted: Wanted, runs: usize) -> Result<(), Failure> {
     let cores = allowed_cores();
     let &[near, far, ..] = cores.as_slice() else {
@@ -102,7 +103,7 @@ pub fn waiting(run: &mut Run<'_>, eal: &'static Eal, wanted: Wanted, runs: usize
     };
     let time = Duration::from_millis(if run.quick { 200 } else { 1_000 });
     for device in [Device::Virtio, Device::Vhost] {
-        // What a polling worker takes, in packets a second: the load of all ways is a part of it.
+        // Throughput of a polling worker in packets per second; the load for all modes is a share of it.
         let mut polled = 0.0;
         for &wait in Wait::value_variants() {
             let pair = Pair::open(eal, device, wait == Wait::Interrupt)?;

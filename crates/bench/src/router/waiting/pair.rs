@@ -1,4 +1,4 @@
-//! A wire in memory: vhost on one side of a socket, virtio-user on the other, both in this process.
+//! A link in memory: vhost at one end of a socket and virtio-user at the other, both in this process.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,30 +13,30 @@ use crate::process::await_some;
 use crate::rig::Source;
 use crate::router::Failure;
 
-/// The device of the worker that is measured.
+/// Device of the measured worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Device {
-    /// A virtual machine's side.
+    /// The guest side.
     #[value(name = "virtio-user")]
     Virtio,
-    /// The host's side.
+    /// The host side.
     Vhost,
 }
 
-/// Both ends: the measured worker's, and the other.
+/// Both ends: that of the measured worker, and the other.
 pub struct Pair {
     ends: [Source; 2],
     wire: Wire,
 }
 
-/// What is between them.
+/// The link between them.
 pub struct Wire {
-    /// The measured one listens: it was there first and is the last to go.
+    /// Whether the measured end listens; it is then opened first and closed last.
     listens: bool,
     socket: PathBuf,
 }
 
-/// Longest wait for both ends to know each other.
+/// Maximum wait until both ends are connected.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 fn open(eal: &'static Eal, name: &str, interrupts: bool) -> Result<Source, Failure> {
@@ -48,7 +48,7 @@ fn open(eal: &'static Eal, name: &str, interrupts: bool) -> Result<Source, Failu
 }
 
 impl Pair {
-    /// Open both ends, with interrupts at the measured worker's.
+    /// Open both ends, with interrupts for the measured worker.
     pub fn open(eal: &'static Eal, device: Device, interrupts: bool) -> Result<Self, Failure> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -75,7 +75,7 @@ impl Pair {
         self.ends[0].devices.ports()[0].interrupts()
     }
 
-    /// Start a thread on each core: the measured worker's, and the other's, which polls.
+    /// Start a thread on each core: the measured worker, and the other one, which polls.
     pub fn start(
         self,
         eal: &'static Eal,
@@ -100,11 +100,11 @@ impl Pair {
 }
 
 impl Wire {
-    /// Close both ends: the one that connected first.
+    /// Close both ends, the connecting one first.
     pub fn close(self, [near, far]: [Source; 2]) {
         let ends = if self.listens { [far, near] } else { [near, far] };
         ends.into_iter().for_each(Source::close);
-        // The one that listened may have taken it away.
+        // The listening end may already have removed the socket.
         let _ = std::fs::remove_file(self.socket);
     }
 }

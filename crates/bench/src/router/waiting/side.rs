@@ -1,4 +1,4 @@
-//! One side of a wire: a thread that sends or receives as it is told, and counts.
+//! One side of a link: a thread that sends or receives as ordered, and counts.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,16 +16,16 @@ use crate::rig::Source;
 use crate::rig::frames::{Frame, Hosts, SHORTEST, data};
 use crate::router::Failure;
 
-/// What a side does.
+/// Task of a side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Nothing.
+    /// The side does nothing.
     Rest,
-    /// Takes what comes, and frees it.
+    /// Receive and free packets.
     Receive,
-    /// Sends as much as it can.
+    /// Send at maximum rate.
     Flood,
-    /// Sends a frame every so many cycles, as [`Side::pace`] says.
+    /// Send frames at the interval of [`Side::pace`].
     Pace,
 }
 
@@ -50,29 +50,29 @@ impl Shared {
     }
 }
 
-/// What it has counted so far.
+/// Counters of a side.
 #[derive(Clone, Copy, Debug)]
 pub struct Counts {
-    /// Frames sent or received.
+    /// Number of frames sent or received.
     pub packets: u64,
     pub rounds: u64,
-    /// Of these, such without a frame.
+    /// Number of these rounds without a frame.
     pub quiet: u64,
-    /// Frames that were due and the device did not take.
+    /// Number of due frames that the device did not accept.
     pub refused: u64,
-    /// Nanoseconds that it has had a processor.
+    /// CPU time in nanoseconds.
     pub cpu_ns: u64,
 }
 
 pub struct Side {
     shared: Arc<Shared>,
     thread: Worker<Source>,
-    /// Where the kernel tells how long it ran.
+    /// File with the thread's CPU time.
     schedstat: PathBuf,
 }
 
 impl Side {
-    /// Start it on a core. A side that waits for nothing polls all the time.
+    /// Start it on a core. A side without waiting polls all the time.
     pub fn start(
         eal: &'static Eal,
         name: &str,
@@ -84,7 +84,7 @@ impl Side {
         let (tell, told) = channel();
         let own = shared.clone();
         let thread = Worker::start(eal, name, core, move |stop| {
-            // It lies under this thread's number, which no other can ask for.
+            // The path contains this thread's number, which other threads can't determine.
             let _ = tell.send(std::fs::read_link("/proc/thread-self"));
             let mut loops = Loop::new(source, Idle::new(waiting, queues), &own);
             while !stop.is_asked() {
@@ -100,12 +100,12 @@ impl Side {
         })
     }
 
-    /// Tell it what to do from now on.
+    /// Set the task of the side.
     pub fn order(&self, order: Order) {
         self.shared.order.store(order as u8, Ordering::Relaxed);
     }
 
-    /// Cycles between two frames.
+    /// Set the number of cycles between two frames.
     pub fn pace(&self, cycles: f64) {
         self.shared.pace.store(cycles.to_bits(), Ordering::Relaxed);
     }
@@ -152,7 +152,7 @@ impl<'s> Loop<'s> {
     fn round(&mut self, order: Order) {
         let moved = match order {
             Order::Rest => {
-                // What comes late is not the next order's.
+                // Late frames don't belong to the next task.
                 self.receive();
                 self.next = 0.0;
                 return std::thread::sleep(Duration::from_micros(100));
@@ -194,7 +194,7 @@ impl<'s> Loop<'s> {
         taken
     }
 
-    /// Send what is due: how many frames were, and how many of them the device took.
+    /// Send due frames; returns the number due, and the number accepted by the device.
     fn due(&mut self) -> (usize, usize) {
         let (now, each) = (
             tsc::now() as f64,

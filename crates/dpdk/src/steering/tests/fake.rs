@@ -27,7 +27,7 @@ pub(super) struct Oddities {
     pub(super) tells_no_key: bool,
     pub(super) tells_no_table: bool,
     pub(super) refuses_table: bool,
-    /// Its table contains only even queues.
+    /// The card stores only even queues in its table.
     pub(super) rounds_table: bool,
 }
 
