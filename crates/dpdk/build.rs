@@ -1,13 +1,14 @@
 //! Compiles the C shim against the installed DPDK and generates its bindings.
 //!
-//! Only `shim.h` is bound, and it includes no DPDK header: layouts that move between DPDK releases stay in C.
+//! Bindings are generated only for `shim.h`, which includes no DPDK header: struct layouts that change between DPDK
+//! releases stay in C.
 
 use std::path::PathBuf;
 
 const INSTALL: &str =
     "apt-get install -y libdpdk-dev dpdk clang libclang-dev libelf-dev libbpf-dev libxdp-dev pkg-config";
 
-/// Drivers whose calls we use by name and which `pkg-config --libs` does not list.
+/// Drivers that we reference by symbol and that `pkg-config --libs` does not list.
 const DRIVER_LIBRARIES: [&str; 2] = ["rte_net_ring", "rte_net_bond"];
 
 fn main() {
@@ -45,7 +46,8 @@ fn main() {
         shim.flag("-isystem")
             .flag(path.to_str().expect("an include path of DPDK is UTF-8"));
     }
-    // pkg-config's crate drops these two; DPDK's headers need both. -O3 because the burst loops are in here.
+    // The pkg-config crate drops these two flags, but DPDK's headers need both. -O3 because the shim contains the burst
+    // loops.
     shim.flag("-include").flag("rte_config.h").flag("-march=corei7");
     shim.flag("-Werror=implicit-function-declaration")
         .flag("-Wall")

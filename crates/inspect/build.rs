@@ -1,4 +1,4 @@
-//! Finds the installed Vectorscan and nDPI, which are linked dynamically, and binds nDPI's header.
+//! Finds the installed Vectorscan and nDPI, which are linked dynamically, and generates bindings from nDPI's header.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ fn main() {
 
     let vectorscan = Config::new().atleast_version("5.4").probe("libhs");
     found("Vectorscan 5.4 or newer", vectorscan);
-    // The flow's layout is part of the interface, and it changes with each release.
+    // The layout of nDPI's flow structure is part of the interface and changes with each release.
     let ndpi = Config::new().range_version("4.2".."4.3").probe("libndpi");
     bind_ndpi(&found("nDPI 4.2", ndpi));
 }
@@ -35,7 +35,7 @@ fn bind_ndpi(ndpi: &Library) {
     let includes = ndpi.include_paths.iter().map(|path| format!("-I{}", path.display()));
     let bindings = bindgen::Builder::default()
         .header_contents("ndpi.h", "#include <ndpi_api.h>")
-        // Shows what is inside of a detection module.
+        // Makes the fields of a detection module visible.
         .clang_arg("-DNDPI_LIB_COMPILATION")
         .clang_args(includes)
         .allowlist_function("set_ndpi_(flow_)?(malloc|free)")

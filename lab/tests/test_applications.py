@@ -91,7 +91,7 @@ def test_request_and_question_are_named(topology, gateway):
     waiting.until(lambda: "HTTP" in " ".join(_named(gateway)), "the name")
     status = gateway.show("applications")
     assert "HTTP" in [one["application"] for one in status["applications"] if one["sessions"] > 0]
-    assert 0 == sum(fate["sessions"] for fate in status["fates"] if fate["fate"] in ("refused", "short-of-memory"))
+    assert 0 == sum(row["sessions"] for row in status["results"] if row["result"] in ("refused", "short-of-memory"))
 
 
 def test_application_that_a_rule_rejects_does_not_begin_and_others_do(topology, gateway):

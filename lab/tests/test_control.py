@@ -310,18 +310,18 @@ def test_cores_show_what_each_worker_does(topology, gateway):
     topology.alice.run("ping", "-n", "-c", "5", "-i", "0.02", topology.server.address)
     (core,) = gateway.show("cores")["cores"]
     assert core["packets"] >= 10
-    assert 0 == core["forgotten"]
+    assert 0 == core["leaked"]
 
 
 def test_received_is_sent_dropped_or_still_there(topology, gateway):
-    """received + made + unparked = sent + drops + to host + parked, over all interfaces."""
+    """received + originated + unparked = sent + drops + to host + parked, over all interfaces."""
     for host in (topology.alice, topology.bob):
         host.run("ping", "-n", "-c", "20", "-i", "0.01", topology.server.address)
 
     def balanced():
         rows = gateway.show("interfaces")["interfaces"]
         totals = [
-            row["received"] + row["made"] + row["unparked"] - row["sent"] - row["dropped"] - row["to-host"] - row["parked"]
+            row["received"] + row["originated"] + row["unparked"] - row["sent"] - row["dropped"] - row["to-host"] - row["parked"]
             for row in rows
         ]
         return 0 == sum(totals) and sum(row["received"] for row in rows) >= 80

@@ -67,7 +67,7 @@ def test_downloads_over_two_workers_have_the_same_hash_and_every_handover_a_caus
     assert [services.digest] * len(addresses) == digests
     cores = gateway.cores()
     assert 2 == len(cores)
-    assert {0} == {core["forgotten"] for core in cores}
+    assert {0} == {core["leaked"] for core in cores}
     # One queue: the first worker receives everything, and gives away what is the other's; that one can't send.
     assert cores[0]["handed-over-session"] > 0
     assert cores[1]["handed-over-transmit"] > 0

@@ -27,11 +27,11 @@ def document(request, topology):
         configuration.standard(), system={"workers": request.param}, routers={"default": {"daemon": True}},
     )
     inside = ["inside1", "inside2"]
-    made["nat"]["source"].append({"from": "192.168.1.1/32", "own": True, "out": "outside", "pool": "carrier"})
+    made["nat"]["source"].append({"from": "192.168.1.1/32", "local": True, "out": "outside", "pool": "carrier"})
     made["nat"]["destination"] += [
         {"in": "outside", "protocol": "tcp", "port": 808, "to": topology.alice.address, "to-port": 80},
         {"in": inside, "protocol": "udp", "port": 53, "to": "gateway"},
-        {"own": True, "protocol": "tcp", "port": 7000, "to": topology.bob.address, "to-port": 7001},
+        {"local": True, "protocol": "tcp", "port": 7000, "to": topology.bob.address, "to-port": 7001},
         {"in": inside, "protocol": "tcp", "port": 80, "to": "gateway", "to-port": PROXY},
         {
             "protocol": "tcp", "address": BALANCED, "port": 443,

@@ -61,7 +61,7 @@ def test_downloads_through_a_pipeline_have_the_same_hash_and_each_worker_does_it
         thread.join()
     assert [services.digest] * 2 == digests
     cores = gateway.cores()
-    assert {0} == {core["forgotten"] for core in cores}
+    assert {0} == {core["leaked"] for core in cores}
     for core in cores:
         parts = [part for stage in stages if core["core"] in stage["cores"] for part in stage["parts"]]
         assert "+".join(parts) == core["parts"]

@@ -45,7 +45,7 @@ def test_downloads_go_on_while_their_shards_move(topology, gateway, services, fo
     moved = sum(core["shards-taken"] for core in cores)
     assert moved > 0, str([(core["busy"], core["shards"]) for core in cores])
     assert 16 == sum(core["shards"] for core in cores)
-    assert {0} == {core["forgotten"] for core in cores}
+    assert {0} == {core["leaked"] for core in cores}
     drops = gateway.drops()
     assert 0 == drops["moving-full"]
     # Sessions are listed and counted where they are now.

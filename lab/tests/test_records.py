@@ -66,7 +66,7 @@ def document(topology, reader):
     made = configuration.standard()
     made["inspection"] = {
         "interfaces": ["inside1", "inside2"],
-        "eve": {"stream": os.path.join(folder, "records"), "types": TYPES, "stats-every": "1s"},
+        "eve": {"stream": os.path.join(folder, "records"), "types": TYPES, "stats-interval": "1s"},
         "cache": "",
         "flows": 4096,
         "signatures": [{"file": os.path.join(folder, "eve.rules"), "dialect": "suricata"}],

@@ -157,13 +157,13 @@ def test_flood_of_one_class_leaves_a_session_of_bgp_alive(topology, gateway, rou
     mac = alice.mac_of(alice.gateway)
     ours, theirs = connect(alice, router, alice.gateway, BGP)
     with ours, theirs, Wire(alice) as wire:
-        before = gateway.drops().get("punt-policed-rest", 0)
+        before = gateway.drops().get("punt-policed-other", 0)
         datagram = IP(src=alice.address, dst=alice.gateway) / UDP(sport=9, dport=9) / Raw(b"flood")
         flood = bytes(Ether(src=wire.mac, dst=mac) / datagram)
         for _ in range(20):
             wire.send(*[flood] * 1000)
             exchange(ours, theirs)
-        gateway.wait_for_drop("punt-policed-rest", before)
+        gateway.wait_for_drop("punt-policed-other", before)
         assert 0 == gateway.drops().get("punt-policed-routing", 0)
 
 

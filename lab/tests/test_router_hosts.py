@@ -75,13 +75,13 @@ def test_flood_of_a_router_leaves_the_same_class_of_another_alone(topology, gate
     mac = flooding.mac_of("10.0.0.1")
     ours, theirs = connect(topology.customers[other], hosts[other], "10.0.0.1", 8000)
     with ours, theirs, Wire(flooding) as wire:
-        before = gateway.drops().get("punt-policed-rest", 0)
+        before = gateway.drops().get("punt-policed-other", 0)
         datagram = IP(src="10.0.0.2", dst="10.0.0.1") / UDP(sport=9, dport=9) / Raw(b"flood")
         flood = bytes(Ether(src=wire.mac, dst=mac) / datagram)
         for _ in range(20):
             wire.send(*[flood] * 1000)
             exchange(ours, theirs)
-        gateway.wait_for_drop("punt-policed-rest", before)
+        gateway.wait_for_drop("punt-policed-other", before)
 
 
 def test_host_that_goes_leaves_that_of_another_router(topology, gateway, document, hosts):

@@ -85,9 +85,9 @@ def test_hello_of_ospf_comes_to_the_host_but_for_one_that_wants_no_groups(topolo
 def test_flood_above_the_limit_of_its_class_is_dropped_and_routing_goes_on(topology, gateway, router, session):
     alice = topology.alice
     mac = alice.mac_of(alice.gateway)
-    gateway.apply(hosted(limits={"rest": {"rate": 1, "burst": BURST}}))
+    gateway.apply(hosted(limits={"other": {"rate": 1, "burst": BURST}}))
     inode = os.stat("/run/netns/sluice-default").st_ino
-    before = dropped(gateway, "punt-policed-rest")
+    before = dropped(gateway, "punt-policed-other")
     flood = 5000
     with Wire(alice) as wire:
         datagram = IP(src=alice.address, dst=alice.gateway) / UDP(sport=9, dport=9) / Raw(b"flood")
@@ -96,7 +96,7 @@ def test_flood_above_the_limit_of_its_class_is_dropped_and_routing_goes_on(topol
             wire.send(*[frame] * (flood // 10))
             session()
     # What the device's own queue refused is not the gateway's.
-    waiting.until(lambda: dropped(gateway, "punt-policed-rest") > before + flood // 10, "the flood to be dropped")
+    waiting.until(lambda: dropped(gateway, "punt-policed-other") > before + flood // 10, "the flood to be dropped")
     assert 0 == dropped(gateway, "punt-policed-routing")
     gateway.apply(hosted())
     session()
@@ -107,12 +107,12 @@ def test_flood_above_the_limit_of_its_class_is_dropped_and_routing_goes_on(topol
 
 def test_class_at_a_rate_of_nothing_does_not_come_to_the_host(topology, gateway, router, session):
     alice = topology.alice
-    gateway.apply(hosted(limits={"rest": {"rate": 0, "burst": 0}}))
-    before = dropped(gateway, "punt-policed-rest")
+    gateway.apply(hosted(limits={"other": {"rate": 0, "burst": 0}}))
+    before = dropped(gateway, "punt-policed-other")
     answered = alice.run("ping", "-n", "-c", "2", "-i", "0.1", "-s", "3000", "-W", "1", alice.gateway, check=False)
     assert "0 received" in answered
     # Each request is several fragments.
-    gateway.wait_for_drop("punt-policed-rest", before + 3)
+    gateway.wait_for_drop("punt-policed-other", before + 3)
     session()
     assert "2 received" in alice.run("ping", "-n", "-c", "2", "-i", "0.1", "-w", "5", alice.gateway)
 

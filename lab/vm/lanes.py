@@ -119,7 +119,7 @@ class GuestSluice(Sluice):
         rows = [{key: int(value) for key, value in row.groupdict().items() if key != "name"} for row in self.COUNTERS.finditer(output)]
         assert len(rows) == len(self.document["interfaces"]), output
         total = {key: sum(row[key] for row in rows) for key in rows[0]}
-        came = total["received"] + total["made"] + total["unparked"]
+        came = total["received"] + total["originated"] + total["unparked"]
         assert came == total["sent"] + total["dropped"] + total["host"] + total["parked"], f"{total}\n{output}"
         # vmxnet3 reads once from address 0 when it is started.
         assert not [line for line in self.host.complaints() if "DMA Write" in line]

@@ -1,67 +1,67 @@
-//! Chains as the daemon uses them: references resolved.
+//! Chains as the daemon uses them, with references resolved.
 
 use crate::config::{InterfaceIndex, RouterIndex};
 use crate::filter::Selection;
 
-/// The chains of a router. Packets begin at the one called `input`; no chain leads back to itself.
+/// The chains of a router. Packets enter the chain `input`. The chains contain no loop.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RouterChains {
-    /// The router.
+    /// Router of the chains.
     pub router: RouterIndex,
-    /// The chains in the order of the file.
+    /// Chains in the order of the file.
     pub chains: Vec<Chain>,
 }
 
 /// A chain.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chain {
-    /// Its name.
+    /// Name of the chain.
     pub name: String,
-    /// Its steps.
+    /// Steps of the chain.
     pub steps: Vec<Step>,
 }
 
-/// A step.
+/// A step of a chain.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
-    /// How it is listed.
+    /// Text of the step in lists.
     pub text: String,
-    /// What it does.
+    /// Action of the step.
     pub action: StepAction,
 }
 
-/// What a step does; other chains by name.
+/// Action of a step; other chains are referred to by name.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StepAction {
-    /// Counts under a name.
+    /// Count packets under a name.
     Count(String),
-    /// What matches goes on at a chain.
+    /// Matching packets continue at a chain.
     Classify(Box<Selection>, String),
-    /// What is above a rate is dropped, or goes on at a chain. With a name the rate is for all that name it together.
+    /// Packets above a rate are dropped, or continue at a chain. All steps with the same policer name share one rate.
     Police(Option<String>, PoliceRate, Option<String>),
-    /// A copy leaves by an interface.
+    /// Send a copy by an interface.
     Mirror(InterfaceIndex),
-    /// All go on at a chain.
+    /// All packets continue at a chain.
     To(String),
-    /// All are dropped.
+    /// Drop all packets.
     Drop,
-    /// To their sessions, and to be routed.
+    /// Look up sessions, then route.
     Sessions,
-    /// To be routed without a session.
+    /// Route without sessions.
     Forward,
 }
 
-/// A rate and what may come at once.
+/// A rate with its burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PoliceRate {
-    /// Packets a second, and packets.
+    /// Packets per second, and burst in packets.
     Packets(u64, u64),
-    /// Bits a second, and bytes.
+    /// Bits per second, and burst in bytes.
     Bits(u64, u64),
 }
 
 impl StepAction {
-    /// The chain that some packets, or all, go on at.
+    /// Chain at which some or all packets continue.
     pub fn to(&self) -> Option<&String> {
         match self {
             Self::Classify(_, to) | Self::To(to) => Some(to),

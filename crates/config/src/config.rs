@@ -1,4 +1,5 @@
-//! The configuration as the daemon uses it: references resolved, defaults filled in, nothing left to check.
+//! The configuration as the daemon uses it: references are resolved, defaults are filled in, and everything is
+//! validated.
 
 mod interface;
 mod nat;
@@ -17,7 +18,7 @@ use crate::schema;
 pub use crate::subscribers::{LeaseServer, PublicClient, SiteFrames, SiteGroup, SiteRow, SitesOutside, Subscribers};
 use crate::value::{Mac, Prefix};
 
-/// Something that was checked. Only [`crate::check`] makes one.
+/// A validated value. Only [`crate::check`] creates one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Valid<T>(T);
 
@@ -26,7 +27,7 @@ impl<T> Valid<T> {
         Self(value)
     }
 
-    /// What was checked, to be changed: it is not valid any more.
+    /// The value, which may be changed and is then no longer validated.
     pub fn into_inner(self) -> T {
         self.0
     }
@@ -40,114 +41,114 @@ impl<T> Deref for Valid<T> {
     }
 }
 
-/// Place of an interface in [`Config::interfaces`].
+/// Index of an interface in [`Config::interfaces`].
 pub type InterfaceIndex = u16;
 
-/// Number of a virtual router: its place in [`Config::routers`].
+/// Number of a virtual router: its index in [`Config::routers`].
 pub type RouterIndex = u16;
 
-/// The router that the top level is about.
+/// The router that the top level of the file configures.
 pub const DEFAULT_ROUTER: RouterIndex = 0;
 
-/// Place of a pool in [`Config::pools`].
+/// Index of a pool in [`Config::pools`].
 pub type PoolIndex = u16;
 
-/// A whole configuration.
+/// A complete configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// As it was written, with every default: for what needs no resolving, and for [`crate::difference()`].
+    /// The file's content with every default, for values that need no resolution and for [`crate::difference()`].
     pub document: schema::Document,
-    /// The cores of the workers, in order; each once.
+    /// Cores of the workers, in order and without duplicates.
     pub cores: Vec<u16>,
-    /// By part of a packet's way (receive, parse, session, transmit), the workers that do it, by their place in `cores`: none
-    /// where all do.
+    /// Workers of each stage (receive, parse, session, transmit), as indexes in `cores`; empty if all workers perform
+    /// it.
     pub stages: [Vec<u16>; 4],
     /// Tables of fixed capacity.
     pub tables: Vec<Table>,
-    /// Timeouts of sessions that no pool takes part in.
+    /// Timeouts of sessions that use no pool.
     pub timeouts: Timeouts,
-    /// Which number is whose.
+    /// Numbering of interfaces, routers and ports.
     pub numbering: Numbering,
-    /// Interfaces by number: in the order of the file, where the process has just begun.
+    /// Interfaces by number. At the start of the process, this is the order of the file.
     pub interfaces: Vec<Interface>,
     /// Virtual routers by number.
     pub routers: Vec<Router>,
-    /// Static routes; those of the links follow from the addresses and are not listed.
+    /// Static routes. Connected routes are derived from the addresses and not listed.
     pub routes: Vec<Route>,
     /// Uplinks in the order of the file.
     pub uplinks: Vec<Uplink>,
-    /// Neighbours that are never asked.
+    /// Static neighbours.
     pub neighbours: Vec<Neighbour>,
     /// Pools in the order of the file.
     pub pools: Vec<Pool>,
-    /// Source rules in the order of the file; the most specific decides.
+    /// Source rules in the order of the file; the most specific match applies.
     pub source: Vec<SourceRule>,
-    /// Destination rules in the order of the file; the most specific decides.
+    /// Destination rules in the order of the file; the most specific match applies.
     pub destination: Vec<DestinationRule>,
-    /// Hosts that destination rules deal flows among.
+    /// Sets of hosts that destination rules balance flows over.
     pub host_sets: Vec<HostSet>,
-    /// Rules of the packet filters, those of the default router first, each router's in the order of the file; their settings
-    /// are in `document`.
+    /// Rules of the packet filters: those of the default router first, and each router's in the order of the file. The
+    /// filters' settings are in `document`.
     pub filter: Vec<FilterRule>,
-    /// Sets of addresses that they name.
+    /// Element sets that filter rules refer to.
     pub filter_sets: Vec<FilterSet>,
     /// Chains of the routers that have any.
     pub chains: Vec<RouterChains>,
-    /// What flows are inspected for, where any are; its settings are in `document`.
+    /// Inspection, if configured; its settings are in `document`.
     pub inspection: Option<Inspection>,
-    /// Whose applications are looked for, where any are; its settings are in `document`.
+    /// Application identification, if configured; its settings are in `document`.
     pub applications: Option<Applications>,
-    /// Sites of subscribers, where there are any.
+    /// Subscribers' sites, if configured.
     pub subscribers: Option<Subscribers>,
 }
 
-/// Whose applications are looked for.
+/// Scope of application identification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Applications {
-    /// By interface: those of sessions that come or go by it are.
+    /// By interface, whether sessions through it are identified.
     pub interfaces: Vec<bool>,
 }
 
-/// What flows are inspected for.
+/// Scope and files of inspection.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Inspection {
-    /// By interface: flows that come or go by it are inspected.
+    /// By interface, whether flows through it are inspected.
     pub interfaces: Vec<bool>,
-    /// Files of rules.
+    /// Rule files.
     pub signatures: Vec<SignatureFile>,
-    /// A `classification.config`.
+    /// Path of a `classification.config`.
     pub classes: Option<PathBuf>,
     /// Folder for compiled rules.
     pub cache: Option<PathBuf>,
-    /// Where records are written.
+    /// Target of records.
     pub eve: Option<EveTarget>,
 }
 
-/// Where records are written, as lines of EVE JSON.
+/// Target of records in EVE JSON format, one per line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EveTarget {
-    /// To the end of a file.
+    /// Append to a file.
     File(PathBuf),
-    /// To a Unix socket, one after the other.
+    /// Unix stream socket.
     Stream(PathBuf),
-    /// To a Unix socket, a datagram each.
+    /// Unix datagram socket, one record per datagram.
     Datagram(PathBuf),
 }
 
-/// A file of rules.
+/// A rule file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignatureFile {
-    /// Its other rules are in force even where one that lets pass is refused.
+    /// Whether the other rules stay active if a pass rule is rejected.
     pub partial: bool,
-    /// Its path.
+    /// Path of the file.
     pub path: PathBuf,
-    /// The language of its rules.
+    /// Language of the rules.
     pub dialect: schema::SignatureDialect,
 }
 
 impl Config {
-    /// What holds for the packet filters of all routers, and what becomes of the default router's packets that none of its
-    /// rules decides about; none where no router has a filter.
+    /// Settings that apply to the packet filters of all routers, with the default verdict of the default router; `None`
+    /// if no router has a filter.
     pub fn filter_settings(&self) -> Option<schema::Filter> {
         let mut written = self
             .document
@@ -164,7 +165,7 @@ impl Config {
         }
     }
 
-    /// The texts of [`Config::filter`], in its order.
+    /// Texts of [`Config::filter`], in its order.
     pub fn filter_texts(&self) -> Vec<schema::FilterRule> {
         let rules = self.document.filter.iter().flat_map(|filter| &filter.rules);
         let mut texts: Vec<_> = rules.cloned().collect();
@@ -186,78 +187,78 @@ impl Config {
 /// A virtual router.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Router {
-    /// Its name in the configuration; empty where the number rests.
+    /// Name in the configuration; empty if the number is quarantined.
     pub name: String,
-    /// What it may have at most.
+    /// Limits of the router.
     pub limits: schema::RouterLimits,
-    /// Its weight beside others, where it is given one.
+    /// Weight relative to other routers, if configured.
     pub weight: Option<u8>,
-    /// It has a packet filter.
+    /// Whether the router has a packet filter.
     pub filters: bool,
-    /// It has a network namespace for routing daemons and services.
+    /// Whether the router has a network namespace for routing daemons and services.
     pub daemon: bool,
-    /// What comes to that.
+    /// Limits on packets to that namespace.
     pub host: schema::RouterHost,
-    /// Routes of the namespace's own table are its routes.
+    /// Whether routes of the namespace's routing table are used.
     pub kernel_routes: bool,
-    /// Where a routing daemon tells its routes.
+    /// FPM server for a routing daemon.
     pub fpm: Option<schema::Fpm>,
 }
 
-/// A way of a static route: those to one network at one distance are one route.
+/// A next hop of a static route. All next hops to one network with the same distance form one route.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Route {
-    /// The virtual router that has it.
+    /// Virtual router of the route.
     pub router: RouterIndex,
     /// Destination network.
     pub to: Prefix,
-    /// Network of the sources that it is for; all where there is none.
+    /// Source network that the route applies to; `None` for all sources.
     pub from: Option<Prefix>,
-    /// Where it leads.
+    /// Next hop.
     pub way: Way,
-    /// Its part beside other ways, at least 1.
+    /// Weight relative to other next hops, at least 1.
     pub weight: u8,
     /// Administrative distance, at least 1.
     pub distance: u8,
-    /// What stays on one of several uplinks; none where the ways are no uplinks.
+    /// Balancing over several uplinks; `None` if the next hops are not uplinks.
     pub balance: Option<schema::RouteBalance>,
 }
 
 /// An uplink.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Uplink {
-    /// Its name.
+    /// Name of the uplink.
     pub name: String,
-    /// The interface that it leaves by.
+    /// Output interface.
     pub interface: InterfaceIndex,
-    /// Its gateways there, one of each family at most.
+    /// Gateways on that interface, at most one per address family.
     pub gateways: Vec<IpAddr>,
-    /// Its part beside other uplinks, at least 1.
+    /// Weight relative to other uplinks, at least 1.
     pub weight: u8,
-    /// When it is up.
+    /// Health checks.
     pub health: Option<schema::UplinkHealth>,
 }
 
-/// Where a route leads.
+/// Next hop of a route.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Way {
-    /// To a gateway on the link of an interface.
+    /// A gateway on the link of an interface.
     Gateway(IpAddr, InterfaceIndex),
-    /// To a gateway that the router's routes lead to.
+    /// A recursive gateway, which is resolved by the router's routes.
     Recursive(IpAddr),
-    /// Onto the link of an interface.
+    /// Directly on the link of an interface.
     Link(InterfaceIndex),
-    /// Nowhere.
+    /// No forwarding, with this action.
     Nowhere(schema::RouteAction),
 }
 
-/// A neighbour that is never asked.
+/// A static neighbour.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Neighbour {
-    /// Its address.
+    /// IP address.
     pub address: IpAddr,
-    /// Its Ethernet address.
+    /// Ethernet address.
     pub mac: Mac,
-    /// The interface whose link it is on.
+    /// Interface of the neighbour.
     pub interface: InterfaceIndex,
 }

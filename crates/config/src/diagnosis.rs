@@ -1,4 +1,4 @@
-//! Problems with their place in a file, as text for a person and as data for a program.
+//! Problems with their place in a file, as text for operators and as data for programs.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,15 +10,15 @@ use crate::problem::Problem;
 use crate::snippet::{LineStarts, Snippet};
 use crate::text::{escaped, shortened};
 
-/// A problem and where it stands.
+/// A problem with its place.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{problem}")]
 pub struct Located {
-    /// What is wrong.
+    /// The problem.
     pub problem: Problem,
-    /// The bytes of the text that it is about.
+    /// Byte range of the text that the problem concerns.
     pub span: Range<usize>,
-    /// Whether it is only advice: the configuration would run.
+    /// Whether the problem is only advice, so that the configuration can still be used.
     pub advice: bool,
 }
 
@@ -32,13 +32,13 @@ impl Located {
     }
 }
 
-/// Problems that are written for a person; the first ones say enough.
+/// Maximum number of problems in a text for operators.
 const SHOWN: usize = 100;
 
-/// Most characters of a message for a person: it may quote a key of a megabyte.
+/// Maximum number of characters of a message for operators, which may quote a key of a megabyte.
 const LONGEST: usize = 600;
 
-/// Everything that was found in a file.
+/// All problems found in a file.
 #[derive(Clone, Debug)]
 pub struct Diagnosis {
     name: String,
@@ -46,7 +46,7 @@ pub struct Diagnosis {
     found: Vec<Located>,
 }
 
-/// One problem as data: what the control API answers.
+/// One problem as data, as the control API returns it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Complaint {
@@ -54,14 +54,14 @@ pub struct Complaint {
     pub line: usize,
     /// Column in characters, counted from 1.
     pub column: usize,
-    /// The text that it is about; empty where it is about something missing.
+    /// The text that the problem concerns; empty if something is missing.
     pub text: String,
-    /// What is wrong.
+    /// Description of the problem.
     pub message: String,
     /// What to do about it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
-    /// Whether it is only advice.
+    /// Whether the problem is only advice.
     pub advice: bool,
 }
 
@@ -75,12 +75,12 @@ impl Diagnosis {
         }
     }
 
-    /// The problems, errors first, then by place.
+    /// The problems, errors first, then ordered by place.
     pub fn found(&self) -> &[Located] {
         &self.found
     }
 
-    /// As data.
+    /// The problems as data.
     pub fn complaints(&self) -> Vec<Complaint> {
         let places = Places::new(&self.text);
         let complaints = self.found.iter().scan(places, |places, located| {
@@ -97,8 +97,8 @@ impl Diagnosis {
         complaints.collect()
     }
 
-    /// For a terminal of so many columns: each problem with its lines of the file and what to do about it. Of lines and
-    /// messages, only what a person can read is shown, and nothing that a terminal would act on.
+    /// Text for a terminal with this many columns: each problem with its lines of the file and a hint. Long lines and
+    /// messages are shortened, and control characters are escaped.
     pub fn render(&self, width: usize, colour: bool) -> String {
         let theme = if colour {
             GraphicalTheme::unicode()
@@ -116,7 +116,7 @@ impl Diagnosis {
                 located,
                 snippet: Snippet::new(&self.name, &self.text, &places.lines, &located.span, column),
             };
-            // Writing into a string fails only where `Display` of a problem does, and those do not.
+            // Rendering into a string can't fail, since the `Display` implementations of problems don't.
             let _ = handler.render_report(&mut text, &shown);
         }
         if let Some(more) = self.left_out() {
@@ -131,7 +131,7 @@ impl Diagnosis {
     }
 }
 
-/// One line each: `file:line:column: message (hint)`.
+/// One line per problem: `file:line:column: message (hint)`.
 impl std::fmt::Display for Diagnosis {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let name = escaped(&self.name);
@@ -153,16 +153,16 @@ impl std::fmt::Display for Diagnosis {
 
 impl std::error::Error for Diagnosis {}
 
-/// A message on one line that a person can read.
+/// A message shortened to one readable line.
 fn line_of(message: impl std::fmt::Display) -> String {
     escaped(&shortened(&message.to_string(), LONGEST)).into_owned()
 }
 
-/// Lines and columns of problems in the order of their places.
+/// Computes lines and columns of problems that are ordered by place.
 struct Places<'t> {
     text: &'t str,
     lines: LineStarts,
-    /// The place asked for last, and its column: characters are counted from there.
+    /// Byte offset and column of the last problem, from which characters are counted.
     last: (usize, usize),
 }
 
@@ -189,7 +189,7 @@ impl<'t> Places<'t> {
     }
 }
 
-/// A problem beside its lines, for the renderer.
+/// A problem with its lines, for the renderer.
 #[derive(Debug)]
 struct Shown<'a> {
     located: &'a Located,

@@ -1,4 +1,4 @@
-//! What a running process can take over from another configuration, and what needs a restart.
+//! Difference between two configurations: changes that a running process can apply, and changes that require a restart.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use toml::{Table, Value};
 use crate::config::Config;
 use crate::schema;
 
-/// Keys that are fixed at start, and why. `*` stands for any name. A key covers everything below it.
+/// Keys that are fixed at start, with the reason. `*` stands for any name. A key includes all keys below it.
 const FIXED: &[(&str, &str)] = &[
     ("system.workers", "workers are pinned to their cores at start"),
     ("system.model", "workers get their parts at start"),
@@ -30,7 +30,7 @@ const FIXED: &[(&str, &str)] = &[
     ("nat.subscriber-prefix", "a subscriber stays in its shard for life"),
     ("nat.subscribers", "the memory of the table is taken at start"),
     ("nat.port-blocks", "the memory of the table is taken at start"),
-    ("nat.held-ports", "the memory of the table is taken at start"),
+    ("nat.quarantined-ports", "the memory of the table is taken at start"),
     ("nat.unsolicited-syns", "the room where they wait is made at start"),
     ("interfaces.*.device", "devices are opened at start"),
     ("interfaces.*.bond", "devices are opened at start"),
@@ -77,18 +77,18 @@ const FIXED: &[(&str, &str)] = &[
     ("control.capture-limit", "the memory of captures is taken at start"),
 ];
 
-/// Tables that can't come or go as a whole, and why; what is below them may.
+/// Tables that can't be added or removed as a whole, with the reason; keys below them may change.
 const FIXED_AS_A_WHOLE: &[(&str, &str)] = &[("inspection", "what flows are inspected with is made at start")];
 
-/// Where a key came, went or changed.
+/// How a key differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// Only the new configuration has it.
+    /// Only the new configuration has the key.
     Added,
-    /// Only the old one has it.
+    /// Only the old configuration has the key.
     Removed,
-    /// Both have it, with different values.
+    /// Both configurations have the key, with different values.
     Changed,
 }
 
@@ -96,11 +96,11 @@ pub enum Kind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Change {
-    /// The key in full: `nat.pools.public.addresses`.
+    /// The full key, such as `nat.pools.public.addresses`.
     pub key: String,
-    /// What happened to it.
+    /// How the key differs.
     pub kind: Kind,
-    /// Why a running process can't take it over; `None` where it can.
+    /// Why a running process can't apply the change; `None` if it can.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fixed: Option<String>,
 }
@@ -120,26 +120,26 @@ impl fmt::Display for Change {
     }
 }
 
-/// Everything that differs between two configurations.
+/// All differences between two configurations.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Difference {
-    /// In the order of the keys.
+    /// Changes in the order of the keys.
     pub changes: Vec<Change>,
 }
 
 impl Difference {
-    /// Whether nothing differs.
+    /// Whether the configurations are equal.
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty()
     }
 
-    /// What needs a restart; a running process refuses the whole configuration where there is any.
+    /// Changes that require a restart. A running process rejects the whole configuration if there are any.
     pub fn fixed(&self) -> impl Iterator<Item = &Change> {
         self.changes.iter().filter(|change| change.fixed.is_some())
     }
 
-    /// Whether a key, or one below it, differs.
+    /// Whether a key or any key below it differs.
     pub fn touches(&self, key: &str) -> bool {
         self.changes.iter().any(|change| {
             change
@@ -150,7 +150,7 @@ impl Difference {
     }
 }
 
-/// Compare two configurations, defaults written out.
+/// Compare two configurations with all defaults filled in.
 pub fn difference(old: &Config, new: &Config) -> Difference {
     let mut found = Vec::new();
     let tree = |config: &Config| Table::try_from(&config.document).unwrap_or_default();
@@ -164,8 +164,8 @@ pub fn difference(old: &Config, new: &Config) -> Difference {
             .collect::<Vec<_>>()
     };
     let (old_devices, new_devices) = (devices(old), devices(new));
-    // Interfaces come and go as a whole; what a device was opened with stays. A device that one interface gives back is another's
-    // with the next commit: it has to be closed first.
+    // Interfaces can be added and removed as a whole, but the parameters that a device was opened with can't change. A
+    // device can move to another interface only in a later commit, because it must be closed first.
     let is_live = |path: &[&str]| match path {
         ["interfaces", name] => {
             let (before, after) = (&old.document.interfaces, &new.document.interfaces);
@@ -197,13 +197,13 @@ pub fn difference(old: &Config, new: &Config) -> Difference {
     Difference { changes }
 }
 
-/// The devices that an interface is made of.
+/// Devices of an interface.
 fn devices_of(interface: &schema::Interface) -> impl Iterator<Item = &crate::value::Device> {
     let members = interface.bond.iter().flat_map(|bond| &bond.members);
     interface.device.iter().chain(members)
 }
 
-/// Keys that change while the process runs, of interfaces without a device.
+/// Keys of interfaces without a device that can change at run time.
 const LIVE: &[&str] = &["parent", "vlan", "peer", "mtu"];
 
 fn walk<'t>(prefix: &[&'t str], old: &'t Table, new: &'t Table, found: &mut Vec<(Vec<&'t str>, Kind)>) {
@@ -220,7 +220,7 @@ fn walk<'t>(prefix: &[&'t str], old: &'t Table, new: &'t Table, found: &mut Vec<
     found.extend(added.map(|key| (path(key), Kind::Added)));
 }
 
-/// Why what is at a path is fixed at start.
+/// Why the key at a path is fixed at start.
 fn fixed(path: &[&str]) -> Option<String> {
     let key = path.join(".");
     let as_a_whole = FIXED_AS_A_WHOLE.iter().filter(|(table, _)| *table == key);
@@ -228,7 +228,7 @@ fn fixed(path: &[&str]) -> Option<String> {
     fixed.chain(as_a_whole).next().map(|(_, why)| (*why).to_owned())
 }
 
-/// A whole interface that comes or goes is covered by what is below it.
+/// Whether a pattern matches a path. An interface that is added or removed as a whole matches the patterns of its keys.
 fn covers(pattern: &str, path: &[&str]) -> bool {
     let pattern: Vec<_> = pattern.split('.').collect();
     let matched = pattern

@@ -1,17 +1,18 @@
-//! From the bytes of a file to a text: what is none is complained about like any other mistake.
+//! Conversion of a file's bytes to text; invalid text is reported like any other error in the configuration.
 
 use std::io::{self, Read};
 
 use crate::diagnosis::{Diagnosis, Located};
 use crate::problem::Problem;
 
-/// Most bytes of a file: a configuration with as many rules as there may be. A device file has no end.
+/// Maximum size of a file in bytes, enough for a configuration with the maximum number of rules. It also bounds reads
+/// from device files.
 pub const MOST_BYTES: u64 = 256 << 20;
 
-/// The bytes of a file.
+/// Read the bytes of a file.
 ///
 /// # Errors
-/// It can't be read, or is longer than any configuration.
+/// The file can't be read, or exceeds the maximum size.
 pub fn bytes(file: impl Read) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     file.take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
@@ -21,10 +22,10 @@ pub fn bytes(file: impl Read) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Bytes as a text.
+/// Convert bytes to text.
 ///
 /// # Errors
-/// They are no UTF-8, or hold a byte 0.
+/// The bytes are not UTF-8, or contain a zero byte.
 pub fn text(name: &str, bytes: Vec<u8>) -> Result<String, Diagnosis> {
     let (bytes, at, what) = match String::from_utf8(bytes) {
         Ok(text) => match text.find('\0') {
@@ -36,7 +37,7 @@ pub fn text(name: &str, bytes: Vec<u8>) -> Result<String, Diagnosis> {
             (error.into_bytes(), at, "bytes that are no UTF-8")
         }
     };
-    // Only the line of the mistake is shown: what follows it need not be decoded.
+    // Only the line of the error is shown, so decoding ends there.
     let end = bytes[at..]
         .iter()
         .position(|&byte| byte == b'\n')

@@ -1,4 +1,4 @@
-//! Rules of the packet filter, groups resolved.
+//! Rules of the packet filter with groups resolved.
 
 use std::net::IpAddr;
 
@@ -6,50 +6,51 @@ use crate::config::{InterfaceIndex, RouterIndex};
 use crate::schema::{Action, NamedSet, RejectWith};
 use crate::value::{Mac, Mark, Numbers, OrNot, TcpFlags};
 
-/// ICMP's protocol number.
+/// Protocol number of ICMP.
 pub(crate) const ICMP: u8 = 1;
-/// ICMPv6's.
+/// Protocol number of ICMPv6.
 pub(crate) const ICMPV6: u8 = 58;
 
-/// A rule. Lists without an element stand for everything.
+/// A filter rule. An empty list matches everything.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FilterRule {
-    /// Its name, or its number counted from 1; behind the name of its router and a slash where that is not the default one.
+    /// Name of the rule, or its number counted from 1, preceded by the router's name and a slash for routers other than
+    /// the default one.
     pub name: String,
-    /// The router whose packets it is asked about; all where only one has a filter, and that is the default one.
+    /// Router whose packets the rule applies to; `None` for all packets, if only the default router has a filter.
     pub router: Option<RouterIndex>,
-    /// It is what becomes of packets that no rule of its router decides about.
+    /// Whether this is the default rule, which applies to packets that no other rule of the router decides about.
     pub is_default: bool,
-    /// What it does.
+    /// Action of the rule.
     pub action: Action,
-    /// What senders are told.
+    /// Reply to the sender of a rejected packet.
     pub with: RejectWith,
-    /// Packets a second and at once, with `rate-limit`.
+    /// Packets per second and burst, with `rate-limit`.
     pub rate: (u32, u32),
-    /// Whether what it accepts has a session.
+    /// Whether accepted packets create a session.
     pub track: bool,
     /// The mark, with `set-mark`.
     pub new_mark: Option<Mark>,
-    /// The code point, with `set-dscp`.
+    /// The DSCP, with `set-dscp`.
     pub new_dscp: Option<u8>,
-    /// The code point of congestion, with `set-ecn`.
+    /// The ECN code point, with `set-ecn`.
     pub new_ecn: Option<u8>,
-    /// The set, with `add-to-set`.
+    /// Name of the set, with `add-to-set`.
     pub adds_to: Option<String>,
-    /// What it matches.
+    /// Conditions of the rule.
     pub selection: Selection,
 }
 
-/// A set that changes while rules name it.
+/// An element set, which can change at run time while rules refer to it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FilterSet {
-    /// Its name; behind the name of its router and a slash where that is not the default one.
+    /// Name of the set, preceded by the router's name and a slash for routers other than the default one.
     pub name: String,
-    /// What its elements are, how many it may have, how long they stay, and which it has from the start.
+    /// Type, maximum size, timeout and initial elements of the set.
     pub settings: NamedSet,
 }
 
-/// What a rule matches.
+/// Conditions of a rule.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Selection {
     /// Source addresses.
@@ -62,42 +63,42 @@ pub struct Selection {
     pub source_ports: Vec<(u16, u16)>,
     /// Destination ports.
     pub destination_ports: Vec<(u16, u16)>,
-    /// ICMP type and code, of IPv4 and of IPv6.
+    /// ICMP type and code, for IPv4 and for IPv6.
     pub messages: [Vec<(u16, u16)>; 2],
     /// TCP flags.
     pub flags: Option<TcpFlags>,
-    /// 0: whole, 1: first fragment, 2: later one.
+    /// Fragment kind: 0 is an unfragmented packet, 1 a first fragment, 2 a later fragment.
     pub fragment: Option<u8>,
-    /// Code points.
+    /// Differentiated services code points.
     pub dscp: Vec<u8>,
-    /// Code points of congestion.
+    /// ECN code points.
     pub ecn: Vec<u8>,
-    /// MAC addresses of the source and of the destination.
+    /// Source and destination MAC addresses.
     pub macs: [MacSelection; 2],
-    /// Length in bytes.
+    /// Packet length in bytes.
     pub length: Option<Numbers>,
-    /// VLANs.
+    /// VLAN IDs.
     pub vlan: Option<Numbers>,
-    /// Interfaces that packets come in by, from a first to a last one.
+    /// Input interfaces, as ranges from a first to a last one.
     pub incoming: Vec<(InterfaceIndex, InterfaceIndex)>,
-    /// Interfaces that they leave by.
+    /// Output interfaces, as ranges from a first to a last one.
     pub outgoing: Vec<(InterfaceIndex, InterfaceIndex)>,
-    /// Packets to the gateway itself are meant: these alone, where no interface is in `outgoing`.
+    /// Whether the rule applies to packets to the gateway itself, and to these only if `outgoing` is empty.
     pub gateway: bool,
-    /// The mark of the session by then.
+    /// Mark of the session, as set by earlier rules.
     pub mark: Option<OrNot<Mark>>,
-    /// Sets that source and destination are in, by name, or are not.
+    /// Names of the sets that source and destination must be in, or must not be in.
     pub sets: [Option<OrNot<String>>; 2],
-    /// Sets that their ports are in, or are not.
+    /// Names of the sets that source and destination ports must be in, or must not be in.
     pub port_sets: [Option<OrNot<String>>; 2],
-    /// Applications, by name as written.
+    /// Names of applications, as in the file.
     pub applications: Vec<String>,
 }
 
-/// MAC addresses; any where there is none.
+/// MAC addresses; an empty list matches any.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MacSelection {
-    /// All others are meant.
+    /// Whether the condition is inverted.
     pub not: bool,
     /// The addresses.
     pub of: Vec<Mac>,
@@ -121,7 +122,8 @@ impl MacSelection {
 }
 
 impl Selection {
-    /// Addresses of a family; none where it can't be that family, and an empty list where any will do.
+    /// Address ranges of one family; `None` if no packet of that family can match, and an empty list if any address
+    /// matches.
     pub fn addresses(ranges: &[(IpAddr, IpAddr)], six: bool) -> Option<Vec<(IpAddr, IpAddr)>> {
         if ranges.is_empty() {
             return Some(Vec::new());
@@ -134,7 +136,7 @@ impl Selection {
         (!of.is_empty()).then_some(of)
     }
 
-    /// Whether packets of a family may match.
+    /// Whether packets of an address family may match.
     pub fn concerns(&self, six: bool) -> bool {
         Self::addresses(&self.sources, six).is_some()
             && Self::addresses(&self.destinations, six).is_some()
@@ -145,8 +147,8 @@ impl Selection {
         !self.messages.iter().all(Vec::is_empty)
     }
 
-    /// The protocols that packets of a family may be of. They are numbers, the same in both families, except where messages
-    /// are named: those belong to the ICMP of their family.
+    /// Protocols that packets of a family may have. Protocol numbers are the same for both families, except that a
+    /// condition on ICMP messages selects the ICMP of the family.
     pub fn protocols_of(&self, six: bool) -> Vec<u8> {
         match (self.names_messages(), six) {
             (false, _) => self.protocols.clone(),
@@ -155,7 +157,7 @@ impl Selection {
         }
     }
 
-    /// Of how many boxes it is made, in both families.
+    /// Number of hyperrectangles that the conditions expand to, in both families.
     pub fn combinations(&self) -> u64 {
         let of = |six: bool| {
             let (Some(sources), Some(destinations)) = (
@@ -189,14 +191,14 @@ impl Selection {
             .fold(0, u64::saturating_add)
     }
 
-    /// Whether the rule is asked one by one, as no matcher knows all that it asks for.
+    /// Whether the rule is evaluated individually, because it has conditions that no matcher supports.
     pub fn is_asked_alone(&self) -> bool {
         !self.applications.is_empty()
             || self.mark.is_some()
             || self.sets.iter().chain(&self.port_sets).any(Option::is_some)
     }
 
-    /// Whether packets that leave by an interface are meant.
+    /// Whether the rule applies to forwarded packets.
     fn is_about_forwarded(&self) -> bool {
         !self.gateway || !self.outgoing.is_empty()
     }
@@ -206,7 +208,7 @@ impl Selection {
         (self.gateway || !other.gateway) && (forwarded || !other.is_about_forwarded())
     }
 
-    /// Whether all that the other matches is matched.
+    /// Whether every packet that `other` matches is matched.
     pub fn covers(&self, other: &Self) -> bool {
         let flags = match (self.flags, other.flags) {
             (None, _) => true,
@@ -249,7 +251,7 @@ impl Selection {
     }
 }
 
-/// Numbers side by side, as ranges.
+/// Ranges of consecutive numbers.
 pub fn runs(numbers: &[u8]) -> Vec<(u8, u8)> {
     let mut sorted = numbers.to_vec();
     sorted.sort_unstable();
@@ -263,13 +265,13 @@ pub fn runs(numbers: &[u8]) -> Vec<(u8, u8)> {
     found
 }
 
-/// Whether each name of the other is one of these, and there is one.
+/// Whether `own` contains all names of `other`, which must not be empty.
 fn covers_names(own: &[String], other: &[String]) -> bool {
     let has = |name: &String| own.iter().any(|own| own.eq_ignore_ascii_case(name));
     !other.is_empty() && other.iter().all(has)
 }
 
-/// Whether each range of the other is within one of these.
+/// Whether each range of `other` is within a range of `own`.
 fn covers<T: PartialOrd>(own: &[(T, T)], other: &[(T, T)]) -> bool {
     own.is_empty()
         || !other.is_empty()

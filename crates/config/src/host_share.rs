@@ -1,4 +1,4 @@
-//! What one host can have of the tables and of a pool's ports.
+//! Maximum share of one host in the tables and in the ports of a pool.
 
 use serde::Serialize;
 
@@ -7,17 +7,17 @@ use crate::config::Pool;
 use crate::schema::{Pairing, PortSelection, System};
 use crate::value::{AddressRange, PortRange};
 
-/// Ports that always share a shard.
+/// Number of consecutive ports that always belong to the same shard.
 const UNIT: u64 = 64;
 
-/// Other addresses of a pool in which a subscriber is given ports, with soft pairing.
+/// Number of further pool addresses from which a subscriber gets ports, with soft pairing.
 const OTHERS: u64 = 8;
 
-/// Least size of a part of the reserve: a sixteenth of the table.
+/// Minimum size of a part of the reserve, as a fraction of the table.
 const PARTS: u64 = 16;
 
-/// Of so many sessions, those that one shard has to itself, how many parts there are that all shards share, and the sessions of each: so
-/// many that any shard can have half of all.
+/// Division of a table with `all` sessions: sessions reserved for each shard, number of parts in the reserve that
+/// shards share, and sessions per part. The reserve allows any shard to use half of the table.
 pub fn divided(system: &System, all: u32) -> (u64, u64, u64) {
     let all = u64::from(all);
     let own = all.div_ceil(u64::from(system.shards()).max(1));
@@ -26,22 +26,22 @@ pub fn divided(system: &System, all: u32) -> (u64, u64, u64) {
     (own, parts, each)
 }
 
-/// What one host can have.
+/// Maximum share of one host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct HostShare {
-    /// IPv4 sessions, of all.
+    /// IPv4 sessions over all pools.
     pub sessions_ipv4: u64,
-    /// IPv6 sessions, of all.
+    /// IPv6 sessions.
     pub sessions_ipv6: u64,
-    /// The same by pool.
+    /// Maximum share by pool.
     pub pools: Vec<PoolShare>,
 }
 
-/// What one host can have of a pool.
+/// Maximum share of one host in a pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PoolShare {
-    /// The pool.
+    /// Name of the pool.
     pub pool: String,
     /// Sessions.
     pub sessions: u64,
@@ -53,7 +53,7 @@ pub struct PoolShare {
     pub icmp: u64,
 }
 
-/// What one host can have, as far as nobody else has it.
+/// Maximum share of one host while no other host uses the tables.
 pub fn host_share(config: &Config) -> HostShare {
     let document = &config.document;
     let sessions = [document.sessions.ipv4, document.sessions.ipv6].map(|all| {
@@ -108,8 +108,8 @@ fn ports(pool: &Pool, shards: u64) -> [u64; 3] {
         .map(|limit| most.min(limit.map_or(u64::MAX, u64::from)))
 }
 
-/// Ports of an address that a shard can have where shards share them; none where they share none, since another session or a
-/// computation has a say in who has a port.
+/// Ports of an address that one shard can use if shards share them. `None` if they don't, because preserved ports and
+/// computed ports depend on the session.
 fn shared(pool: &Pool, size: u64, shards: u64) -> Option<u64> {
     let by_computation = pool.deterministic.is_some() || pool.selection == PortSelection::Preserve;
     if by_computation || pool.overlap {
@@ -124,8 +124,9 @@ fn shared(pool: &Pool, size: u64, shards: u64) -> Option<u64> {
     })
 }
 
-/// What any shard can have of an address where shards share every other unit of so many ports: all of these, and its own. Each unit
-/// counts as is said of its first and last port. None where some shard would have no whole unit of its own: then they share none.
+/// Ports of an address that any shard can use if shards share every second unit of `size` ports: all shared ports and
+/// its own. `count` counts the usable ports of a unit, given by its first and last port. `None` if some shard has no
+/// whole unit of its own; then shards share no ports.
 pub fn within_reach(ports: PortRange, size: u64, shards: u64, count: impl Fn((u64, u64)) -> u64) -> Option<u64> {
     let (first, last) = (u64::from(ports.first()), u64::from(ports.last()));
     let whole = ((last + 1) / size).saturating_sub(first.div_ceil(size));

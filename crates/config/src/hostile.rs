@@ -1,4 +1,5 @@
-//! Any bytes as a configuration or a listing: what the fuzz targets and the tests that replay their corpora do.
+//! Processing of arbitrary bytes as a configuration or a listing, for the fuzz targets and the tests that replay their
+//! corpora.
 
 use indexmap::IndexMap;
 
@@ -7,13 +8,13 @@ use crate::memory::EntryBytes;
 use crate::text::is_hidden;
 use crate::{Diagnosis, Machine, check, difference, file, parse};
 
-/// Most bytes that the problems of a file come to on a terminal.
+/// Maximum size in bytes of a file's problems as rendered for a terminal.
 const RENDERED: usize = 1 << 20;
 
-/// Read as a file is, check, render, print and compare.
+/// Read, check, render, print and compare a text.
 ///
 /// # Panics
-/// Where any of them does, where what was printed is read back as something else, or where what is rendered is no fit
+/// Any of these panics, the printed text is read back as a different configuration, or the rendered text is not safe
 /// for a terminal.
 pub fn text(bytes: &[u8]) {
     let text = match file::text("text", bytes.to_vec()) {
@@ -41,10 +42,10 @@ pub fn text(bytes: &[u8]) {
     }
 }
 
-/// Any bytes as listings of packet filters: read, carried over, printed.
+/// Read, convert and print arbitrary bytes as packet filter listings.
 ///
 /// # Panics
-/// Where any of them does, or where an error is longer than a person reads.
+/// Any of these panics, or an error message exceeds the maximum length.
 pub fn listing(bytes: &[u8]) {
     let text = match import::text("listing", bytes) {
         Ok(text) => text,
@@ -65,7 +66,7 @@ fn is_readable(error: &ImportError) {
     assert!(text.len() < 4096, "{} bytes", text.len());
 }
 
-/// In every form that a diagnosis has.
+/// Produce all forms of a diagnosis.
 fn render(diagnosis: &Diagnosis) {
     let complaints = diagnosis.complaints();
     assert_eq!(diagnosis.found().len(), complaints.len());
@@ -84,7 +85,7 @@ fn render(diagnosis: &Diagnosis) {
     assert!(lines.len() <= RENDERED && !is_acted_on(&lines), "{lines:?}");
 }
 
-/// Without the colours, which no file has a part in.
+/// The text without colour codes, which never come from the file.
 fn uncoloured(text: &str) -> String {
     let mut parts = text.split("\u{1b}[");
     let mut plain = parts.next().unwrap_or_default().to_owned();

@@ -3,11 +3,11 @@
 //! ```text
 //! text ── read ──► Document ── check ──► Valid<Config>
 //!          │                     │
-//!          └──► Diagnosis ◄──────┘    what is wrong, where it stands, what to write instead
+//!          └──► Diagnosis ◄──────┘    what is wrong, where, and what to write instead
 //! ```
 //!
-//! [`schema`] is the file as it is written, [`config`] the same with every reference resolved and every default filled
-//! in. Behind [`check`] nothing is checked again. [`difference()`] says what a running process can take over.
+//! [`schema`] is the file as written, [`config`] the same with every reference resolved and every default filled in. No
+//! later code validates again. [`difference()`] determines what a running process can apply.
 
 #![forbid(unsafe_code)]
 
@@ -43,28 +43,28 @@ pub use problem::{FilterProblem, Problem, nearest};
 pub use schema::EXCEPTIONS;
 pub use validate::{Checked, Inserted, Machine, Weight, check, check_numbered, check_rules};
 
-/// Read a text without asking what its values mean.
+/// Parse a text without validating its values.
 ///
 /// # Errors
-/// Every mistake of form: syntax, unknown and missing keys, values that can't be read.
+/// All syntax errors, unknown and missing keys, and values of the wrong form.
 pub fn parse(name: &str, text: &str) -> Result<schema::Document, Diagnosis> {
     read::read(text)
         .map(|(document, _)| document)
         .map_err(|found| Diagnosis::new(name, text, found))
 }
 
-/// Something that showed only when the configuration was to be used, such as a device that would not open.
+/// A fault that is found only when the configuration is used, such as a device that can't be opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The key that it is about: `["interfaces", "outside", "device"]`, `["filter", "rules", "[3]", "to"]`.
+    /// Key that the fault concerns: `["interfaces", "outside", "device"]`, `["filter", "rules", "[3]", "to"]`.
     pub key: Vec<String>,
-    /// What is wrong.
+    /// Description of the fault.
     pub what: String,
     /// What to do about it.
     pub hint: Option<String>,
 }
 
-/// Faults at the places of their keys.
+/// Faults with the places of their keys.
 pub fn place(name: &str, text: &str, faults: Vec<Fault>) -> Diagnosis {
     let places = read::read(text).ok().map(|(_, places)| places);
     let located = |fault: Fault| {

@@ -1,16 +1,16 @@
-//! How much a configuration may have.
+//! Maximum sizes of a configuration.
 
-/// Most sites: what the context of a session has room for.
+/// Maximum number of sites, given by the size of a session's context.
 pub const MOST_SITES: u32 = 131_072;
 
-/// Most terminals of all sites together: what their table has room for.
+/// Maximum number of terminals of all sites together, given by the size of their table.
 pub const MOST_TERMINALS: u32 = 1_048_575;
 
-/// Most virtual routers: a context has room for more, tables by router have not.
+/// Maximum number of virtual routers, given by the size of tables that are indexed by router.
 pub const MOST_ROUTERS: usize = 4096;
 
-/// Most bridges; the data plane has room for as many.
+/// Maximum number of bridges, as in the data plane.
 pub const MOST_BRIDGES: usize = 64;
 
-/// Most steps of all chains of a router.
+/// Maximum number of steps in all chains of a router.
 pub const MOST_STEPS: usize = 256;

@@ -1,4 +1,4 @@
-//! How much memory a configuration takes, table by table.
+//! Memory requirement of a configuration, by table.
 
 use std::fmt;
 
@@ -20,7 +20,8 @@ impl fmt::Display for Bytes {
     }
 }
 
-/// What one entry of each table takes, both directions and index included, in bytes. The data plane knows it.
+/// Memory per entry of each table in bytes, including both directions and the index. The data plane provides these
+/// values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntryBytes {
     /// An IPv4 session.
@@ -29,48 +30,48 @@ pub struct EntryBytes {
     pub session_ipv6: u64,
     /// A neighbour.
     pub neighbour: u64,
-    /// A fragmented packet that is known.
+    /// A fragmented packet that is being tracked.
     pub fragment: u64,
-    /// An address of a pool: bits that say which ports are lent, twice, since pools may change.
+    /// An address of a pool: two bitmaps of allocated ports, since pools may change.
     pub pool_address: u64,
     /// A mapping, or a permission of address-dependent filtering.
     pub mapping: u64,
     /// A subscriber.
     pub subscriber: u64,
-    /// A block of ports that a subscriber has.
+    /// A port block of a subscriber.
     pub port_block: u64,
-    /// A port or block that waits.
+    /// A port or port block in quarantine.
     pub held_port: u64,
-    /// A place in a ring between workers.
+    /// An entry of a ring between workers.
     pub ring: u64,
     /// A packet buffer of the usual size.
     pub buffer: u64,
-    /// A flow that is inspected, without the windows of its streams.
+    /// An inspected flow, without the windows of its streams.
     pub inspected_flow: u64,
-    /// A block of 2 KiB of streams.
+    /// A block of 2 KiB of stream data.
     pub block: u64,
-    /// A message that is parsed.
+    /// A message that is being parsed.
     pub message: u64,
-    /// A record of what flows said, or of one that ended.
+    /// A record of a transaction or of a flow that has ended.
     pub record: u64,
-    /// A datagram that is put together from fragments to be inspected.
+    /// A fragmented datagram that is being reassembled for inspection.
     pub assembly: u64,
-    /// A session whose application is looked for, without nDPI's arena.
+    /// A session whose application is being identified, without nDPI's arena.
     pub sought: u64,
-    /// What nDPI takes in each worker beside that.
+    /// Fixed memory of nDPI per worker.
     pub recogniser: u64,
-    /// A site of a subscriber, with its part of the index by which virtual MACs are found.
+    /// A subscriber's site, including the index of virtual MACs.
     pub site: u64,
-    /// A public address that may be a site's own.
+    /// A public address that may be assigned to a site.
     pub public_address: u64,
     /// A terminal of a site.
     pub terminal: u64,
-    /// A place of the index by which terminals are found, which is at most half full and a power of two.
+    /// An entry of the terminals' index, whose size is a power of two at least twice the number of terminals.
     pub terminal_place: u64,
 }
 
 impl Default for EntryBytes {
-    /// The most that the project allows itself for sessions.
+    /// Upper bounds from the project's memory budget for sessions.
     fn default() -> Self {
         Self {
             session_ipv4: 160,
@@ -102,17 +103,17 @@ impl Default for EntryBytes {
 /// A table of fixed capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Table {
-    /// Its name, in the plural of what it holds.
+    /// Name of the table: the plural of its entries.
     pub name: &'static str,
-    /// The table and key of the configuration that sets its capacity.
+    /// Configuration table and key that set the capacity.
     pub key: [&'static str; 2],
-    /// Its capacity.
+    /// Capacity in entries.
     pub entries: u64,
-    /// Its memory.
+    /// Memory of the table.
     pub bytes: Bytes,
 }
 
-/// The tables whose capacity the configuration sets.
+/// Tables whose capacity the configuration sets.
 pub fn tables(document: &Document, entry: &EntryBytes) -> Vec<Table> {
     let mut tables = of_every_gateway(document, entry);
     if let Some(inspection) = &document.inspection {
@@ -161,7 +162,7 @@ fn table(name: &'static str, key: [&'static str; 2], entries: u32, bytes: u64) -
     }
 }
 
-/// Tables that every gateway has.
+/// Tables that exist in every configuration.
 fn of_every_gateway(document: &Document, entry: &EntryBytes) -> Vec<Table> {
     vec![
         table(
@@ -220,8 +221,8 @@ fn of_every_gateway(document: &Document, entry: &EntryBytes) -> Vec<Table> {
         ),
         table(
             "ports that wait",
-            ["nat", "held-ports"],
-            document.nat.held_ports,
+            ["nat", "quarantined-ports"],
+            document.nat.quarantined_ports,
             in_shards(document, entry.held_port),
         ),
         rings(document, entry),
@@ -279,7 +280,7 @@ fn of_inspection(document: &Document, inspection: &Inspection, entry: &EntryByte
     tables
 }
 
-/// Terminals of sites, with the index that they are found by.
+/// Terminals of sites, with their index.
 fn terminals(most: u32, entry: &EntryBytes) -> Table {
     let entries = u64::from(most);
     let places = (2 * entries).next_power_of_two();
@@ -292,7 +293,7 @@ fn terminals(most: u32, entry: &EntryBytes) -> Table {
     }
 }
 
-/// Workers, as the configuration names them.
+/// Number of workers in the configuration.
 fn workers(document: &Document) -> u32 {
     let system = &document.system;
     let roles = system.roles.io.iter().chain(&system.roles.inspect);
@@ -312,15 +313,15 @@ fn workers(document: &Document) -> u32 {
     u32::try_from(workers).unwrap_or(u32::MAX)
 }
 
-/// Packets that rings between workers hold at once, as far as buffers are planned for: the rings to each worker from two others.
-/// Where more are full, devices find no buffer for what they receive, and count it.
+/// Number of packets in rings between workers for which buffers are planned: those from two workers to each worker. If
+/// more rings are full, devices find no buffer for received packets and count the drops.
 pub fn in_rings(document: &Document) -> u32 {
     let workers = workers(document);
     let full = 2.min(workers.saturating_sub(1));
     workers.saturating_mul(full).saturating_mul(document.system.ring)
 }
 
-/// The rings, one from each worker to each other, and the buffers that wait in them.
+/// The rings, one from each worker to each other worker, and the buffers queued in them.
 fn rings(document: &Document, entry: &EntryBytes) -> Table {
     let workers = u64::from(workers(document));
     let pairs = workers.saturating_mul(workers.saturating_sub(1));
@@ -334,20 +335,20 @@ fn rings(document: &Document, entry: &EntryBytes) -> Table {
     }
 }
 
-/// Owners of the blocks of ports of an address, one for each, and the ports of them that are free.
+/// Memory per address for the owners of port blocks and for the free ports of each block.
 const SHARED_PORTS: u64 = 26 << 10;
 
-/// Summaries of a shard of what it has of those, in both halves of its memory.
+/// Memory of a shard's summary of shared ports, in two versions.
 const SUMMARY: u64 = 2 * 3 * 64;
 
-/// Addresses that leases have memory for.
+/// Number of addresses that memory for port allocations is reserved for.
 fn pool_addresses(document: &Document) -> u32 {
     let pools = document.nat.pools.values();
     let configured: u64 = pools.flat_map(|pool| &pool.addresses).map(AddressRange::count).sum();
     u32::try_from(configured.saturating_add(document.nat.spare_addresses.into())).unwrap_or(u32::MAX)
 }
 
-/// Where shards share ports of an address, each has a summary of those, and it is written down whose they are.
+/// Memory per address including the summaries and the owners of ports if shards share them.
 fn with_shared(document: &Document, bytes: u64) -> u64 {
     match document.system.shards() {
         0..=2 => bytes,
@@ -355,20 +356,20 @@ fn with_shared(document: &Document, bytes: u64) -> u64 {
     }
 }
 
-/// Every session may have a mapping, and a permission where filtering is address-dependent.
+/// Each session may have a mapping, and a permission with address-dependent filtering.
 fn mappings(document: &Document) -> u32 {
     let permits = |pool: &Pool| pool.filtering.each().contains(&Some(Filtering::AddressDependent));
     let each = 1 + u32::from(document.nat.pools.values().any(permits));
     document.sessions.ipv4.saturating_mul(each)
 }
 
-/// Beside the shares of shards there are parts that they share.
+/// Memory including the reserve that shards share.
 fn with_reserve(document: &Document, all: u32, bytes: u64) -> u64 {
     let (_, parts, each) = divided(&document.system, all);
     bytes + (bytes * parts * each).div_ceil(u64::from(all.max(1)))
 }
 
-/// Subscribers don't spread evenly over several shards: each has room for a quarter more.
+/// Memory including a reserve of a quarter per shard, since subscribers are not evenly distributed.
 fn in_shards(document: &Document, bytes: u64) -> u64 {
     match document.system.shards() {
         0 | 1 => bytes,

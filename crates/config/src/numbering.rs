@@ -1,24 +1,24 @@
-//! Numbers of interfaces, virtual routers and ports: those of the file's order at start, kept by name as long as a process runs, because
-//! sessions, routes and neighbours are known by them.
+//! Numbers of interfaces, virtual routers and ports. At the start they follow the order of the file. They are kept by
+//! name while the process runs, because sessions, routes and neighbours refer to them.
 
-/// A number.
+/// State of a number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Number {
-    /// Something of this name has it.
+    /// Used by the item with this name.
     Of(String),
-    /// Nobody has it, and something new may.
+    /// Unused and available for a new item.
     Free,
-    /// Nobody has it, and somebody may still know what had it.
+    /// Unused, but quarantined because references to its former item may still exist.
     Rests,
 }
 
-/// The numbers of one kind, counted from 0.
+/// Numbers of one kind, counted from 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Numbers(pub Vec<Number>);
 
 impl Numbers {
-    /// The numbers with these names: known names keep theirs, new ones get free ones or further ones, and those of names
-    /// that are gone rest.
+    /// The numbering for these names: known names keep their numbers, new names get free or additional numbers, and
+    /// numbers of removed names are quarantined.
     pub fn with<'n>(&self, names: impl Iterator<Item = &'n str> + Clone) -> Self {
         let kept = |number: &Number| match number {
             Number::Of(name) if !names.clone().any(|wanted| wanted == name) => Number::Rests,
@@ -41,14 +41,14 @@ impl Numbers {
         Self(numbers)
     }
 
-    /// The number of a name.
+    /// Number of a name.
     pub fn of(&self, name: &str) -> Option<usize> {
         self.0
             .iter()
             .position(|number| matches!(number, Number::Of(known) if known == name))
     }
 
-    /// The name of each number, where it has one.
+    /// Name of each number, if it is in use.
     pub fn names(&self) -> impl Iterator<Item = Option<&str>> {
         self.0.iter().map(|number| match number {
             Number::Of(name) => Some(name.as_str()),
@@ -57,14 +57,14 @@ impl Numbers {
     }
 }
 
-/// The numbers of a configuration.
+/// The numbering of a configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Numbering {
     /// Interfaces.
     pub interfaces: Numbers,
-    /// Virtual routers; the first one is the default router.
+    /// Virtual routers; the first is the default router.
     pub routers: Numbers,
-    /// Interfaces with devices of their own: the ports.
+    /// Interfaces that have their own device: the ports.
     pub ports: Numbers,
 }
 

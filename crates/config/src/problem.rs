@@ -1,4 +1,4 @@
-//! What can be wrong with a configuration: what, and what to do about it.
+//! Problems of a configuration, with messages and hints.
 
 mod bridge;
 mod chain;
@@ -33,484 +33,484 @@ pub use self::tunnel::TunnelProblem;
 pub use self::uplink::UplinkProblem;
 use crate::value::{AddressRange, Device, InterfaceAddress, PortRange, Prefix, Tags};
 
-/// One thing that is wrong. [`std::fmt::Display`] says what, [`Problem::hint`] what to do: each stands at its
+/// One problem. [`std::fmt::Display`] is its message and [`Problem::hint`] its remedy; both are declared at the
 /// variant.
 #[derive(Clone, Debug, PartialEq, thiserror::Error, Diagnostic)]
 pub enum Problem {
-    /// The text is not TOML, or a value is of the wrong type.
+    /// The text is not TOML, or a value has the wrong type.
     #[error("{what}")]
     Form {
-        /// What is wrong.
+        /// The message.
         what: String,
-        /// What to write.
+        /// The hint.
         #[help]
         hint: Option<String>,
     },
-    /// A key that does not exist.
+    /// The key does not exist.
     #[error("there is no key `{key}` here")]
-    #[diagnostic(help("{}", meant(key, known)))]
+    #[diagnostic(help("{}", meant_key(key, known)))]
     UnknownKey {
-        /// As written.
+        /// Key as written.
         key: String,
-        /// The keys that exist here.
+        /// Keys that exist in this table.
         known: Vec<String>,
     },
-    /// A key that must be there.
+    /// A mandatory key is missing.
     #[error("`{0}` is missing")]
     #[diagnostic(help("add `{0} = …`"))]
     MissingKey(String),
-    /// A number or time out of its range.
+    /// A number or time is out of range.
     #[error("{what} of {value} is out of range")]
     #[diagnostic(help("it goes from {range}"))]
     OutOfRange {
-        /// What it is.
+        /// Name of the quantity.
         what: &'static str,
-        /// As written.
+        /// Value as written.
         value: String,
-        /// The range.
+        /// Valid range.
         range: String,
     },
-    /// No workers at all.
+    /// The number of workers is zero.
     #[error("no worker would move packets")]
     #[diagnostic(help("write a number such as 1, or cores such as [2, 3]"))]
     NoWorkers,
-    /// More workers than cores.
+    /// There are more workers than cores.
     #[error("{workers} workers need as many cores, and this machine has {cores}")]
     #[diagnostic(help("use fewer, or leave the key out for one"))]
     TooManyWorkers {
-        /// As written.
+        /// Number as written.
         workers: usize,
-        /// Cores of the machine.
+        /// Number of cores in the machine.
         cores: usize,
     },
-    /// A core that the machine does not have.
+    /// The machine does not have this core.
     #[error("there is no core {core}")]
     #[diagnostic(help("cores are {}", list(cores)))]
     UnknownCore {
-        /// As written.
+        /// Core as written.
         core: u16,
-        /// Those that there are.
+        /// Cores of the machine.
         cores: Vec<u16>,
     },
-    /// A core named twice.
+    /// A core is named twice.
     #[error("core {0} is named twice")]
     #[diagnostic(help("each worker has a core of its own"))]
     DuplicateCore(u16),
-    /// Something about the stages of a pipeline.
+    /// A problem of pipeline stages.
     #[error("{0}")]
     #[diagnostic(transparent)]
     Stage(StageProblem),
-    /// Something about bridges.
+    /// A problem of bridges.
     #[error("{0}")]
     #[diagnostic(transparent)]
     Bridge(BridgeProblem),
-    /// About virtual routers.
+    /// A problem of virtual routers.
     #[error(transparent)]
     #[diagnostic(transparent)]
     Router(RouterProblem),
-    /// A static route.
+    /// A problem of static routes.
     #[error(transparent)]
     #[diagnostic(transparent)]
     Route(RouteProblem),
-    /// A destination rule.
+    /// A problem of destination rules.
     #[error(transparent)]
     #[diagnostic(transparent)]
     Destination(DestinationProblem),
-    /// A tunnel.
+    /// A problem of tunnels.
     #[error(transparent)]
     #[diagnostic(transparent)]
     Tunnel(TunnelProblem),
-    /// An uplink, or a route by uplinks.
+    /// A problem of uplinks, or of routes by uplinks.
     #[error(transparent)]
     #[diagnostic(transparent)]
     Uplink(UplinkProblem),
-    /// About chains of routers.
+    /// A problem of routers' chains.
     #[error(transparent)]
     #[diagnostic(transparent)]
     Chain(ChainProblem),
-    /// Something about inspection.
+    /// A problem of inspection.
     #[error("{0}")]
     #[diagnostic(transparent)]
     Inspection(InspectionProblem),
-    /// Something about subscribers.
+    /// A problem of subscribers.
     #[error("{0}")]
     #[diagnostic(transparent)]
     Subscribers(SubscribersProblem),
-    /// A number of shards that is no power of two.
+    /// The number of shards is not a power of two.
     #[error("{0} shards: the number must be a power of two")]
     #[diagnostic(help("the nearest is {}", _0.max(&1).checked_next_power_of_two().unwrap_or(1 << 15)))]
     ShardsNotPowerOfTwo(u16),
-    /// Workers that would own no shard.
+    /// Some workers would own no shard.
     #[error("{shards} shards cannot be divided among {workers} workers")]
     #[diagnostic(help("write at least `shards = {}`", workers.next_power_of_two()))]
     FewerShardsThanWorkers {
-        /// As written.
+        /// Number of shards as written.
         shards: u16,
-        /// Workers.
+        /// Number of workers.
         workers: usize,
     },
-    /// A table that does not fit into the memory.
+    /// A table exceeds the available memory.
     #[error("{entries} {table} take {needed}, and this machine has {available} free")]
     #[diagnostic(help("at most {fits} fit"))]
     MemoryExceeded {
         /// Name of the table.
         table: &'static str,
-        /// Its capacity.
+        /// Capacity of the table.
         entries: u64,
-        /// Its memory.
+        /// Memory of the table.
         needed: crate::memory::Bytes,
         /// Free memory of the machine.
         available: crate::memory::Bytes,
-        /// The capacity that would fit.
+        /// Maximum capacity that fits.
         fits: u64,
     },
-    /// Tables that do not fit into the memory together.
+    /// All tables together exceed the available memory.
     #[error("all tables together take {needed}, and this machine has {available} free")]
     #[diagnostic(help(
         "lower `sessions.ipv4`, `sessions.ipv6` or `system.ring`; `sluice check` prints the memory of each table"
     ))]
     MemoryExceededTogether {
-        /// Their memory.
+        /// Memory of all tables.
         needed: crate::memory::Bytes,
         /// Free memory of the machine.
         available: crate::memory::Bytes,
     },
-    /// A timeout below the minimum of a standard.
+    /// A timeout is below the minimum of a standard.
     #[error("`{what}` of {value} is below the minimum of {minimum} ({standard})")]
     #[diagnostic(help("hosts rely on the minimum; raise it, or leave it out"))]
     TimeoutBelowMinimum {
-        /// The timeout.
+        /// Name of the timeout.
         what: &'static str,
-        /// As written.
+        /// Value as written.
         value: crate::value::Period,
-        /// The least allowed.
+        /// Minimum value.
         minimum: crate::value::Period,
-        /// Where it is said.
+        /// The standard.
         standard: &'static str,
     },
-    /// No interfaces at all.
+    /// The configuration has no interfaces.
     #[error("there are no interfaces")]
     #[diagnostic(help("add a table such as [interfaces.inside] with `device = \"eth1\"`"))]
     NoInterfaces,
-    /// A name of an interface or pool that can't be typed well.
+    /// The name of an interface or pool has invalid characters or an invalid length.
     #[error("`{0}` cannot be a name")]
     #[diagnostic(help("names have 1 to 32 letters, digits, `-`, `_` and `.`"))]
     Name(String),
-    /// An interface that is made of nothing.
+    /// An interface has no device.
     #[error("interface `{0}` has no device")]
     #[diagnostic(help("add `device = \"eth1\"`, `bond = {{ members = […] }}`, or `parent` and `vlan`"))]
     NothingBehind(String),
-    /// An interface that is made of several things.
+    /// An interface has several devices.
     #[error("interface `{0}` has more than one of `device`, `bond`, `parent`, `peer` and `tunnel`")]
     #[diagnostic(help("keep one of them"))]
     SeveralBehind(String),
-    /// Tags without the interface that carries them.
+    /// `vlan` is set without the parent interface.
     #[error("`vlan` without `parent`")]
     #[diagnostic(help("add `parent = \"…\"`, the interface that carries the tagged frames"))]
     VlanWithoutParent,
-    /// What is about tags, on an interface without any.
+    /// A key that concerns tags is set on an interface without tags.
     #[error("`{0}` without `vlan`")]
     #[diagnostic(help("leave it out: frames of this interface have no tags"))]
     OnlyOnVlan(&'static str),
-    /// A subinterface without tags.
+    /// A subinterface has no tags.
     #[error("`parent` without `vlan`")]
     #[diagnostic(help("add `vlan = \"100\"`"))]
     ParentWithoutVlan,
-    /// A subinterface of a subinterface.
+    /// The parent of a subinterface is a subinterface itself.
     #[error("`{0}` is itself a VLAN of another interface")]
     #[diagnostic(help("name the interface with the device, and write both tags: `vlan = \"100.200\"`"))]
     ParentIsVlan(String),
-    /// Tags that another subinterface has.
+    /// Another subinterface has the same tags.
     #[error("VLAN {tags} of `{parent}` belongs to interface `{other}` already")]
     #[diagnostic(help("each VLAN is one interface"))]
     DuplicateTags {
-        /// As written.
+        /// Tags as written.
         tags: Tags,
-        /// The interface that carries them.
+        /// Parent interface.
         parent: String,
-        /// Who has them.
+        /// Name of the other subinterface.
         other: String,
     },
-    /// A key that makes no sense on a subinterface.
+    /// The key is not valid on a subinterface.
     #[error("`{0}` belongs to the device and cannot be set on a VLAN")]
     #[diagnostic(help("set it on the parent"))]
     NotOnVlan(&'static str),
-    /// A device that is used twice.
+    /// A device is used twice.
     #[error("device `{device}` belongs to interface `{other}` already")]
     #[diagnostic(help("several networks on one link: more `addresses`, or VLANs with `parent`"))]
     DuplicateDevice {
-        /// As written.
+        /// Device as written.
         device: Device,
-        /// Who has it.
+        /// Name of the other interface.
         other: String,
     },
-    /// A bond of nothing.
+    /// A bond has no members.
     #[error("a bond needs members")]
     #[diagnostic(help("write `members = [\"eth1\", \"eth2\"]`"))]
     EmptyBond,
-    /// A device that can't be bonded.
+    /// The device can't be a member of a bond.
     #[error("device `{0}` cannot be a member of a bond")]
     #[diagnostic(help("members are kernel interfaces and PCI cards"))]
     NotBondable(Device),
-    /// A name that no interface has.
+    /// No interface has this name.
     #[error("there is no interface `{name}`")]
     #[diagnostic(help("{}", meant(name, known)))]
     UnknownInterface {
-        /// As written.
+        /// Name as written.
         name: String,
-        /// Those that there are.
+        /// Names of the interfaces.
         known: Vec<String>,
     },
-    /// IPv6 on a link too narrow for it.
+    /// The MTU is too small for IPv6.
     #[error("an MTU of {0} is too small for IPv6")]
     #[diagnostic(help("IPv6 needs 1280 (RFC 8200, 5); raise it, or take the IPv6 addresses away"))]
     MtuTooSmallForIpv6(u16),
-    /// A VLAN wider than the link that carries it.
+    /// The MTU of a VLAN exceeds that of its parent.
     #[error("an MTU of {mtu} is larger than {parent_mtu}, that of `{parent}`")]
     #[diagnostic(help("lower it, or raise that of the parent"))]
     MtuAboveParent {
-        /// As written.
+        /// MTU as written.
         mtu: u16,
-        /// The interface that carries it.
+        /// Parent interface.
         parent: String,
-        /// Its MTU.
+        /// MTU of the parent.
         parent_mtu: u16,
     },
-    /// Receive queues that nobody would read.
+    /// An interface has more receive queues than workers.
     #[error("{queues} queues are more than the workers that read them")]
     #[diagnostic(help("at most {workers}, the number of `system.workers`: each reads one"))]
     MoreQueuesThanWorkers {
-        /// As written.
+        /// Number as written.
         queues: u16,
-        /// Workers.
+        /// Number of workers.
         workers: usize,
     },
-    /// An address that no interface or host can have.
+    /// The address is not valid for an interface or host.
     #[error("`{address}` is {reason} and cannot be used here")]
     #[diagnostic(help("write an address that one host can have"))]
     UnusableAddress {
-        /// As written.
+        /// Address as written.
         address: IpAddr,
-        /// Why.
+        /// Kind of the address.
         reason: &'static str,
     },
-    /// An address that another interface has.
+    /// Another interface has the same address.
     #[error("address `{address}` belongs to interface `{other}` already")]
     #[diagnostic(help("an address belongs to one interface"))]
     DuplicateAddress {
-        /// As written.
+        /// Address as written.
         address: IpAddr,
-        /// Who has it.
+        /// Name of the other interface.
         other: String,
     },
-    /// Two links with overlapping networks.
+    /// The networks of two links overlap.
     #[error("the network of `{address}` overlaps that of `{other_address}` on interface `{other}`")]
     #[diagnostic(help("hosts of one network are on one link; split it by longer prefixes"))]
     OverlappingLinks {
-        /// As written.
+        /// Address as written.
         address: InterfaceAddress,
-        /// The other one.
+        /// Address of the other link.
         other_address: InterfaceAddress,
-        /// Who has it.
+        /// Interface of the other link.
         other: String,
     },
-    /// Advertisements on a link without IPv6.
+    /// Router advertisements are configured on a link without IPv6.
     #[error("interface `{0}` has no IPv6 network to announce")]
     #[diagnostic(help("add an IPv6 address with /64, or take `router-advertisements` away"))]
     NothingToAnnounce(String),
-    /// A network that hosts can't make addresses in.
+    /// Hosts can't autoconfigure addresses in the network.
     #[error("hosts cannot make addresses of their own in `{0}`")]
     #[diagnostic(help("use a /64 (RFC 4862, 5.5.3), or set `autonomous = false`"))]
     NotAutonomous(Prefix),
-    /// An IPv6 network or address where IPv4 is needed.
+    /// An IPv6 network or address is given where IPv4 is required.
     #[error("`{0}` is not IPv4")]
     #[diagnostic(help("translation is between IPv4 addresses; IPv6 is routed as it is"))]
     NotIpv4(String),
-    /// An address that is preferred for longer than it is valid.
+    /// The preferred lifetime exceeds the valid lifetime.
     #[error("`preferred-lifetime` is longer than `valid-lifetime`")]
     #[diagnostic(help("lower it (RFC 4861, 4.6.2)"))]
     PreferredBeyondValid,
-    /// An IPv4 gateway of an IPv6 route.
+    /// An IPv6 route has an IPv4 gateway.
     #[error("a gateway `{via}` cannot serve a route to `{to}`")]
     #[diagnostic(help("give an IPv6 gateway"))]
     FamiliesDiffer {
         /// The gateway.
         via: IpAddr,
-        /// The network.
+        /// Destination network.
         to: Prefix,
     },
-    /// A neighbour on none of the links.
+    /// A neighbour is not on any interface's link.
     #[error("`{address}` is on the link of no interface")]
     #[diagnostic(help("{}", beyond_links(links)))]
     NotAttached {
-        /// As written.
+        /// Address as written.
         address: IpAddr,
-        /// The links of its family.
+        /// Networks of the address family on links.
         links: Vec<String>,
     },
-    /// A neighbour on the link of another interface.
+    /// A neighbour is on the link of another interface.
     #[error("`{address}` is on the link of interface `{on}`, not `{interface}`")]
     #[diagnostic(help("write `interface = \"{on}\"`, or leave it out"))]
     AttachedElsewhere {
-        /// As written.
+        /// Address as written.
         address: IpAddr,
-        /// Where it is.
+        /// Interface whose link the address is on.
         on: String,
-        /// As written.
+        /// Interface as written.
         interface: String,
     },
-    /// A link-local address that could be on any link.
+    /// The interface of a link-local address is not specified.
     #[error("`{0}` is link-local and could be on any interface")]
     #[diagnostic(help("add `interface = \"…\"`"))]
     LinkLocalNeedsInterface(IpAddr),
-    /// The gateway's own address as neighbour.
+    /// A neighbour has an address of the gateway itself.
     #[error("`{0}` is an address of this gateway itself")]
     #[diagnostic(help("write the address of the other host"))]
     OwnAddress(IpAddr),
-    /// Two static neighbours with one address.
+    /// Two static neighbours have the same address.
     #[error("there is a static neighbour `{0}` already")]
     #[diagnostic(help("keep one of them"))]
     DuplicateNeighbour(IpAddr),
-    /// A name that no pool has.
+    /// No pool has this name.
     #[error("there is no pool `{name}`")]
     #[diagnostic(help("{}", meant(name, known)))]
     UnknownPool {
-        /// As written.
+        /// Name as written.
         name: String,
-        /// Those that there are.
+        /// Names of the pools.
         known: Vec<String>,
     },
-    /// A pool without addresses.
+    /// A pool has no addresses.
     #[error("pool `{0}` has no addresses")]
     #[diagnostic(help("write `addresses = [\"198.51.100.0/28\"]`"))]
     EmptyPool(String),
-    /// Addresses in two pools, or twice in one.
+    /// Addresses are in two pools, or twice in one.
     #[error("`{range}` overlaps pool `{other}`: {overlap}")]
     #[diagnostic(help("each address belongs to one pool"))]
     PoolsOverlap {
-        /// As written.
+        /// Range as written.
         range: AddressRange,
-        /// The other pool.
+        /// Name of the other pool.
         other: String,
-        /// What both hold.
+        /// The overlapping range.
         overlap: AddressRange,
     },
-    /// An address that belongs to an interface that the pool does not lead out by.
+    /// A pool contains an address of an interface that its rules do not use as output.
     #[error("`{address}` in pool `{pool}` is the address of interface `{interface}`")]
     #[diagnostic(help("a pool may hold an address only of the interface that its rules lead `out` by"))]
     PoolHoldsInsideAddress {
         /// The address.
         address: Ipv4Addr,
-        /// The pool.
+        /// Name of the pool.
         pool: String,
-        /// Who has it.
+        /// Interface with the address.
         interface: String,
     },
-    /// The network or broadcast address of a link in a pool.
+    /// A pool contains the network or broadcast address of a link.
     #[error("pool `{pool}` holds `{address}`, which is the network or broadcast address of interface `{interface}`")]
     #[diagnostic(help("leave it out: write a range instead of the prefix"))]
     PoolHoldsBroadcast {
         /// The address.
         address: Ipv4Addr,
-        /// The pool.
+        /// Name of the pool.
         pool: String,
-        /// Whose link.
+        /// Interface of the link.
         interface: String,
     },
-    /// How a pool lends its ports.
+    /// A problem of a pool's port allocation.
     #[error(transparent)]
     #[diagnostic(transparent)]
     Pool(#[from] PoolProblem),
-    /// Something about the packet filter.
+    /// A problem of the packet filter.
     #[error(transparent)]
     #[diagnostic(transparent)]
     Filter(#[from] FilterProblem),
-    /// A pool that no rule uses.
+    /// No rule uses the pool.
     #[error("no rule uses pool `{0}`")]
     #[diagnostic(help("add a [[nat.source]] with `pool = \"{0}\"`, or take the pool away"))]
     UnusedPool(String),
-    /// Two source rules of which neither is more specific.
+    /// Two source rules are equally specific.
     #[error("an earlier rule translates what comes from `{0}` and leaves by the same interface")]
     #[diagnostic(help("keep one of them; a longer prefix or a named interface would be more specific"))]
     DuplicateSource(Prefix),
-    /// A forwarded port that a pool gives out.
+    /// A forwarded port is also allocated by a pool.
     #[error("port {ports} of `{address}` is given out by pool `{pool}`")]
     #[diagnostic(help("leave room beside the pool, such as `ports = \"16384-65535\"` in [nat.pools.{pool}]"))]
     ForwardsLentPort {
-        /// The outside address.
+        /// Outside address.
         address: Ipv4Addr,
-        /// What both hold.
+        /// The overlapping ports.
         ports: PortRange,
-        /// The pool.
+        /// Name of the pool.
         pool: String,
     },
-    /// More timeouts by port than there is room for.
+    /// More ports have their own timeouts than supported.
     #[error("{0} ports have timeouts of their own")]
     #[diagnostic(help("at most 8 can"))]
     TooManyPorts(usize),
-    /// Two destination rules of which neither is more specific.
+    /// Two destination rules are equally specific.
     #[error("an earlier rule decides about {what} of `{address}` already")]
     #[diagnostic(help("each port has one rule; only a range within another may differ"))]
     DestinationsOverlap {
-        /// The outside addresses.
+        /// Outside addresses.
         address: ipnet::Ipv4Net,
-        /// What both hold.
+        /// The overlapping protocol and ports.
         what: String,
     },
-    /// A target port without a port.
+    /// `to-port` is set without `port`.
     #[error("`to-port` stands without `port`")]
     #[diagnostic(help("add `port`, or take `to-port` away: then each port stays"))]
     TargetPortAlone,
-    /// Networks that are translated one to one and differ in size.
+    /// The networks of a static rule differ in size.
     #[error("`{outside}` is not as large as `{inside}`")]
     #[diagnostic(help("give both the same prefix length"))]
     StaticSizes {
-        /// The inside network.
+        /// Inside network.
         inside: Prefix,
-        /// The outside network.
+        /// Outside network.
         outside: Prefix,
     },
-    /// Outside addresses that are given to hosts one to one, and by a pool.
+    /// Outside addresses of a static rule are also in a pool.
     #[error("`{overlap}` of `{outside}` is in pool `{pool}`")]
     #[diagnostic(help("take the addresses out of [nat.pools.{pool}], which would give them to others"))]
     StaticInPool {
-        /// The outside network.
+        /// Outside network.
         outside: Prefix,
-        /// What both hold.
+        /// The overlapping range.
         overlap: AddressRange,
-        /// The pool.
+        /// Name of the pool.
         pool: String,
     },
-    /// Outside addresses that an earlier rule has given to other hosts.
+    /// An earlier static rule uses the same outside addresses.
     #[error("an earlier rule gives addresses of `{0}` to its own hosts")]
     #[diagnostic(help("an outside address leads to one host"))]
     StaticsOverlap(Prefix),
-    /// An exemption of nothing, or of both ends.
+    /// An exemption has neither or both of `to` and `from`.
     #[error("an exemption names either `to` or `from`")]
     #[diagnostic(help("`to` is where packets go, `from` where they come from; write two rules for both"))]
     ExemptEnds,
-    /// A key that belongs to the other kind of exemption.
+    /// A key belongs to the other kind of exemption.
     #[error("`{0}` means nothing with `{1}`")]
     #[diagnostic(help("take `{0}` away"))]
     ExemptKey(&'static str, &'static str),
-    /// A destination range that does not fit behind its first port.
+    /// The target range of a destination rule exceeds port 65535.
     #[error("{count} ports from {first} end behind 65535")]
     #[diagnostic(help("lower `to-port`"))]
     PortsOverflow {
         /// First inside port.
         first: u16,
-        /// How many.
+        /// Number of ports.
         count: u16,
     },
 }
 
 impl Problem {
-    /// Whether it is a key that was meant to be this one.
+    /// Whether the problem is a misspelling of this key.
     pub(crate) fn means(&self, expected: &str) -> bool {
-        matches!(self, Self::UnknownKey { key, known } if nearest(key, known).is_some_and(|name| name == expected))
+        matches!(self, Self::UnknownKey { key, known } if nearest_key(key, known).is_some_and(|name| name == expected))
     }
 
-    /// What to do about it.
+    /// What to do about the problem.
     pub fn hint(&self) -> Option<String> {
         Diagnostic::help(self).map(|help| help.to_string())
     }
@@ -520,7 +520,7 @@ fn list<T: ToString>(items: &[T]) -> String {
     items.iter().map(T::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// The name that is least unlike what is written, where one is near.
+/// The known name most similar to the written one, if one is similar enough.
 pub fn nearest<'a>(written: &str, known: &'a [String]) -> Option<&'a String> {
     known
         .iter()
@@ -528,6 +528,32 @@ pub fn nearest<'a>(written: &str, known: &'a [String]) -> Option<&'a String> {
         .filter(|(distance, name)| *distance <= 1 + name.len().min(written.len()) / 3)
         .min()
         .map(|(_, name)| name)
+}
+
+/// Keys of earlier versions, and the names that they have now.
+const RENAMED: &[(&str, &str)] = &[
+    ("begins", "threshold"),
+    ("quarantined-ports", "quarantined-ports"),
+    ("hold", "quarantine"),
+    ("partial-checksums", "partial-checksums"),
+    ("own", "local"),
+    ("rest", "other"),
+    ("minimum-lease", "minimum-lease"),
+    ("stats-interval", "stats-interval"),
+];
+
+/// The key that replaced a key of earlier versions, or else the most similar one.
+fn nearest_key<'a>(written: &str, known: &'a [String]) -> Option<&'a String> {
+    let renamed = RENAMED.iter().filter(|(old, _)| *old == written);
+    renamed
+        .filter_map(|(_, new)| known.iter().find(|name| name == new))
+        .next()
+        .or_else(|| nearest(written, known))
+}
+
+/// Hint for a key that does not exist.
+fn meant_key(written: &str, known: &[String]) -> String {
+    meant(nearest_key(written, known).map_or(written, String::as_str), known)
 }
 
 /// `did you mean …?` where something near is known, else what is known.
@@ -546,12 +572,12 @@ fn meant(written: &str, known: &[String]) -> String {
     }
 }
 
-/// `did you mean …?` where something near is known, else what to write.
+/// `did you mean …?` if a known name is similar, or else other advice.
 fn meant_or(written: &str, known: &[String], otherwise: String) -> String {
     nearest(written, known).map_or(otherwise, |name| format!("did you mean `{name}`?"))
 }
 
-/// What to write for a gateway that is on none of the links.
+/// Hint for a gateway that is not on any link.
 fn beyond_links(links: &[String]) -> String {
     match links {
         [] => "no interface has an address of its family".into(),

@@ -1,7 +1,7 @@
-//! From text to [`Document`], with the place of every value kept.
+//! Parsing of a text to a [`Document`], with the place of every value.
 //!
-//! Every mistake of form in the file is found in one reading: what is wrong is taken out of a copy of the tree, and
-//! the rest is read again.
+//! All errors of form are found in one pass: faulty entries are removed from a copy of the tree, and the rest is
+//! deserialised again.
 
 use std::ops::Range;
 
@@ -12,10 +12,10 @@ use crate::diagnosis::Located;
 use crate::problem::Problem;
 use crate::schema::Document;
 
-/// Most mistakes of form reported at once; the rest are seldom worth reading.
+/// Maximum number of errors of form that are reported.
 const MOST: usize = 20;
 
-/// One step into the tree.
+/// One step of a path in the tree.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Step<'a> {
     /// A key of a table.
@@ -45,19 +45,19 @@ impl From<usize> for Step<'_> {
     }
 }
 
-/// A path into the tree: `place!["routes", 3, "via"]`.
+/// A path in the tree: `place!["routes", 3, "via"]`.
 macro_rules! place {
     ($($step:expr),* $(,)?) => { &[$($crate::read::Step::from($step)),*][..] };
 }
 pub(crate) use place;
 
-/// Where in the text each value stands.
+/// Places of all values in the text.
 pub(crate) struct Places<'t> {
     root: DeTable<'t>,
 }
 
 impl Places<'_> {
-    /// The bytes of the value at a path; where it is not written, those of the nearest table around it.
+    /// Byte range of the value at a path; if it is absent, that of the nearest enclosing table.
     pub(crate) fn value(&self, path: &[Step<'_>]) -> Range<usize> {
         let mut span = 0..0;
         let mut steps = path.iter();
@@ -83,7 +83,7 @@ impl Places<'_> {
     }
 }
 
-/// Read a text. Errors are those of form alone; what the values mean is checked by `validate`.
+/// Parse a text. Errors concern the form only; `validate` checks the values.
 pub(crate) fn read(text: &str) -> Result<(Document, Places<'_>), Vec<Located>> {
     let (root, errors) = DeTable::parse_recoverable(text);
     if !errors.is_empty() {
@@ -107,7 +107,7 @@ pub(crate) fn read(text: &str) -> Result<(Document, Places<'_>), Vec<Located>> {
         let error: toml::de::Error = error;
         let span = span_of(&error, text);
         let problem = form(error.message(), at(text, &span));
-        // A key that was taken out above for its value, or stands there misspelt, is not missing.
+        // A key that was removed because of its value, or that is misspelt, must not be reported as missing.
         let follows = match &problem {
             Problem::MissingKey(key) => {
                 removed.contains(key) || found.iter().any(|located: &Located| located.problem.means(key))
@@ -135,8 +135,8 @@ fn at<'t>(text: &'t str, span: &Range<usize>) -> &'t str {
     text.get(span.clone()).unwrap_or_default()
 }
 
-/// Take the entry with this key or value out of the table, the deepest where several stand at the same place.
-/// Returns its key.
+/// Remove the entry with this key or value from the table; the innermost one if several are at the same place. Returns
+/// its key.
 fn take_out(table: &mut DeTable<'_>, span: &Range<usize>) -> Option<String> {
     for (key, value) in table.iter_mut() {
         if let Some(taken) = take_out_of_value(value.get_mut(), span) {
@@ -153,7 +153,7 @@ fn take_out(table: &mut DeTable<'_>, span: &Range<usize>) -> Option<String> {
     Some(key)
 }
 
-/// `Some(None)`: an element was taken out of this array itself.
+/// Returns `Some(None)` if an element of the array itself was removed.
 fn take_out_of_value(value: &mut DeValue<'_>, span: &Range<usize>) -> Option<Option<String>> {
     match value {
         DeValue::Table(table) => take_out(table, span).map(Some),
@@ -177,8 +177,8 @@ fn take_out_of_array(array: &mut DeArray<'_>, span: &Range<usize>) -> Option<Opt
     Some(None)
 }
 
-/// A problem from the message of a deserialiser about a place in the text: its own ones are known by their words, ours
-/// carry the hint in a second line.
+/// Convert a deserialiser's message about a place in the text to a problem. Messages of the library are recognised by
+/// their wording; those of this crate have the hint in a second line.
 fn form(message: &str, written: &str) -> Problem {
     let named = |text: &str| {
         text.split('`')
@@ -198,7 +198,7 @@ fn form(message: &str, written: &str) -> Problem {
     if message.starts_with("missing field ") {
         return Problem::MissingKey(named(message).into_iter().next().unwrap_or_default());
     }
-    // A variant is written as a text; its name in the message is what stands between the first two marks.
+    // The name of the variant is between the first two backticks of the message.
     let unknown = message
         .strip_prefix("unknown variant ")
         .and_then(|rest| rest.split_once(", expected "));
@@ -215,7 +215,7 @@ fn form(message: &str, written: &str) -> Problem {
             hint: Some(hint.into()),
         };
     }
-    // The words of the standard library for an address that can't be read.
+    // Message of the standard library for an invalid address.
     if let Some(family) = message
         .strip_prefix("invalid ")
         .and_then(|rest| rest.strip_suffix(" syntax"))
@@ -253,7 +253,7 @@ fn form(message: &str, written: &str) -> Problem {
     }
 }
 
-/// What a value that does not belong here is called: itself, where it is short enough to be read.
+/// Description of an invalid value: the value itself if it is short.
 fn misfit(written: &str) -> String {
     if written.is_empty() || written.len() > 60 || written.contains('\n') {
         "this value does not belong here".into()
@@ -262,7 +262,7 @@ fn misfit(written: &str) -> String {
     }
 }
 
-/// The names of Rust's types in an operator's words.
+/// Description of a Rust type in terms of the configuration.
 fn plainly(expected: &str) -> String {
     match expected {
         "u8" => "a whole number from 0 to 255".into(),

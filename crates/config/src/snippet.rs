@@ -1,4 +1,4 @@
-//! The lines of a file that a problem is shown with: a few, and of each no more than a terminal is good for.
+//! Excerpt of a file for a problem: a few lines, each limited to a readable length.
 
 use std::ops::Range;
 
@@ -6,16 +6,16 @@ use miette::{MietteError, MietteSpanContents, SourceCode, SourceSpan, SpanConten
 
 use crate::text::escaped;
 
-/// Most characters of a line that are shown. Of a longer one, those around the span are.
+/// Maximum number of characters shown of a line. In a longer line, those around the span are shown.
 const LONGEST: usize = 200;
 
-/// Characters before the span in such a line.
+/// Number of characters shown before the span in a longer line.
 const BEFORE: usize = 40;
 
-/// Most lines of a span. Of a longer one, the first is shown.
+/// Maximum number of lines of a span. Of a longer span, the first line is shown.
 const MOST_LINES: usize = 12;
 
-/// Where the lines of a text begin.
+/// Offsets at which the lines of a text begin.
 #[derive(Debug)]
 pub(crate) struct LineStarts(Vec<usize>);
 
@@ -25,13 +25,13 @@ impl LineStarts {
         Self(std::iter::once(0).chain(starts).collect())
     }
 
-    /// The line of a byte, counted from 0, and where it begins.
+    /// Line of a byte, counted from 0, and the offset at which it begins.
     pub(crate) fn line(&self, at: usize) -> (usize, usize) {
         let line = self.0.partition_point(|&start| start <= at).saturating_sub(1);
         (line, self.0[line])
     }
 
-    /// A line without its end, and where it begins; none behind the last.
+    /// A line without its line end, and the offset at which it begins; `None` after the last line.
     fn text<'t>(&self, text: &'t str, line: usize) -> Option<(usize, &'t str)> {
         let start = *self.0.get(line)?;
         let end = self.0.get(line + 1).map_or(text.len(), |next| next - 1);
@@ -40,27 +40,27 @@ impl LineStarts {
     }
 }
 
-/// A few lines of a file, fit to be shown, and the place in them that a problem is about.
+/// An excerpt of a file, and the range in it that a problem concerns.
 #[derive(Debug)]
 pub(crate) struct Snippet {
     name: String,
     text: String,
-    /// In `text`.
+    /// Range in `text`.
     span: Range<usize>,
-    /// The first line of `text` in the file, counted from 0.
+    /// First line of `text` in the file, counted from 0.
     first: usize,
-    /// Where the span begins in its line of the file, counted from 0.
+    /// Column of the span in its line of the file, counted from 0.
     column: usize,
 }
 
 impl Snippet {
-    /// Of a text, with a line before and a line after the span.
+    /// Create an excerpt with one line before and one line after the span.
     pub(crate) fn new(name: &str, text: &str, lines: &LineStarts, span: &Range<usize>, column: usize) -> Self {
         let start = text.floor_char_boundary(span.start.min(text.len()));
         let mut end = text.floor_char_boundary(span.end.clamp(start, text.len()));
         let (line, _) = lines.line(start);
         let (mut last, last_start) = lines.line(end);
-        // A span that ends with the end of a line is not about the next one.
+        // A span that ends at a line end does not include the next line.
         if last > line && last_start == end {
             last -= 1;
         }
@@ -79,7 +79,7 @@ impl Snippet {
             let Some((begin, content)) = lines.text(text, number) else {
                 break;
             };
-            // The end of the last line begins no other.
+            // The end of the last line begins no further line.
             if number > last && begin == text.len() {
                 break;
             }
@@ -97,7 +97,7 @@ impl Snippet {
         snippet
     }
 
-    /// Add a line; returns where a place in it has come to stand.
+    /// Add a line; returns the new position of a range in it.
     fn push(&mut self, line: &str, place: Range<usize>) -> Range<usize> {
         let place = line.floor_char_boundary(place.start)..line.floor_char_boundary(place.end);
         let is_long = line.char_indices().nth(LONGEST).is_some();
@@ -135,7 +135,7 @@ impl Snippet {
         }
     }
 
-    /// The place in the lines shown.
+    /// Range in the excerpt.
     pub(crate) fn span(&self) -> Range<usize> {
         self.span.clone()
     }
@@ -150,7 +150,7 @@ impl SourceCode for Snippet {
     ) -> Result<Box<dyn SpanContents<'a> + 'a>, MietteError> {
         let lines = self.text.as_str().read_span(span, before, after)?;
         let line = self.first + lines.line();
-        // Without lines around it, it is the place in the file that the heading names.
+        // Without context lines, the range is the place in the file that the heading names.
         let column = if before == 0 { self.column } else { lines.column() };
         let (name, count) = (self.name.clone(), lines.line_count());
         let contents = MietteSpanContents::new_named(name, lines.data(), *lines.span(), line, column, count);

@@ -1,4 +1,4 @@
-//! Subscribers as the daemon uses them: sites by number, references resolved, nothing left to check.
+//! Subscribers as the daemon uses them: sites are numbered, references are resolved, and everything is validated.
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -10,155 +10,154 @@ use crate::config::{InterfaceIndex, PoolIndex, RouterIndex};
 use crate::schema;
 use crate::value::{SiteTags, Tags};
 
-/// Sites, and where the addresses of their terminals and their own come from. Sites are numbered from 0 in the order of
-/// the file: group after group, S-tag after S-tag, C-tag after C-tag.
+/// Sites, and the sources of their private and public addresses. Sites are numbered from 0 in the order of the file: by
+/// group, then by S-tag, then by C-tag.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Subscribers {
-    /// Most terminals of all sites together.
+    /// Maximum number of terminals of all sites together.
     pub terminals: u32,
-    /// What virtual MACs begin with: at most three bytes, none where nothing is said.
+    /// Prefix of virtual MACs, with at most three bytes; empty if not configured.
     pub virtual_mac_prefix: Vec<u8>,
-    /// The terminals' side may bring option 82 itself: it is replaced.
+    /// Whether messages from terminals may contain option 82, which is then replaced.
     pub trust_option_82: bool,
     /// Groups in the order of the file, each with at least one site.
     pub groups: Vec<SiteGroup>,
-    /// Rows of sites by number, each with at least one. No two claim the same frame.
+    /// Rows of consecutive sites, each with at least one. No two rows match the same frame.
     pub rows: Vec<SiteRow>,
     /// DHCP servers of terminals.
     pub servers: Vec<LeaseServer>,
-    /// DHCP clients of sites, each on an interface.
+    /// DHCP clients of sites, one per interface.
     pub public: Vec<PublicClient>,
 }
 
-/// Sites that are alike.
+/// A group of sites with the same settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SiteGroup {
-    /// Its name in the configuration.
+    /// Name in the configuration.
     pub name: String,
-    /// The interface by which terminals come in: a device or a bond with an IPv4 address.
+    /// Access interface of the terminals: a device or a bond with an IPv4 address.
     pub interface: InterfaceIndex,
-    /// The virtual router that it is in.
+    /// Virtual router of the interface.
     pub router: RouterIndex,
-    /// Number of its first site.
+    /// Number of the first site.
     pub first: u32,
-    /// How many sites it has.
+    /// Number of sites.
     pub count: u32,
-    /// The tags of its sites; it is one site without such otherwise.
+    /// Tags of the sites; `None` if the group is a single site without tags.
     pub tags: Option<SiteTags>,
-    /// The terminals' addresses, of a site that is told by them.
+    /// Network of the terminals, if it identifies the site.
     pub prefix: Option<Ipv4Net>,
-    /// Who leases addresses to the terminals, by its place in [`Subscribers::servers`].
+    /// DHCP server of the terminals, as index in [`Subscribers::servers`].
     pub server: usize,
-    /// The relay's address in the sites: in a network of the interface.
+    /// Address of the DHCP relay in the sites, in a network of the interface.
     pub relay: Ipv4Addr,
-    /// What its sites are outside.
+    /// Outside addresses of the sites.
     pub outside: SitesOutside,
 }
 
-/// What the sites of a group are outside.
+/// Source of the sites' outside addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SitesOutside {
-    /// Each has a public address by DHCP: the client's place in [`Subscribers::public`].
+    /// Each site has a public address by DHCP; index of the client in [`Subscribers::public`].
     Public(usize),
-    /// Each is a subscriber of a pool, which is the router's and not deterministic.
+    /// Each site is a subscriber of this pool, which belongs to the router and is not deterministic.
     Pool(PoolIndex),
 }
 
-/// Sites with consecutive numbers whose frames are told apart by their last tag alone.
+/// Consecutive sites whose frames differ in the last tag only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SiteRow {
-    /// The group, by its place in [`Subscribers::groups`].
+    /// Group, as index in [`Subscribers::groups`].
     pub group: usize,
-    /// The interface by which terminals come in.
+    /// Access interface of the terminals.
     pub interface: InterfaceIndex,
     /// Number of the first site.
     pub first: u32,
-    /// How many sites: 1 where they have no tags.
+    /// Number of sites; 1 if they have no tags.
     pub count: u32,
-    /// What tells the first site's frames; each further one has the next last tag.
+    /// Frames of the first site; each further site has the next last tag.
     pub frames: SiteFrames,
 }
 
-/// What tells the frames of a site.
+/// Frames that belong to a site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SiteFrames {
-    /// They come in by the interface, which has no other site.
+    /// All frames on the interface, which has no other site.
     All,
-    /// They are untagged, and from an address of this network.
+    /// Untagged frames from an address in this network.
     Prefix(Ipv4Net),
-    /// They have this tag alone (802.1Q).
+    /// Frames with only this tag (802.1Q).
     Tag(u16),
-    /// They have an S-tag (802.1ad) and a C-tag (802.1Q).
+    /// Frames with an S-tag (802.1ad) and a C-tag (802.1Q).
     Tags(u16, u16),
 }
 
 /// A DHCP server that leases addresses to terminals.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseServer {
-    /// Its name in the configuration.
+    /// Name in the configuration.
     pub name: String,
-    /// Where messages are relayed to.
+    /// Address that messages are relayed to.
     pub server: Ipv4Addr,
-    /// Its file of leases, which no other entry has.
+    /// Path of its lease file; each server has another one.
     pub leases: PathBuf,
-    /// Whose file it is.
+    /// Format of the lease file.
     pub format: schema::LeaseFormat,
-    /// Messages a second, and at once, of a terminal.
+    /// Maximum message rate of a terminal.
     pub terminal_rate: schema::Rate,
-    /// The same of all terminals of a site.
+    /// Maximum message rate of all terminals of a site together.
     pub site_rate: schema::Rate,
 }
 
 /// A DHCP client for sites, on an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublicClient {
-    /// The interface: a device or a bond with an IPv4 address, by which no terminals come in.
+    /// Interface: a device or a bond with an IPv4 address that is no access interface of terminals.
     pub interface: InterfaceIndex,
-    /// Where public addresses come from: at least one network.
+    /// Networks of the public addresses, at least one.
     pub prefixes: Vec<Ipv4Net>,
-    /// DHCP servers that are listened to; all where there is none.
+    /// DHCP servers whose replies are accepted; all if empty.
     pub servers: Vec<Ipv4Addr>,
-    /// What a site calls itself.
+    /// Client identifier of the sites.
     pub identifier: schema::ClientIdentifier,
-    /// Servers are to broadcast their answers to sites without an address.
+    /// Whether servers must broadcast replies to sites without an address.
     pub broadcast: bool,
-    /// What host names begin with, where sites have such: 1 to 200 bytes.
+    /// Prefix of the sites' host names, 1 to 200 bytes; `None` if they have none.
     pub host_name: Option<String>,
-    /// Messages a second, of all sites together: at least 1.
+    /// Maximum number of messages per second over all sites; at least 1.
     pub rate: u32,
-    /// How long a site without terminals keeps its address.
+    /// Time for which a site without terminals keeps its address.
     pub hold: Duration,
-    /// How long offers are compared.
+    /// Time to collect offers before the best is selected.
     pub window: Duration,
-    /// Shortest lease that is taken, in seconds: at least 1.
+    /// Minimum lease time accepted, in seconds; at least 1.
     pub shortest_lease: u32,
-    /// Leases of before a restart are used while the server is asked whether they hold.
+    /// Whether leases from before a restart are used while the server is asked to confirm them.
     pub use_while_confirming: bool,
-    /// Where leases outlive a restart: a file that no other client has.
+    /// Path of the file that stores leases across restarts; each client has another one.
     pub state: Option<PathBuf>,
 }
 
 impl Subscribers {
-    /// How many sites there are.
+    /// Number of sites.
     pub fn sites(&self) -> u32 {
         self.groups.last().map_or(0, |group| group.first + group.count)
     }
 
-    /// The group that a site is of.
+    /// Group of a site.
     pub fn group_of(&self, site: u32) -> Option<&SiteGroup> {
         let behind = self.groups.partition_point(|group| group.first <= site);
         let group = self.groups.get(behind.checked_sub(1)?)?;
         (site - group.first < group.count).then_some(group)
     }
 
-    /// The tags of a site, where it has any.
+    /// Tags of a site, if it has any.
     pub fn tags(&self, site: u32) -> Option<Tags> {
         let group = self.group_of(site)?;
         group.tags?.at(site - group.first)
     }
 
-    /// The name of a site, which no other has: that of its group, with its tags where it has any. Empty where there is
-    /// no such site.
+    /// Unique name of a site: that of its group, followed by its tags if it has any. Empty if the site does not exist.
     pub fn name(&self, site: u32) -> String {
         match (self.group_of(site), self.tags(site)) {
             (None, _) => String::new(),
@@ -167,7 +166,7 @@ impl Subscribers {
         }
     }
 
-    /// The site with a name.
+    /// The site with this name.
     pub fn find(&self, name: &str) -> Option<u32> {
         let untagged = |group: &&SiteGroup| group.tags.is_none() && group.name == name;
         if let Some(group) = self.groups.iter().find(untagged) {
@@ -176,17 +175,17 @@ impl Subscribers {
         let (group, tags) = name.rsplit_once('-')?;
         let group = self.group(group)?;
         let written: Tags = tags.parse().ok()?;
-        // A name is written in one way alone: not with a blank or a zero before a tag.
+        // A name has only one valid form: blanks and leading zeros are rejected.
         let place = group.tags?.place(written).filter(|_| written.to_string() == tags)?;
         Some(group.first + place)
     }
 
-    /// The group with a name.
+    /// The group with this name.
     pub fn group(&self, name: &str) -> Option<&SiteGroup> {
         self.groups.iter().find(|group| group.name == name)
     }
 
-    /// How many sites get public addresses by a client, by its place.
+    /// Number of sites that use a client, given by its index.
     pub fn clients(&self, public: usize) -> u32 {
         let of = |group: &&SiteGroup| group.outside == SitesOutside::Public(public);
         self.groups.iter().filter(of).map(|group| group.count).sum()

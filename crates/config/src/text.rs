@@ -1,15 +1,15 @@
-//! Texts from the network and from files on their way to a terminal, a log or a JSON document.
+//! Escaping of texts from the network and from files for a terminal, a log or a JSON document.
 //!
-//! A host name of a lease, a server name, a message of a rule may hold escape sequences that rewrite a terminal, ends of
-//! lines that forge a row, and marks that reverse what stands beside them. Each such character is written as JSON writes
-//! it, `\u001b`, so that a reader of JSON gets the value exactly and a person sees what was sent.
+//! A host name in a lease, a server name or a rule message may contain escape sequences that manipulate a terminal,
+//! line ends that forge a row, and Unicode marks that reverse the text. Each such character is replaced by its JSON
+//! escape, such as `\u001b`. A JSON parser thus restores the exact value, and an operator sees what was sent.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-/// Whether a terminal acts on a character, or shows nothing for it: C0, DEL and C1 controls, ends of lines, and what
-/// Unicode has for format, directions and fillers.
+/// Whether a terminal interprets a character or displays nothing for it: C0, DEL and C1 controls, line ends, and
+/// Unicode characters for format, direction and filling.
 pub fn is_hidden(character: char) -> bool {
     character.is_control()
         || matches!(
@@ -41,19 +41,19 @@ pub fn is_hidden(character: char) -> bool {
         )
 }
 
-/// A text on one line: every hidden character escaped, ends of lines and tabs among them.
+/// A text on one line, with every hidden character escaped, including line ends and tabs.
 pub fn escaped(text: &str) -> Cow<'_, str> {
     without(text, is_hidden)
 }
 
-/// A text of several lines: every hidden character escaped but the ends of lines.
+/// A text of several lines, with every hidden character escaped except line ends.
 ///
-/// Of a JSON document this is the same document: there, such a character stands only in a string.
+/// The result for a JSON document is an equivalent document, since such characters occur only in strings.
 pub fn escaped_lines(text: &str) -> Cow<'_, str> {
     without(text, is_hidden_in_lines)
 }
 
-/// At most so many characters of a text, the middle left out.
+/// A text of at most `most` characters; a longer one loses its middle.
 pub fn shortened(text: &str, most: usize) -> Cow<'_, str> {
     let Some((cut, _)) = text.char_indices().nth(most) else {
         return Cow::Borrowed(text);
@@ -68,10 +68,10 @@ pub fn shortened(text: &str, most: usize) -> Cow<'_, str> {
     Cow::Owned(format!("{}…{}", &text[..head], &text[tail..]))
 }
 
-/// A value as JSON, hidden characters escaped.
+/// A value as JSON, with hidden characters escaped.
 ///
 /// # Errors
-/// A value that JSON has no form for.
+/// The value can't be represented in JSON.
 pub fn to_json(value: &impl serde::Serialize) -> serde_json::Result<String> {
     let text = serde_json::to_string(value)?;
     Ok(match escaped_lines(&text) {
@@ -101,24 +101,24 @@ fn without(text: &str, hidden: fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
-/// As RFC 8259 section 7 writes it: UTF-16, four digits a unit.
+/// Append the escape of RFC 8259, section 7: UTF-16 code units of four digits.
 fn push(text: &mut String, character: char) {
     for unit in character.encode_utf16(&mut [0; 2]) {
-        // A string takes all that is written.
+        // Writing to a string can't fail.
         let _ = write!(text, "\\u{unit:04x}");
     }
 }
 
-/// An output for texts of several lines: [`escaped_lines`] of all that is written to it, and U+FFFD for what is no UTF-8.
+/// A writer for texts of several lines that applies [`escaped_lines`], and replaces invalid UTF-8 by U+FFFD.
 #[derive(Debug)]
 pub struct EscapedOutput<W> {
     output: W,
-    /// The begin of a character whose end was not written yet.
+    /// Beginning of a character whose remaining bytes have not been written yet.
     begun: Vec<u8>,
 }
 
 impl<W: Write> EscapedOutput<W> {
-    /// To another output.
+    /// Create a writer on another output.
     pub fn new(output: W) -> Self {
         let begun = Vec::new();
         Self { output, begun }
@@ -165,7 +165,7 @@ mod tests {
 
     use super::*;
 
-    /// One of each class that a terminal acts on, with its escape.
+    /// One character of each class that a terminal interprets, with its escape.
     const HOSTILE: [(char, &str); 14] = [
         ('\0', "\\u0000"),
         ('\n', "\\u000a"),

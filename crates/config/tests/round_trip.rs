@@ -6,7 +6,6 @@ use indexmap::IndexMap;
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
-use sluice_config::api::Protocol;
 use sluice_config::memory::EntryBytes;
 use sluice_config::schema::*;
 use sluice_config::value::*;
@@ -202,7 +201,7 @@ fn lending() -> impl Strategy<Value = Pool> {
             },
             parity: lends.0[3],
             block: lends.1,
-            hold: lends.2,
+            quarantine: lends.2,
             deterministic: lends.3,
             rewrite_ip_id: lends.0[4],
             protocols: vec![Protocol(47), Protocol(200)],
@@ -272,7 +271,7 @@ fn subscribers() -> impl Strategy<Value = Subscribers> {
             rate: settings.2,
             hold: times.0,
             window: times.1,
-            shortest_lease: times.2,
+            minimum_lease: times.2,
             use_while_confirming: settings.0[1],
             state: settings.3,
         });
@@ -393,7 +392,7 @@ fn document() -> impl Strategy<Value = Document> {
                 .map(|(from, out, pool)| SourceRule {
                     from,
                     protocol: None,
-                    own: out.is_some(),
+                    local: out.is_some(),
                     out,
                     pool,
                 })
@@ -453,7 +452,7 @@ fn destination() -> impl Strategy<Value = DestinationRule> {
         DestinationRule {
             protocol: None,
             address,
-            own: names.is_empty(),
+            local: names.is_empty(),
             incoming: OneOrMore(names),
             port,
             to,

@@ -1,5 +1,5 @@
-//! Alerts of inspection and its records: taken from the workers' queues, written as EVE JSON, the last alerts kept to be
-//! shown.
+//! Alerts and records of inspection: read from the workers' queues and written as EVE JSON. The most recent alerts are
+//! kept for the API.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,13 +14,14 @@ use sluice_inspect::signature::Action;
 use crate::eve::{self, Eve, Scene, Statistics};
 use crate::known::KnownRules;
 
-/// Alerts that are kept to be shown.
+/// Number of alerts kept for the API.
 const KEPT: usize = 1_000;
 
-/// Alerts and records that are taken from one worker at once, so that a flood of them holds nothing else up.
+/// Maximum number of alerts and records read from one worker per round, so that a flood of them doesn't delay other
+/// tasks.
 const AT_ONCE: usize = 10_000;
 
-/// Alerts and records, from the workers to whoever reads them.
+/// Collector of the workers' alerts and records.
 pub struct Alerts(Mutex<Inside>);
 
 struct Inside {
@@ -30,16 +31,16 @@ struct Inside {
     eve: Option<Eve>,
 }
 
-/// What a worker tells.
+/// Queues from one worker.
 pub struct Queues {
-    /// Rules that matched.
+    /// Alerts: matches of rules.
     pub alerts: Queue,
-    /// Everything else, where it is wanted.
+    /// All other records; `None` if none are configured.
     pub records: Option<Taken>,
 }
 
 impl Alerts {
-    /// Those of these queues, and where they are written to.
+    /// Create a collector that reads `queues` and writes to `eve`.
     pub fn new(queues: Vec<Queues>, eve: Option<Eve>) -> Self {
         Self(Mutex::new(Inside {
             known: KnownRules::default(),
@@ -53,12 +54,12 @@ impl Alerts {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Rules of a generation run: alerts and records name them.
+    /// Register the rules of a generation, so that alerts and records can name them.
     pub fn learn(&self, generation: u32, rules: &Ruleset) {
         self.inside().known.learn(generation, rules);
     }
 
-    /// Take what the workers have told.
+    /// Read the alerts and records that the workers have queued.
     pub fn collect(&self, scene: &Scene<'_>) {
         let Inside {
             known,
@@ -68,7 +69,7 @@ impl Alerts {
         } = &mut *self.inside();
         for Queues { alerts, records } in queues {
             for _ in 0..AT_ONCE {
-                // In the order in which the worker told.
+                // Merge both queues by time, which restores the order in which the worker queued them.
                 let record = records.as_mut().and_then(|records| records.peek().ok());
                 let record = record.map(|record| record.about.at);
                 let alert = alerts.peek().ok().map(|alert| alert.about.at);
@@ -90,7 +91,7 @@ impl Alerts {
         }
     }
 
-    /// Write how inspection goes, where it is time to.
+    /// Write the inspection statistics if their interval has passed.
     pub fn tell_statistics(&self, scene: &Scene<'_>, uptime: Duration, count: impl FnOnce([u64; 2]) -> Statistics) {
         if let Some(eve) = &mut self.inside().eve {
             let counts = eve.counts();
@@ -98,29 +99,29 @@ impl Alerts {
         }
     }
 
-    /// Records that were written, and that were lost on their way out.
+    /// Number of records written, and number of records lost before they were written.
     pub fn counts(&self) -> [u64; 2] {
         self.inside().eve.as_ref().map(Eve::counts).unwrap_or_default()
     }
 
-    /// Records among those that were lost because the file did not take them.
+    /// Number of lost records that could not be written to the file.
     pub fn failures(&self) -> u64 {
         self.inside().eve.as_ref().map(Eve::failures).unwrap_or_default()
     }
 
-    /// Open the file of records anew.
+    /// Reopen the file of records.
     pub fn reopen(&self) {
         if let Some(eve) = &self.inside().eve {
             eve.reopen();
         }
     }
 
-    /// Nothing more is written: what waits goes out.
+    /// Stop recording, and write the records that are still queued.
     pub fn finish(&self) {
         self.inside().eve = None;
     }
 
-    /// The last alerts, oldest first, at most so many.
+    /// Up to `most` of the most recent alerts, oldest first.
     pub fn last(&self, most: usize) -> Vec<api::Alert> {
         let inside = self.inside();
         let skip = inside.last.len().saturating_sub(most);
@@ -128,7 +129,7 @@ impl Alerts {
     }
 }
 
-/// An alert is kept, and written.
+/// Keep an alert for the API and write it to EVE.
 fn take(alert: &Alert, known: &KnownRules, scene: &Scene<'_>, last: &mut VecDeque<api::Alert>, eve: Option<&Eve>) {
     let Some(shown) = shown(alert, known, scene) else {
         return;
@@ -142,7 +143,7 @@ fn take(alert: &Alert, known: &KnownRules, scene: &Scene<'_>, last: &mut VecDequ
     last.push_back(shown);
 }
 
-/// An alert with the words of its rule.
+/// An alert with the message of its rule, as the API returns it.
 pub(crate) fn shown(alert: &Alert, known: &KnownRules, scene: &Scene<'_>) -> Option<api::Alert> {
     let rule = known.get(alert.rule)?;
     let about = &alert.about;

@@ -1,4 +1,4 @@
-//! `sluice bind` and `sluice unbind`: which kernel driver has a card, now and after a boot.
+//! `sluice bind` and `sluice unbind`: change the kernel driver of a card, now and for later boots.
 
 mod kernel;
 mod names;
@@ -17,137 +17,137 @@ use sluice_dpdk::pci::{Card, CardFault, Mode, Process, System, UIO, VFIO, card_f
 use crate::{files, management};
 use kernel::{Kernel, Running, Step};
 
-/// The drivers that a card can be bound to.
+/// Drivers that a card can be bound to.
 pub const DRIVERS: [&str; 3] = [VFIO, UIO, "igb_uio"];
 
-/// The module by which VFIO speaks to an IOMMU.
+/// Kernel module by which VFIO uses an IOMMU.
 const TYPE1: &str = "vfio_iommu_type1";
 
-/// What is to be done with a card.
+/// Requested change of a card's driver.
 #[derive(Clone, Debug)]
 pub struct Wish {
-    /// The card.
+    /// PCI address of the card.
     pub card: PciAddress,
-    /// One of [`DRIVERS`]; `None`: VFIO behind an IOMMU, UIO without.
+    /// One of [`DRIVERS`]; `None` selects VFIO behind an IOMMU and UIO otherwise.
     pub driver: Option<String>,
-    /// Also where this machine is managed over the card, or a process uses it.
+    /// Bind even if this machine is managed over the card or a process uses it.
     pub force: bool,
-    /// After each boot, too.
+    /// Save a udev rule that repeats the change after each boot.
     pub save: bool,
-    /// Only say what would be done.
+    /// Only report the steps, without running them.
     pub dry_run: bool,
 }
 
-/// What was done, or would be.
+/// Result of a bind or unbind, or of a dry run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Done {
-    /// The card.
+    /// PCI address of the card.
     pub card: String,
-    /// Its driver before.
+    /// Driver before the change.
     pub was: Option<String>,
-    /// Its driver now; in a dry run, the one that it would get.
+    /// Driver after the change; in a dry run, the expected driver.
     pub driver: Option<String>,
-    /// Its kernel interfaces now.
+    /// Kernel interfaces of the card after the change.
     pub interfaces: Vec<String>,
-    /// What was done, as commands.
+    /// Steps that were run, written as shell commands.
     pub steps: Vec<String>,
-    /// What is still to be done, or to be known.
+    /// Remaining steps for the operator, and remarks.
     pub notes: Vec<String>,
-    /// The rule that does the same after each boot.
+    /// Udev rule that repeats the change after each boot.
     pub rule: Rule,
 }
 
-/// A rule for udev.
+/// A udev rule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Rule {
-    /// Its file.
+    /// Path of the rule's file.
     pub path: PathBuf,
-    /// What it says.
+    /// Content of the file.
     pub text: String,
-    /// It is there, and says this.
+    /// Whether the file exists with this content.
     pub is_saved: bool,
 }
 
-/// Why a card is not bound otherwise.
+/// Why the driver of a card was not changed.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
-    /// No card is there.
+    /// No card has this address.
     #[error(transparent)]
     Card(#[from] CardFault),
-    /// DPDK drives it beside the kernel.
+    /// The card's DPDK driver works beside its kernel driver.
     #[error(
         "{address} stays bound to {driver}: DPDK drives it beside the kernel; name it in the configuration as it is"
     )]
     Bifurcated {
-        /// The card.
+        /// PCI address of the card.
         address: PciAddress,
-        /// Its driver.
+        /// Kernel driver of the card.
         driver: String,
     },
-    /// Whoever manages this machine would be locked out.
+    /// The machine is managed over the card: the operator would be locked out.
     #[error("{address} stays as it is: {what}; take another card, or add --force")]
     Managed {
-        /// The card.
+        /// PCI address of the card.
         address: PciAddress,
-        /// What this machine does with it.
+        /// How this machine uses the card.
         what: String,
     },
-    /// A process has it.
+    /// A process uses the card.
     #[error("{address} is in use by {process}: stop it, or take the card out of its configuration, or add --force")]
     InUse {
-        /// The card.
+        /// PCI address of the card.
         address: PciAddress,
         /// The process.
         process: Process,
     },
-    /// VFIO refuses cards without an IOMMU.
+    /// VFIO requires an IOMMU, and the card is not behind one.
     #[error(
         "{0} is not behind an IOMMU: turn on VT-d or AMD-Vi in the firmware and write intel_iommu=on or amd_iommu=on on the kernel's command line; or add --driver {UIO}"
     )]
     NoIommu(PciAddress),
-    /// A module can't be loaded.
+    /// A kernel module can't be loaded.
     #[error("the kernel module {module} can't be loaded ({said}): {}", package(.module))]
     Module {
-        /// Its name.
+        /// Name of the module.
         module: String,
-        /// What modprobe says.
+        /// Error output of modprobe.
         said: String,
     },
-    /// The kernel refused a step.
+    /// The kernel rejected a step.
     #[error("{step} fails ({error}); {address} is {}", now(.driver))]
     Step {
-        /// The card.
+        /// PCI address of the card.
         address: PciAddress,
-        /// The step, as a command.
+        /// The step, written as a shell command.
         step: String,
-        /// What the kernel says.
+        /// Error of the kernel.
         error: io::Error,
-        /// The driver of the card after what could be undone was undone.
+        /// Driver of the card after the completed steps were undone as far as possible.
         driver: Option<String>,
     },
-    /// The steps were done, and the card has another driver.
+    /// All steps succeeded, but the card has another driver than the requested one.
     #[error("the kernel did not bind {address} to {wanted}, see dmesg; it is {}", now(.driver))]
     NotBound {
-        /// The card.
+        /// PCI address of the card.
         address: PciAddress,
-        /// The driver wanted.
+        /// Requested driver.
         wanted: String,
-        /// The one that it has.
+        /// Present driver.
         driver: Option<String>,
     },
-    /// The rule can't be written or removed.
+    /// The udev rule can't be written or removed.
     #[error("the card is bound as wished, but {} can't be changed: {error}", path.display())]
     Rule {
-        /// Its file.
+        /// Path of the rule's file.
         path: PathBuf,
-        /// What the kernel says.
+        /// Error of the kernel.
         error: io::Error,
     },
 }
 
-/// The package that has a module.
+/// Package that contains a kernel module.
 fn package(module: &str) -> &'static str {
     match module {
         "igb_uio" => "apt-get install dpdk-kmods-dkms",
@@ -164,24 +164,25 @@ fn now(driver: &Option<String>) -> String {
     }
 }
 
-/// Bind a card to a driver that lets processes have it.
+/// Bind a card to a driver that gives user processes access to it.
 ///
 /// # Errors
-/// The card stays with its driver, or is given back to it.
+/// The card keeps its driver, or is bound to it again.
 pub fn bind(wish: &Wish) -> Result<Done, BindError> {
     let used = management::use_of(&Device::Pci(wish.card)).map(|used| used.to_string());
     bind_in(&System::this(), &Running, wish, used)
 }
 
-/// Give a card back to the kernel's own driver.
+/// Bind a card to the kernel's own driver.
 ///
 /// # Errors
-/// It can't be; what then has it is told.
+/// The card can't be bound; the error names its present driver.
 pub fn unbind(wish: &Wish) -> Result<Done, BindError> {
     unbind_in(&System::this(), &Running, wish)
 }
 
-/// Why a card is not bound to a driver: the step that failed, or none did and it has another driver nevertheless.
+/// Error for a card that did not get the requested driver: a step failed, or all steps succeeded and the kernel chose
+/// another driver.
 fn not_bound(
     address: PciAddress,
     failed: Option<(&Step, std::io::Error)>,
@@ -285,7 +286,7 @@ fn unbind_in(system: &System, kernel: &dyn Kernel, wish: &Wish) -> Result<Done, 
         steps.push(hand(system, address, driver, "unbind"));
     }
     if lent.is_some() || card.driver.is_none() {
-        // Without its module no driver would want it. Where it is part of the kernel there is none to load.
+        // Without its module no kernel driver claims the card. A built-in driver has no module to load.
         let alias = fs::read_to_string(folder.join("modalias")).unwrap_or_default();
         steps.push(Step::Try(alias.trim().into()));
         steps.push(Step::Write {
@@ -338,7 +339,7 @@ fn unbind_in(system: &System, kernel: &dyn Kernel, wish: &Wish) -> Result<Done, 
     })
 }
 
-/// A network card.
+/// The network card at an address.
 fn card(system: &System, address: PciAddress) -> Result<Card, CardFault> {
     let card = system.card(address).ok_or(CardFault::Absent(address))?;
     let class = card.class;
@@ -356,7 +357,7 @@ fn driver_of(system: &System, address: PciAddress) -> Option<String> {
     system.card(address)?.driver
 }
 
-/// Taking a card from a process that has it would wait for that process, or take it from under its hands.
+/// Check that no process uses the card: unbinding it would block until the process ends, or break the process.
 fn free(system: &System, card: &Card, wish: &Wish) -> Result<(), BindError> {
     let address = card.address;
     match system.user(card).filter(|_| !wish.force) {
@@ -365,7 +366,7 @@ fn free(system: &System, card: &Card, wish: &Wish) -> Result<(), BindError> {
     }
 }
 
-/// Let a card be for one driver alone; for none: for all again.
+/// Restrict a card to one driver (`driver_override`); an empty name removes the restriction.
 fn choose(system: &System, address: PciAddress, driver: &str) -> Step {
     Step::Write {
         path: system.folder(address).join("driver_override"),
@@ -373,7 +374,7 @@ fn choose(system: &System, address: PciAddress, driver: &str) -> Step {
     }
 }
 
-/// Let a driver take a card (`bind`) or leave it (`unbind`).
+/// Bind a card to a driver or unbind it; `what` is `bind` or `unbind`.
 fn hand(system: &System, address: PciAddress, driver: &str, what: &str) -> Step {
     Step::Write {
         path: system.path(&format!("sys/bus/pci/drivers/{driver}/{what}")),
@@ -381,7 +382,7 @@ fn hand(system: &System, address: PciAddress, driver: &str, what: &str) -> Step 
     }
 }
 
-/// Give a card back to the driver that it had, as far as the kernel lets us.
+/// Bind a card to its previous driver again, as far as the kernel allows.
 fn restore(system: &System, kernel: &dyn Kernel, before: &Card) {
     let address = before.address;
     let found = driver_of(system, address);
@@ -390,11 +391,11 @@ fn restore(system: &System, kernel: &dyn Kernel, before: &Card) {
         steps.extend(found.iter().map(|other| hand(system, address, other, "unbind")));
         steps.extend(before.driver.iter().map(|old| hand(system, address, old, "bind")));
     }
-    // What is then the case is read and told.
+    // Failures are ignored: the caller reads and reports the driver that the card has afterwards.
     steps.iter().for_each(|step| drop(step.run(kernel)));
 }
 
-/// The rule that binds a card when it appears: at boot, and when it comes back.
+/// The udev rule that binds a card when it appears: at boot and after hotplug.
 fn rule(system: &System, address: PciAddress, driver: &str, force: bool) -> Rule {
     let path = system.path(&format!("etc/udev/rules.d/90-sluice-{address}.rules"));
     let program = std::env::current_exe().unwrap_or("/usr/bin/sluice".into());
@@ -417,7 +418,7 @@ fn save(rule: &mut Rule) -> Result<(), BindError> {
         error,
     };
     fs::create_dir_all(rule.path.parent().unwrap_or(Path::new("/"))).map_err(failed)?;
-    // The services of udev read it as any user.
+    // udev's services read the file as an unprivileged user.
     files::replace(&rule.path, 0o644, |file| file.write_all(rule.text.as_bytes())).map_err(failed)?;
     rule.is_saved = true;
     Ok(())
@@ -429,19 +430,19 @@ fn save(rule: &mut Rule) -> Result<(), BindError> {
 pub struct Listed {
     /// Its PCI address.
     pub card: String,
-    /// Maker and model by number: `8086:10d3`.
+    /// Vendor and device ID: `8086:10d3`.
     pub id: String,
-    /// Maker and model by name, where the list of names is installed.
+    /// Vendor and device name; `None` if the list of names is not installed.
     pub name: Option<String>,
-    /// The kernel driver that it is bound to.
+    /// Kernel driver that the card is bound to.
     pub driver: Option<String>,
-    /// How a process can have it.
+    /// How a user process can use the card.
     pub mode: String,
-    /// Its kernel interfaces.
+    /// Kernel interfaces of the card.
     pub interfaces: Vec<String>,
-    /// Its IOMMU group.
+    /// IOMMU group of the card.
     pub group: Option<u32>,
-    /// Its memory node.
+    /// NUMA node of the card.
     pub node: Option<u16>,
 }
 
@@ -460,7 +461,7 @@ impl From<&Card> for Listed {
     }
 }
 
-/// The network cards of this machine.
+/// All network cards of this machine.
 pub fn list() -> Vec<Listed> {
     System::this().cards().iter().map(Listed::from).collect()
 }

@@ -1,5 +1,5 @@
-//! Bridges: the link of one side follows that of the other, as at the two ends of a cable. A side that is a VLAN is only followed:
-//! its device carries others too.
+//! Link state propagation of bridges: the link of one side follows that of the other, as with a cable. A side on a VLAN
+//! is only monitored, since its device carries other traffic as well.
 
 use std::time::{Duration, Instant};
 
@@ -8,34 +8,34 @@ use sluice_engine::packet::io::NO_PORT;
 
 use crate::control::Control;
 
-/// How often links are looked at.
+/// Interval between checks of the link states.
 const PERIOD: Duration = Duration::from_millis(100);
 
-/// How long a link may take to come up once it is no longer held down: cards agree on a speed first.
+/// Time that a released link has to come up, which includes the card's auto-negotiation.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// What has been done to the links of a bridge.
+/// State of the link propagation of one bridge.
 #[derive(Clone, Copy, Debug, Default)]
 struct Pair {
-    /// Sides that are held down.
+    /// Sides whose link is held down.
     held: [bool; 2],
-    /// A device did not do as it was told; it has been said, and is not tried again.
+    /// A device failed to change its link; the failure is logged once and not retried.
     unable: bool,
-    /// Until when a side that was held may take to come up.
+    /// Deadline by which a released side has to come up.
     grace: [Option<Instant>; 2],
 }
 
-/// What is to be done to a side.
+/// Action on the link of one side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Act {
-    /// Take it down.
+    /// Take the link down.
     Hold(usize),
-    /// Bring it up.
+    /// Bring the link up.
     Release(usize),
 }
 
 impl Pair {
-    /// What is to be done where the links are as they are seen, and some sides may follow.
+    /// The next action, given the links that are up and the sides whose link may be changed.
     fn step(&mut self, up: [bool; 2], may_follow: [bool; 2], now: Instant) -> Option<Act> {
         if self.unable {
             return None;
@@ -62,7 +62,7 @@ impl Pair {
 }
 
 impl Control {
-    /// The two interfaces of each bridge whose links follow one another.
+    /// Interface pairs of all bridges with link propagation.
     fn followers(&self) -> Vec<[InterfaceIndex; 2]> {
         let config = self.config();
         let interfaces = (0..).zip(&config.interfaces);
@@ -73,12 +73,12 @@ impl Control {
         interfaces.filter_map(pair).collect()
     }
 
-    /// Let the links of bridges follow one another, for ever.
+    /// Propagate the links of bridges; runs for the life of the process.
     pub(crate) async fn follow_links(&self) {
         let mut pairs: std::collections::BTreeMap<[InterfaceIndex; 2], Pair> = Default::default();
         loop {
             let wanted = self.followers();
-            // No longer wanted: what is held comes back.
+            // The bridge no longer propagates links: release the links that are held down.
             pairs.retain(|sides, pair| {
                 let stays = wanted.contains(sides);
                 for side in [0, 1] {
@@ -113,7 +113,7 @@ impl Control {
         }
     }
 
-    /// At the end: links that are held down come back.
+    /// Release all links that are held down when the process ends.
     pub(crate) fn release_links(&self) {
         let held = std::mem::take(&mut *self.held_links());
         for interface in held {
@@ -121,7 +121,7 @@ impl Control {
         }
     }
 
-    /// Whether the link of an interface is up. A virtual one always is.
+    /// Whether the link of an interface is up. A virtual interface is always up.
     pub(crate) fn has_link(&self, interface: InterfaceIndex) -> bool {
         let port = self
             .plane()
@@ -131,7 +131,7 @@ impl Control {
         port.is_some_and(|port| port == NO_PORT || self.link_is_up(usize::from(port)))
     }
 
-    /// Whether an interface is all that its device is for.
+    /// Whether an interface is the only one on its device.
     fn has_device(&self, interface: InterfaceIndex) -> bool {
         let plane = self.plane();
         plane
@@ -140,7 +140,7 @@ impl Control {
             .is_some_and(|interface| interface.tags.is_empty())
     }
 
-    /// Take the link of an interface up or down; false where its device can't.
+    /// Take the link of an interface up or down; `false` if its device can't.
     fn set_link(&self, interface: InterfaceIndex, up: bool) -> bool {
         let plane = self.plane();
         let Some(interface) = plane.snapshot().interface(interface) else {
@@ -171,10 +171,10 @@ mod tests {
         let (mut pair, now) = (Pair::default(), Instant::now());
         assert_eq!(None, pair.step([true, true], BOTH, now));
         assert_eq!(Some(Act::Hold(1)), pair.step([false, true], BOTH, now));
-        // The side that is held has no link, and that is no reason to take the first one down.
+        // The side that is held down has no link, which must not take the first side down.
         assert_eq!(None, pair.step([false, false], BOTH, now));
         assert_eq!(Some(Act::Release(1)), pair.step([true, false], BOTH, now));
-        // It takes its time to come up.
+        // The released side takes some time to come up.
         assert_eq!(None, pair.step([true, false], BOTH, now + GRACE / 2));
         assert_eq!(None, pair.step([true, true], BOTH, now + GRACE / 2));
         assert_eq!(Some(Act::Hold(0)), pair.step([true, false], BOTH, now + GRACE / 2));

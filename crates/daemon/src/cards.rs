@@ -1,4 +1,5 @@
-//! What is said of cards beside their own faults: where memory comes from, who has them, which cores are far.
+//! Checks of cards that concern the whole configuration: memory for buffers, processes that use the cards, and cores on
+//! another NUMA node.
 
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -12,12 +13,12 @@ use sluice_engine::placement::Topology;
 use crate::ports::{Outlook, key};
 use crate::topology::{SYS, topology};
 
-/// Hugepages of this machine by size.
+/// Hugepages of this machine, by page size.
 pub fn hugepages() -> Vec<HugePages> {
     System::this().hugepages()
 }
 
-/// The cards of a device, those of a bond one by one.
+/// Cards of a device; for a bond, those of all members.
 pub(crate) fn cards(device: &Device) -> Vec<Card> {
     let members = match device {
         Device::Bond { members } => members.as_slice(),
@@ -31,7 +32,7 @@ pub(crate) fn cards(device: &Device) -> Vec<Card> {
     cards.collect()
 }
 
-/// Add what is known only of all ports together, and of the running daemon.
+/// Add the findings that depend on all ports together or on the running daemon.
 pub(crate) fn complete(config: &Config, ports: &mut [Outlook]) {
     tolerate_running(config, ports);
     let modes: Vec<Mode> = ports
@@ -64,7 +65,7 @@ pub(crate) fn complete(config: &Config, ports: &mut [Outlook]) {
     }
 }
 
-/// A card of the daemon that this configuration is for is free when that ends.
+/// Accept a card that the running daemon of this configuration uses: it is free once that daemon ends.
 fn tolerate_running(config: &Config, ports: &mut [Outlook]) {
     let socket = &config.document.control.socket;
     let mut running = None;
@@ -83,14 +84,14 @@ fn tolerate_running(config: &Config, ports: &mut [Outlook]) {
     }
 }
 
-/// The process that listens at a socket.
+/// Process ID of the listener at a socket.
 fn listener(socket: &Path) -> Option<u32> {
     let stream = UnixStream::connect(socket).ok()?;
     let credentials = rustix::net::sockopt::socket_peercred(stream).ok()?;
     u32::try_from(credentials.pid.as_raw_nonzero().get()).ok()
 }
 
-/// That all workers are far from a device, and which cores are near.
+/// Warning that all workers are on another NUMA node than a device, with the cores on the device's node.
 fn far(topology: &Topology, device: usize, workers: &[u16]) -> Option<String> {
     let node = topology.devices.get(device)?.node?;
     let sites = topology.cores.iter().filter(|site| site.node == node);
@@ -107,7 +108,7 @@ fn far(topology: &Topology, device: usize, workers: &[u16]) -> Option<String> {
     ))
 }
 
-/// Whether hugepages are wanted: `None` where there are enough of them.
+/// Whether hugepages are required; `None` means that they are used if enough are free.
 pub(crate) fn wants_hugepages(config: &Config) -> Option<bool> {
     match config.document.system.hugepages {
         schema::Hugepages::Auto => None,
@@ -116,10 +117,10 @@ pub(crate) fn wants_hugepages(config: &Config) -> Option<bool> {
     }
 }
 
-/// Where packet buffers would lie.
+/// Memory in which packet buffers would be allocated.
 ///
 /// # Errors
-/// Hugepages are needed, and are turned off or too few.
+/// Hugepages are required, but disabled or too few.
 pub fn buffer_memory(config: &Config, ports: &[Outlook], plan: &Plan) -> Result<Memory, Fault> {
     let needs = plan.needs(&[], wants_hugepages(config));
     eal::memory(&needs, &Host::look(&needs.pci)).map_err(|fault| {
@@ -131,18 +132,18 @@ pub fn buffer_memory(config: &Config, ports: &[Outlook], plan: &Plan) -> Result<
     })
 }
 
-/// The interface that has a card.
+/// Name of the interface that a card belongs to.
 pub(crate) fn name_of(ports: &[Outlook], address: sluice_dpdk::PciAddress) -> &str {
     let has = |port: &&Outlook| port.cards.iter().any(|card| card.address == address);
     ports.iter().find(has).map_or("", |port| &port.plan.name)
 }
 
-/// What the driver layer says of an interface's device, as a fault of that key.
+/// An error of the driver layer about an interface's device, as a fault of the configuration key `device`.
 pub(crate) fn device_fault(interface: &str, text: &str) -> Fault {
     parted(key(interface, "device"), &format!("{interface}: "), text)
 }
 
-/// What the driver layer says is what is wrong, a colon, and what to do.
+/// Split an error of the driver layer into message and hint, which a colon separates.
 fn parted(key: Vec<String>, before: &str, text: &str) -> Fault {
     let (what, hint) = text.split_once(": ").unwrap_or((text, ""));
     Fault {

@@ -1,4 +1,4 @@
-//! The control thread: what the API asks, and what has to be done now and then.
+//! The control thread: serves the API and runs the periodic tasks.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,20 +36,20 @@ use crate::uplinks::Uplinks;
 use crate::watchdog::Watchdog;
 use crate::{DaemonError, Loaded};
 
-/// How often retired policies and routes are freed.
+/// How often retired snapshots and routes are freed.
 const TICK: Duration = Duration::from_millis(100);
 
-/// How often the shares of deterministic pools are written to the log (RFC 7422, 3).
+/// How often the port shares of deterministic pools are logged (RFC 7422, section 3).
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// What a worker did in the last second.
+/// Load of a worker in the last second.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Load {
-    /// Packets a second.
+    /// Packets per second.
     pub rate: u64,
-    /// Share of the time spent on packets, 0 to 1.
+    /// Fraction of the time spent on packets, 0 to 1.
     pub busy: f64,
-    /// Every round was idle.
+    /// Whether the worker was idle in every round.
     pub asleep: bool,
     packets: u64,
     cycles: u64,
@@ -57,71 +57,71 @@ pub struct Load {
     idle: u64,
 }
 
-/// A filter that is being built.
+/// Task that compiles a filter.
 type Folding = tokio::task::JoinHandle<Result<Rules, FilterError>>;
 
-/// What the API works on.
+/// State that the API and the periodic tasks share.
 pub struct Control {
-    /// The control side of the data plane.
+    /// Control plane handle of the data plane.
     plane: Mutex<ControlPlane>,
-    /// The configuration that runs.
+    /// Running configuration.
     config: Mutex<Arc<Valid<Config>>>,
-    /// One commit at a time.
+    /// Serialises commits.
     pub(crate) committing: tokio::sync::Mutex<()>,
     desks: Vec<tokio::sync::Mutex<Desk>>,
-    /// The counters of the workers.
+    /// Counters of the workers.
     pub(crate) counters: Vec<Arc<WorkerCounters>>,
-    /// The devices.
+    /// Devices of all ports.
     pub(crate) devices: Devices,
-    /// What is known of the ports, by place.
+    /// Properties of the ports, by port index.
     pub(crate) known_ports: Mutex<Vec<Known>>,
-    /// Pools by index.
+    /// Names of pools, by pool index.
     pools: Mutex<PoolNames>,
-    /// Rules of the packet filter. Who holds them may take the plane too, never the other way round.
+    /// Rules of the packet filter. Lock order: rules before plane.
     rules: Mutex<Option<RunningRules>>,
     /// Devices that are being closed.
     pub(crate) closing: Closing,
-    /// The machine that configurations are checked against.
+    /// Description of the machine that configurations are checked against.
     pub(crate) machine: Machine,
-    /// When the engine's clock began, by the clock on the wall.
+    /// Wall-clock time at which the engine's clock started.
     pub(crate) started: SystemTime,
-    /// The same by the engine's.
+    /// Monotonic time at which the engine's clock started.
     pub(crate) began: Instant,
-    /// The watch over the workers.
+    /// Watchdog of the workers.
     pub(crate) watchdog: Watchdog,
     loads: Mutex<Vec<Load>>,
-    /// Interfaces whose links are held down, as the other sides of their bridges are.
+    /// Interfaces whose links are held down because the other side of their bridge is down.
     held_links: Mutex<Vec<InterfaceIndex>>,
-    /// Hosts of routers.
+    /// Host stacks of virtual routers.
     pub(crate) hosts: Arc<Hosts>,
-    /// Alerts and records, where anything is inspected.
+    /// Collector of alerts and records; `None` without inspection.
     pub(crate) alerts: Option<Alerts>,
-    /// What became of signature files.
+    /// Result of loading the signature files.
     signatures: Mutex<Arc<SignatureReport>>,
-    /// Who compiles rules.
+    /// Compiler of inspection rules.
     pub(crate) compiler: Compiler,
-    /// Who serves subscribers' sites, where there are any.
+    /// Subscriber service; `None` without subscriber sites.
     pub(crate) sites: Option<SitesService>,
-    /// Numbers of interfaces and routers that are gone.
+    /// Quarantined numbers of removed interfaces and routers.
     resting: Mutex<Resting>,
-    /// One at a time compiles.
+    /// Serialises compilations.
     pub(crate) compiling: tokio::sync::Mutex<()>,
-    /// Where routing daemons tell their routes.
+    /// Route feeds from routing daemons.
     hearings: Mutex<Hearings>,
-    /// Uplinks. Who holds them may take the plane too, never the other way round.
+    /// Uplinks. Lock order: uplinks before plane.
     uplinks: Mutex<Uplinks>,
-    /// Requests whose answering panicked.
+    /// Number of requests whose handler panicked.
     pub(crate) panics: AtomicU64,
 }
 
-/// How often it is asked whether shards that are lent have arrived.
+/// Polling interval while lent shards return.
 const STEP: Duration = Duration::from_micros(200);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// As long as this is there, no shard moves or is lent, and nothing is committed by others.
+/// Guard: while it exists, no shard moves or is lent, and no other task commits.
 pub(crate) struct Standstill<'c> {
     _one: tokio::sync::MutexGuard<'c, ()>,
     assist: Option<Arc<Assist>>,
@@ -136,7 +136,7 @@ impl Drop for Standstill<'_> {
 }
 
 impl Control {
-    /// Wait until no shard is on its way, and let none set out.
+    /// Wait until no shard is moving or lent, and prevent new moves.
     pub(crate) async fn stand_still(&self) -> Standstill<'_> {
         let still = Standstill {
             _one: self.committing.lock().await,
@@ -151,10 +151,10 @@ impl Control {
         still
     }
 
-    /// The control of a running data plane; its workers are given apart.
+    /// Create the control of a running data plane; its workers are passed separately.
     ///
     /// # Errors
-    /// The file of records can't be opened, or a router has no host that should.
+    /// The file of records can't be opened, or the host stack of a router can't be created.
     pub fn new(
         loaded: Loaded,
         mut running: Running,
@@ -219,7 +219,7 @@ impl Control {
         Ok((control, running.workers))
     }
 
-    /// Take the workers' alerts and records.
+    /// Read the workers' alerts and records.
     pub(crate) fn collect_alerts(&self) {
         let Some(alerts) = &self.alerts else { return };
         let seeking = self.plane().snapshot().applications.clone();
@@ -240,79 +240,79 @@ impl Control {
         });
     }
 
-    /// Open the file of records anew.
+    /// Reopen the file of records.
     pub(crate) fn reopen_records(&self) {
         if let Some(alerts) = &self.alerts {
             alerts.reopen();
         }
     }
 
-    /// Nothing more is recorded: what waits goes out.
+    /// Stop recording, and write the records that are still queued.
     pub(crate) fn finish_records(&self) {
         if let Some(alerts) = &self.alerts {
             alerts.finish();
         }
     }
 
-    /// Uplinks, as they stand.
+    /// Uplinks with their present state.
     pub(crate) fn uplinks(&self) -> MutexGuard<'_, Uplinks> {
         lock(&self.uplinks)
     }
 
-    /// The control side of the data plane, for as long as nothing is waited for.
+    /// Control plane handle. The guard must not be held across an `await`.
     pub(crate) fn plane(&self) -> MutexGuard<'_, ControlPlane> {
         lock(&self.plane)
     }
 
-    /// The configuration that runs.
+    /// The running configuration.
     pub(crate) fn config(&self) -> Arc<Valid<Config>> {
         lock(&self.config).clone()
     }
 
-    /// What another configuration is numbered by.
+    /// Numbering that the next configuration is checked with.
     pub(crate) fn numbering(&self) -> Numbering {
         let room = self.counters.first().map_or(0, |worker| worker.interfaces.len());
         lock(&self.resting).numbering(&self.config().numbering, [room, MOST_ROUTERS], Instant::now())
     }
 
-    /// Another configuration runs.
+    /// Replace the running configuration.
     pub(crate) fn set_config(&self, config: Valid<Config>) {
         lock(&self.resting).follow(&config.numbering, Instant::now());
         *lock(&self.config) = Arc::new(config);
     }
 
-    /// Pools by index.
+    /// Names of pools, by pool index.
     pub(crate) fn pools(&self) -> PoolNames {
         lock(&self.pools).clone()
     }
 
-    /// Pools have other indexes.
+    /// Replace the names of pools after their indexes have changed.
     pub(crate) fn set_pools(&self, pools: PoolNames) {
         *lock(&self.pools) = pools;
     }
 
-    /// Listen to routing daemons as the configuration that runs says. From within the runtime.
+    /// Start and stop route feeds according to the running configuration. Must be called within the tokio runtime.
     pub(crate) fn hear_routes(self: &Arc<Self>) {
         lock(&self.hearings).follow(self);
     }
 
-    /// How it stands with who tells a router its routes, by FPM and by the kernel. Not while the plane is held: who is heard
-    /// takes it.
+    /// Status of the route feeds of a router: FPM and kernel. Must not be called while the plane is locked, since the
+    /// feeds lock it.
     pub(crate) fn standings(&self, router: &str) -> [Option<Standing>; 2] {
         lock(&self.hearings).standings(router)
     }
 
-    /// Interfaces of routers' namespaces, for whom routes are heard there.
+    /// Update the interfaces of routers' namespaces, by which the route feeds resolve kernel interfaces.
     pub(crate) fn know_links(&self, links: &[KernelLink]) {
         lock(&self.hearings).know(links);
     }
 
-    /// What became of signature files.
+    /// Result of loading the signature files.
     pub(crate) fn signatures(&self) -> Arc<SignatureReport> {
         lock(&self.signatures).clone()
     }
 
-    /// The rules of inspection that a commit was made with run.
+    /// Store the result for inspection rules that a commit has made active.
     pub(crate) fn set_signatures(&self, report: SignatureReport) {
         let plane = self.plane();
         let policy = plane.snapshot();
@@ -327,22 +327,22 @@ impl Control {
         lock(&self.rules)
     }
 
-    /// How many workers there are.
+    /// Number of workers.
     pub(crate) fn workers(&self) -> usize {
         self.desks.len()
     }
 
-    /// What a worker did in the last second.
+    /// Load of a worker in the last second.
     pub(crate) fn load(&self, worker: usize) -> Load {
         lock(&self.loads).get(worker).copied().unwrap_or_default()
     }
 
-    /// Ask a worker.
+    /// Send a request to a worker and wait for the reply.
     pub(crate) async fn ask(&self, worker: usize, request: Request) -> Result<Reply, Gone> {
         self.desk(worker).await?.ask(request).await
     }
 
-    /// A worker's desk, which nobody else asks as long as it is held.
+    /// Exclusive access to a worker's request queue, for as long as the guard is held.
     pub(crate) async fn desk(&self, worker: usize) -> Result<tokio::sync::MutexGuard<'_, Desk>, Gone> {
         match self.desks.get(worker) {
             Some(desk) => Ok(desk.lock().await),
@@ -350,13 +350,13 @@ impl Control {
         }
     }
 
-    /// Ask the worker that owns the neighbours.
+    /// Send a request to the worker that owns the neighbour tables.
     pub(crate) async fn ask_owner(&self, request: Request) -> Result<Reply, Gone> {
         let owner = self.plane().snapshot().owner;
         self.ask(owner.into(), request).await
     }
 
-    /// Set the neighbours that are never asked for.
+    /// Set the static neighbours.
     ///
     /// # Errors
     /// The worker has ended.
@@ -374,24 +374,24 @@ impl Control {
         Ok(())
     }
 
-    /// The port at a place, where its device is there.
+    /// The port at an index; `None` if its device is absent.
     pub(crate) fn port(&self, place: usize) -> Option<Arc<Port>> {
         self.devices.port(PortIndex::try_from(place).ok()?)
     }
 
-    /// Whether an interface's link is up.
+    /// Whether the link of a port is up.
     pub(crate) fn link_is_up(&self, port: usize) -> bool {
         let Some(port) = self.port(port) else {
             return false;
         };
-        // The drivers on kernel interfaces say what was true at their start.
+        // Drivers of kernel interfaces report the link state at their start only, so the kernel is queried.
         match self.kernel_interface(port.name()) {
             Some(name) => Interface::named(&name).is_ok_and(|interface| interface.runs()),
             None => port.link().up,
         }
     }
 
-    /// Take a port's link up or down.
+    /// Take the link of a port up or down.
     pub(crate) fn set_port_link(&self, port: usize, up: bool) -> std::io::Result<()> {
         let port = self.port(port).ok_or(std::io::ErrorKind::NotFound)?;
         match self.kernel_interface(port.name()) {
@@ -418,12 +418,12 @@ impl Control {
         }
     }
 
-    /// The time by the workers' clock.
+    /// Present time by the workers' clock, in nanoseconds.
     pub(crate) fn nanoseconds(&self) -> u64 {
         self.began.elapsed().as_nanos() as u64
     }
 
-    /// What has to be done now and then, for ever.
+    /// Run the periodic tasks; runs for the life of the process.
     pub(crate) async fn housekeep(&self) {
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -456,7 +456,7 @@ impl Control {
         }
     }
 
-    /// Tell of somebody who claims another's address: of ten a second at most.
+    /// Log an address conflict: a host that claims another's address. Limited to ten per second.
     fn tell_conflict(&self) {
         let plane = self.plane();
         let Some(conflict) = plane.conflicts().take() else {
@@ -471,7 +471,7 @@ impl Control {
         }
     }
 
-    /// Fold what has come and gone into a filter of its own, where it is much: begin, or look whether it is done.
+    /// Compile inserted and removed rules into a new filter once there are many: start the task, or take its result.
     async fn fold_rules(&self, folding: Option<Folding>) -> Option<Folding> {
         let Some(folding) = folding else {
             let fold = self
@@ -486,7 +486,7 @@ impl Control {
         let built = folding.await;
         let mut rules = self.rules();
         let rules = rules.as_mut()?;
-        // What has been logged is told by the rules as they are.
+        // Write the pending log entries while the rules still have their old positions.
         crate::filter::write_log(&self.config(), rules.list());
         let folded = match built {
             Ok(Ok(built)) => rules.list_mut().end_rebuild(built).map_err(|error| error.to_string()),
@@ -507,7 +507,7 @@ impl Control {
         None
     }
 
-    /// Write down who has which ports from now on (RFC 7422, 3).
+    /// Log the port shares of deterministic pools from now on (RFC 7422, section 3).
     pub(crate) fn record_shares(&self) {
         let time = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
         for record in Shares::of(&self.config()).map_or(Vec::new(), |shares| shares.records(&time)) {
@@ -538,7 +538,7 @@ impl Control {
         }
     }
 
-    /// What an operator should look at.
+    /// Warnings for the operator.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let config = self.config();
         let stuck = config
@@ -565,7 +565,7 @@ impl Control {
         warnings
     }
 
-    /// Give the devices back.
+    /// Return the devices.
     pub(crate) fn into_devices(self) -> Devices {
         self.devices
     }

@@ -1,11 +1,11 @@
-//! Asking a worker, and waiting for its answer without holding the control thread.
+//! Requests to a worker, whose replies are awaited without blocking the control thread.
 
 use std::sync::mpsc::{TryRecvError, TrySendError};
 use std::time::Duration;
 
 use sluice_engine::worker::request::{Reply, Request, WorkerHandle};
 
-/// Attempts before the control thread sleeps between two of them.
+/// Number of polls before the control thread sleeps between two of them.
 const EAGER: u32 = 64;
 
 /// The worker has ended.
@@ -13,21 +13,21 @@ const EAGER: u32 = 64;
 #[error("the worker has ended")]
 pub struct Gone;
 
-/// One worker's desk, as seen from the control thread.
+/// Request queue of one worker, as the control thread uses it.
 #[derive(Debug)]
 pub struct Desk {
     counter: WorkerHandle,
-    /// Answers under way to somebody who has given up.
+    /// Outstanding replies to requests whose caller was cancelled.
     owed: u32,
 }
 
 impl Desk {
-    /// The desk behind a counter.
+    /// Create the queue on a worker handle.
     pub fn new(counter: WorkerHandle) -> Self {
         Self { counter, owed: 0 }
     }
 
-    /// Ask, and wait.
+    /// Send a request and wait for the reply.
     ///
     /// # Errors
     /// The worker has ended.

@@ -1,8 +1,8 @@
-//! Devices that come and go while the process runs: cards that are pulled and put back, kernel interfaces that are deleted and
-//! made again, interfaces that a commit adds or removes.
+//! Devices that are added and removed while the process runs: hotplugged cards, kernel interfaces that are deleted and
+//! created again, interfaces that a commit adds or removes.
 //!
-//! Workers call a port until each has renewed it; then it closes on a thread of its own, since a driver may take its time over a
-//! card that is not there any more.
+//! Workers use a port until each of them has renewed it. The port is then closed on a separate thread, since a driver
+//! may block on a card that is no longer present.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,39 +21,39 @@ use crate::desk::Gone;
 use crate::ports::{Outlook, outlook, port_plan};
 use crate::{DaemonError, build, start};
 
-/// Devices that may be added while the process runs.
+/// Maximum number of devices added while the process runs.
 pub(crate) const SPARE_PLACES: usize = 8;
 
-/// How often devices are looked at.
+/// Interval between checks of the devices.
 const PERIOD: Duration = Duration::from_millis(100);
 
-/// Pause before a device that would not open is tried again; it doubles up to [`LONGEST_PAUSE`].
+/// Pause after a failed attempt to open a device; doubled per attempt up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// How often a port that closes is looked at.
+/// Polling interval while a port waits to be closed.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// How long the process waits at its end for devices that are being closed: e1000e polls the registers of a removed card for half a
-/// minute.
+/// Maximum wait for devices that are being closed when the process ends: e1000e polls the registers of a removed card
+/// for half a minute.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What is known of a port, whether its device is there or not.
+/// Properties of a port that are kept while its device is absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Known {
-    /// Its Ethernet address: a device that comes back is given the same.
+    /// Ethernet address: a device that returns gets the same address.
     pub mac: [u8; 6],
-    /// The workers that have a queue to send by.
+    /// Workers that have a transmit queue.
     pub senders: Senders,
 }
 
-/// A port whose device is gone.
+/// State of a port whose device is absent.
 struct Absent {
-    /// The former device is still being closed.
+    /// Whether the former device is still being closed.
     closing: Arc<AtomicBool>,
     retry: Instant,
     pause: Duration,
-    /// Why the last attempt failed.
+    /// Error of the last attempt.
     said: String,
 }
 
@@ -71,7 +71,7 @@ impl Absent {
         !self.closing.load(Ordering::Relaxed) && Instant::now() >= self.retry
     }
 
-    /// The device did not open. The same reason is logged once.
+    /// Record a failed attempt to open the device. Repetitions of the same error are not logged.
     fn failed(&mut self, name: &str, why: String) {
         if self.said != why {
             tracing::warn!("{name}: its device is back and does not open: {why}");
@@ -87,7 +87,7 @@ impl Absent {
 pub(crate) struct Closing(Mutex<Vec<(String, Arc<AtomicBool>)>>);
 
 impl Closing {
-    /// Close a port as soon as no request of the API refers to it. Returns a flag that stays true until then.
+    /// Close a port once no API request refers to it. The returned flag is true until the port is closed.
     fn begin(&self, port: Arc<Port>) -> Arc<AtomicBool> {
         let name = port.name().to_owned();
         self.run(name, move || {
@@ -106,7 +106,7 @@ impl Closing {
             under_way.store(false, Ordering::Relaxed);
         };
         if let Err(error) = std::thread::Builder::new().name("port-close".into()).spawn(body) {
-            // What the thread was to close was dropped with it, and so closed here.
+            // The closure owned the port, and dropping it has closed the port here.
             tracing::warn!(
                 "{name}: its device was closed by the control thread, since no thread could be made: {error}"
             );
@@ -118,8 +118,8 @@ impl Closing {
         closing
     }
 
-    /// Wait for the devices that are being closed, for a while. Returns the interfaces of those that are not done: the kernel takes
-    /// them back when the process ends.
+    /// Wait for the devices that are being closed, up to [`PATIENCE`]. Returns the interfaces of those still open: the
+    /// kernel reclaims them when the process ends.
     pub(crate) fn finish(&self) -> Vec<String> {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -134,14 +134,14 @@ impl Closing {
     }
 }
 
-/// Ports that a commit has opened. They are closed again unless [`Opened::keep`] is called.
+/// Ports that a commit has opened. They are closed again unless the commit calls [`Opened::keep`].
 pub(crate) struct Opened<'c> {
     control: &'c Control,
     places: Vec<PortIndex>,
 }
 
 impl Opened<'_> {
-    /// The commit is made: workers receive from these ports.
+    /// Keep the ports: the commit succeeded, and workers receive from them.
     pub(crate) async fn keep(mut self) -> Result<(), Gone> {
         for place in std::mem::take(&mut self.places) {
             self.control.renew(place).await?;
@@ -153,7 +153,7 @@ impl Opened<'_> {
 impl Drop for Opened<'_> {
     fn drop(&mut self) {
         for &place in &self.places {
-            // No worker has renewed it yet, so none calls it.
+            // No worker has renewed the port yet, so none uses it.
             if let Some(port) = self.control.devices.detach(place) {
                 self.control.closing.begin(port);
             }
@@ -162,26 +162,26 @@ impl Drop for Opened<'_> {
 }
 
 impl Control {
-    /// What is known of the ports, by place.
+    /// Properties of the ports, by port index.
     pub(crate) fn known_ports(&self) -> MutexGuard<'_, Vec<Known>> {
         self.known_ports.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ethernet addresses by port.
+    /// Ethernet addresses, by port.
     pub(crate) fn macs(&self) -> Vec<[u8; 6]> {
         self.known_ports().iter().map(|known| known.mac).collect()
     }
 
-    /// The workers that send, by port.
+    /// Workers that send, by port.
     pub(crate) fn senders(&self) -> Vec<Senders> {
         self.known_ports().iter().map(|known| known.senders.clone()).collect()
     }
 
-    /// Let every worker take over the present device of a port.
+    /// Make every worker switch to the present device of a port.
     async fn renew(&self, port: PortIndex) -> Result<(), Gone> {
         for worker in 0..self.workers() {
             let receives = self.devices.receives(worker as WorkerIndex, port);
-            // It refuses while a shard moves.
+            // A worker rejects the request while a shard moves.
             while !matches!(
                 self.ask(worker, Request::RenewPort { port, receives }).await?,
                 Reply::Done
@@ -192,17 +192,17 @@ impl Control {
         Ok(())
     }
 
-    /// Close a port that was taken out of the set, once no worker calls it any more.
+    /// Close a port that was removed from the set, once no worker uses it.
     async fn release(&self, place: PortIndex, port: Arc<Port>) -> Result<Arc<AtomicBool>, Gone> {
         if let Err(gone) = self.renew(place).await {
-            // A worker that has not renewed the port may still call it.
+            // A worker that has not renewed the port may still use it.
             std::mem::forget(port);
             return Err(gone);
         }
         Ok(self.closing.begin(port))
     }
 
-    /// Close the ports of devices that are gone, and open those that are back, for ever.
+    /// Close the ports of removed devices and open those that returned; runs for the life of the process.
     pub(crate) async fn follow_devices(self: &Arc<Self>) {
         let mut absent: HashMap<PortIndex, Absent> = HashMap::new();
         let mut members: HashMap<Device, Absent> = HashMap::new();
@@ -235,7 +235,7 @@ impl Control {
         }
     }
 
-    /// The device of a port is gone.
+    /// Handle the removal of a port's device.
     async fn lose_device(&self, place: PortIndex) -> Result<Option<Arc<AtomicBool>>, Gone> {
         let _still = self.stand_still().await;
         let Some(port) = self.devices.detach(place) else {
@@ -250,7 +250,7 @@ impl Control {
         Ok(Some(closing))
     }
 
-    /// Members of a bond come and go: the bond lets go of those that are gone, and takes those that are back.
+    /// Remove absent members from a bond, and add members that returned.
     async fn follow_members(&self, place: PortIndex, absent: &mut HashMap<Device, Absent>) -> Result<(), Gone> {
         let Some(port) = self.devices.port(place) else {
             return Ok(());
@@ -303,7 +303,7 @@ impl Control {
         Ok(())
     }
 
-    /// The device of a port may be back.
+    /// Try to open the device of a port again.
     async fn return_device(
         self: &Arc<Self>,
         config: &Config,
@@ -314,7 +314,7 @@ impl Control {
             return Ok(());
         };
         if !Outlook::new(index, wanted.clone()).is_ready() {
-            // It is absent, or bound to another driver: that may change.
+            // The card is absent or bound to another driver, which may change.
             absent.retry = Instant::now() + FIRST_PAUSE;
             return Ok(());
         }
@@ -343,7 +343,7 @@ impl Control {
         Ok(())
     }
 
-    /// Publish the Ethernet address and the senders of a port where they differ from those that were known before.
+    /// Publish the Ethernet address and the senders of a port if they have changed.
     fn readdress(&self, place: PortIndex, before: &Known) -> Result<(), DaemonError> {
         let now = self.known_ports().get(usize::from(place)).cloned().unwrap_or_default();
         if now == *before {
@@ -367,7 +367,7 @@ impl Control {
         Ok(())
     }
 
-    /// Open a device at a place. Workers use it after [`Control::renew`].
+    /// Open a device at a port index. Workers use it after [`Control::renew`].
     async fn open_device(
         self: &Arc<Self>,
         place: PortIndex,
@@ -399,10 +399,10 @@ impl Control {
         Ok(port)
     }
 
-    /// Open the devices that a configuration has and the running one has not. With `dry_run` it only looks whether they could be.
+    /// Open the devices that only the new configuration has. With `dry_run`, only check that they could be opened.
     ///
     /// # Errors
-    /// Faults of the configuration: there is no place, or a device does not open.
+    /// Faults of the configuration: no port index is free, or a device can't be opened.
     pub(crate) async fn open_added(self: &Arc<Self>, config: &Config, dry_run: bool) -> Result<Opened<'_>, Vec<Fault>> {
         let running = self.config();
         let mut opened = Opened {
@@ -440,14 +440,14 @@ impl Control {
         Ok(opened)
     }
 
-    /// Close the devices that the configuration `before` had and the running one has not.
+    /// Close the devices that only the former configuration `before` had.
     pub(crate) async fn close_removed(&self, before: &Config) -> Result<(), Gone> {
         let running = self.config();
         for (place, name) in crate::numbers::gone(&before.numbering.ports, &running.numbering.ports) {
             let place = place as PortIndex;
             if let Some(port) = self.devices.detach(place) {
                 let closing = self.release(place, port).await?;
-                // The next commit may add it again.
+                // Wait a while for the close, since the next commit may add the device again.
                 let deadline = Instant::now() + PATIENCE;
                 while closing.load(Ordering::Relaxed) && Instant::now() < deadline {
                     tokio::time::sleep(LOOK).await;
@@ -462,7 +462,7 @@ impl Control {
     }
 }
 
-/// Run work of a driver, which may take seconds, on a thread of its own. Returns its error as text.
+/// Run a driver call that may take seconds on a separate thread. Returns its error as text.
 async fn blocking<T: Send + 'static, E: ToString + Send + 'static>(
     work: impl FnOnce() -> Result<T, E> + Send + 'static,
 ) -> Result<T, String> {

@@ -1,4 +1,4 @@
-//! EVE JSON: what workers record, and how inspection goes, as lines to a file or a socket.
+//! EVE JSON: the workers' records and the inspection statistics, written as lines to a file or a socket.
 
 mod line;
 mod transaction;
@@ -21,7 +21,7 @@ use crate::DaemonError;
 use crate::files::Rotation;
 use crate::known::KnownRules;
 
-/// Where records go, and which of them do.
+/// Writer of EVE JSON with the enabled record types.
 #[derive(Debug)]
 pub struct Eve {
     writer: Writer,
@@ -30,66 +30,66 @@ pub struct Eve {
     next: Instant,
 }
 
-/// How inspection goes. Names are Suricata's where it has one.
+/// Inspection statistics. Names are Suricata's where Suricata has the counter.
 #[derive(Debug, Serialize)]
 pub struct Statistics {
-    /// Seconds since the start.
+    /// Seconds since the start of the process.
     pub uptime: u64,
-    /// Packets.
+    /// Decoded packets.
     pub decoder: Decoder,
-    /// Rules.
+    /// Results of rules.
     pub detect: Detect,
-    /// Packets that were let pass or not.
+    /// Verdicts on packets.
     pub ips: Ips,
-    /// What is this program's own.
+    /// Counters that Suricata does not have.
     pub inspection: Own,
 }
 
-/// What was looked at.
+/// Inspected traffic.
 #[derive(Debug, Serialize)]
 pub struct Decoder {
     /// Packets.
     pub pkts: u64,
-    /// Bytes that were searched.
+    /// Bytes searched.
     pub bytes: u64,
 }
 
-/// What rules found.
+/// Results of rules.
 #[derive(Debug, Serialize)]
 pub struct Detect {
     /// Alerts.
     pub alert: u64,
-    /// Alerts that were lost.
+    /// Alerts lost because a queue was full.
     pub alert_queue_overflow: u64,
 }
 
-/// What became of packets.
+/// Verdicts on packets.
 #[derive(Debug, Serialize)]
 pub struct Ips {
-    /// Packets that were dropped.
+    /// Packets dropped.
     pub blocked: u64,
-    /// The same by reason, where there were any.
+    /// Packets dropped by reason; reasons with a zero count are omitted.
     pub drop_reason: std::collections::BTreeMap<&'static str, u64>,
 }
 
-/// What Suricata has no name for.
+/// Counters that Suricata does not have.
 #[derive(Debug, Serialize)]
 pub struct Own {
-    /// Packets that went on uninspected.
+    /// Packets forwarded without inspection.
     pub uninspected: u64,
-    /// Flows that are no longer inspected.
+    /// Flows whose inspection has ended.
     pub left: u64,
-    /// Records that were written.
+    /// Records written.
     pub records: u64,
-    /// Records that were lost.
+    /// Records lost.
     pub records_lost: u64,
 }
 
 impl Eve {
-    /// As configured.
+    /// Start the writer according to the configuration.
     ///
     /// # Errors
-    /// A file that can't be opened, a name that no socket can have.
+    /// The file can't be opened, or the socket's name is invalid.
     pub fn start(target: EveTarget, written: &schema::Eve) -> Result<Self, DaemonError> {
         let path = match &target {
             EveTarget::File(path) | EveTarget::Stream(path) | EveTarget::Datagram(path) => path.clone(),
@@ -98,7 +98,7 @@ impl Eve {
         Ok(Self {
             writer: writer.map_err(|error| DaemonError::Eve { path, error })?,
             types: written.types.clone(),
-            every: written.stats_every.duration(),
+            every: written.stats_interval.duration(),
             next: Instant::now(),
         })
     }
@@ -107,14 +107,14 @@ impl Eve {
         self.types.contains(&kind)
     }
 
-    /// A rule has matched.
+    /// Write an alert.
     pub fn alert(&self, scene: &Scene<'_>, alert: &Alert, shown: &api::Alert) {
         if self.writes(EveType::Alert) {
             self.writer.write(alert_line(scene, alert, shown));
         }
     }
 
-    /// A worker has recorded something: it does so only where that is wanted.
+    /// Write a record. Workers only create records of enabled types.
     pub fn record(&self, scene: &Scene<'_>, known: &KnownRules, record: &Record) {
         let line = record_line(scene, known, record);
         if let Some(line) = line {
@@ -122,7 +122,7 @@ impl Eve {
         }
     }
 
-    /// Write how inspection goes, where it is time to.
+    /// Write the inspection statistics if their interval has passed.
     pub fn statistics(&mut self, scene: &Scene<'_>, uptime: Duration, count: impl FnOnce() -> Statistics) {
         let now = Instant::now();
         if self.writes(EveType::Stats) && now >= self.next {
@@ -132,23 +132,23 @@ impl Eve {
         }
     }
 
-    /// Open the file anew, or connect again.
+    /// Reopen the file, or reconnect the socket.
     pub fn reopen(&self) {
         self.writer.reopen();
     }
 
-    /// Lines that were written, and lines that were lost.
+    /// Number of lines written, and number of lines lost.
     pub fn counts(&self) -> [u64; 2] {
         self.writer.counts()
     }
 
-    /// Lines among those that were lost because the file did not take them.
+    /// Number of lost lines that could not be written to the file.
     pub fn failures(&self) -> u64 {
         self.writer.failures()
     }
 }
 
-/// When a file of records gives way to another one.
+/// When a file of records is rotated.
 pub fn rotation(written: &schema::Eve) -> Rotation {
     Rotation {
         bytes: written.rotate_bytes,
@@ -156,12 +156,12 @@ pub fn rotation(written: &schema::Eve) -> Rotation {
     }
 }
 
-/// The line of an alert.
+/// The EVE line of an alert.
 pub fn alert_line(scene: &Scene<'_>, alert: &Alert, shown: &api::Alert) -> Vec<u8> {
     scene.line(&alert.about, EveType::Alert, AlertSaid::new(shown))
 }
 
-/// The line of another record; none where it can't be read.
+/// The EVE line of a record; `None` if the record can't be decoded.
 pub fn record_line(scene: &Scene<'_>, known: &KnownRules, record: &Record) -> Option<Vec<u8>> {
     let about = &record.about;
     match &record.said {

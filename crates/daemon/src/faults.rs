@@ -1,6 +1,7 @@
-//! What survives a fault of the program, and what ends: forwarding outlives control, and nothing outlives a worker.
+//! Effects of a fault in the program: forwarding continues without the control thread, and the process ends with any
+//! worker.
 //!
-//! Each test runs in a process and a network namespace of its own: DPDK starts once in a process.
+//! Each test runs in its own process and network namespace, because DPDK can be started only once per process.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -27,15 +28,15 @@ use crate::watchdog::Watchdog;
 use crate::workers::Workers;
 use crate::{Loaded, api, load, log};
 
-/// Set in the process of a scenario.
+/// Environment variable that is set in the process of a scenario.
 const VARIABLE: &str = "SLUICE_FAULT_SCENARIO";
 
-/// What the scenario of a test left; none in the scenario itself.
+/// Output of a test's scenario; `None` within the scenario's own process.
 fn scenario(test: &str) -> Option<Output> {
     if std::env::var_os(VARIABLE).is_some() {
         return None;
     }
-    // /sys shows the interfaces of the namespace that mounted it.
+    // /sys shows the interfaces of the namespace in which it was mounted.
     let script = "mount -t sysfs sysfs /sys && ip link set lo up && exec \"$@\"";
     let output = Command::new("unshare")
         .args(["--net", "--mount", "sh", "-c", script, "sh"])
@@ -60,7 +61,7 @@ fn ip(words: &str) {
     assert!(status.success(), "ip {words}");
 }
 
-/// A namespace behind an interface, for as long as its process runs.
+/// A network namespace behind an interface; it exists while its process runs.
 struct Host(Child);
 
 impl Host {
@@ -103,7 +104,7 @@ impl Drop for Host {
     }
 }
 
-/// Ask the control socket; status line and body.
+/// Send a request to the control socket; returns status line and body.
 fn ask(socket: &Path, path: &str) -> String {
     let mut stream = UnixStream::connect(socket).expect("the socket answers");
     write!(
@@ -117,7 +118,7 @@ fn ask(socket: &Path, path: &str) -> String {
     answer
 }
 
-/// Serve the control API, with a handler that panics, for as long as it is asked.
+/// Serve the control API, with a handler that panics, until `asks` returns.
 fn served<T: Send>(control: &Arc<Control>, socket: &Path, asks: impl FnOnce(&Path) -> T + Send) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.expect("a runtime");
@@ -134,7 +135,7 @@ fn served<T: Send>(control: &Arc<Control>, socket: &Path, asks: impl FnOnce(&Pat
         runtime.block_on(async {
             tokio::select! {
                 ended = axum::serve(listener, api::guarded(routes, control.clone())) => ended.expect("it serves"),
-                // An assertion that fails drops the sender.
+                // A failed assertion drops the sender, which ends the wait.
                 _ = told => {}
             }
         });
@@ -207,7 +208,7 @@ fn list_that_is_asked_for_in_the_middle_of_a_move_waits_and_the_shard_does_not()
         Watchdog::start(running.plane.counters().to_vec(), vec![0, 1], Duration::from_secs(1)).expect("a thread");
     let (control, workers) = Control::new(loaded, running, watchdog).unwrap();
     let order = std::cell::RefCell::new(Vec::new());
-    // As a list of many sessions does.
+    // The handler of a long session list holds the request queue in this way.
     let list = async |name, milliseconds| {
         let asked = control.desk(0).await;
         tokio::time::sleep(Duration::from_millis(milliseconds)).await;
@@ -227,7 +228,7 @@ fn list_that_is_asked_for_in_the_middle_of_a_move_waits_and_the_shard_does_not()
     workers.stop(&control.counters);
 }
 
-/// Devices whose driver has a fault.
+/// Devices with a faulty driver.
 struct Faulty;
 
 impl PacketIo for Faulty {
@@ -286,7 +287,7 @@ impl Handover for Faulty {
 fn panic_of_a_worker_ends_the_process_and_names_its_core() {
     if let Some(output) = scenario("faults::panic_of_a_worker_ends_the_process_and_names_its_core") {
         let said = String::from_utf8_lossy(&output.stderr);
-        // SIGABRT, which supervisors count as a failure.
+        // SIGABRT, which supervisors treat as a failure.
         assert_eq!(Some(6), output.status.signal(), "{said}");
         assert!(said.contains("worker 0 on core"), "{said}");
         assert!(said.contains("a fault in a driver"), "{said}");

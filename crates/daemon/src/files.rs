@@ -1,14 +1,14 @@
-//! Files that are written: there is no other way to one here.
+//! All writes to files: other modules write files only through this one.
 //!
 //! | kind | how | mode |
 //! | --- | --- | --- |
-//! | lines that are appended ([`Log`]) | whole lines alone, rotated by size, opened anew | 0640 |
-//! | state ([`replace`]) | a new file in the same folder, brought to disk, renamed | the caller's |
-//! | what a command is to write ([`output`]) | made anew, links followed: the user named it | 0666 and the umask |
-//! | a setting of the kernel ([`set`]) | one write | its own |
+//! | appended lines ([`Log`]) | whole lines only, rotated by size, reopened on request | 0640 |
+//! | state ([`replace`]) | a new file in the same folder, synced to disk, renamed | set by the caller |
+//! | output of a command ([`output`]) | truncated, links followed: the user named the file | 0666 less the umask |
+//! | kernel setting ([`set`]) | one write | unchanged |
 //!
-//! The owner is the user that runs the process. No other program gets a descriptor (`O_CLOEXEC`), and the last part of a
-//! path that the daemon writes by itself is no symbolic link (`O_NOFOLLOW`).
+//! Files are owned by the user that runs the process. Descriptors are not inherited by other programs (`O_CLOEXEC`),
+//! and the last component of a path that the daemon chooses must not be a symbolic link (`O_NOFOLLOW`).
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -18,26 +18,26 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
-/// Mode of files for programs of a group that read along.
+/// File mode: other programs of the same group may read.
 const MODE: u32 = 0o640;
 
-/// How far back the begin of a line that was cut off is looked for.
+/// Maximum distance from the end of the file at which the start of an incomplete line is searched.
 const LONGEST_LINE: u64 = 1 << 20;
 
 fn flags(options: &mut OpenOptions, flags: OFlags) -> &mut OpenOptions {
     options.custom_flags(flags.bits() as i32)
 }
 
-/// When a file of lines gives way to another one.
+/// When a file of lines is rotated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rotation {
-    /// Before it had more bytes than this; none: never.
+    /// Maximum size in bytes; `None`: never rotated.
     pub bytes: Option<u64>,
-    /// Old ones that are kept: `NAME.1` is the youngest.
+    /// Number of old files kept; `NAME.1` is the most recent.
     pub kept: u32,
 }
 
-/// A file that lines are appended to. Each is in it whole or not at all.
+/// A file that lines are appended to. A line is written completely or not at all.
 #[derive(Debug)]
 pub struct Log {
     path: PathBuf,
@@ -47,14 +47,14 @@ pub struct Log {
 }
 
 impl Log {
-    /// Append to a file, which is made where there is none. A line that a killed process left behind half is taken out.
+    /// Open a file for appending, or create it. An incomplete last line, left by a killed process, is removed.
     ///
     /// # Errors
-    /// It can't be opened, or is no regular file.
+    /// The file can't be opened, or is not a regular file.
     pub fn open(path: &Path, rotation: Rotation) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         options.read(true).append(true).create(true).mode(MODE);
-        // Opening a pipe would wait for its reader.
+        // Opening a named pipe without `NONBLOCK` would wait for its reader.
         let file = flags(&mut options, OFlags::NOFOLLOW | OFlags::NONBLOCK).open(path)?;
         let data = file.metadata()?;
         if !data.is_file() {
@@ -70,7 +70,7 @@ impl Log {
         Ok(log)
     }
 
-    /// Make the file end with the end of a line.
+    /// Make the file end with a complete line.
     fn mend(&mut self) -> io::Result<()> {
         let from = self.bytes.saturating_sub(LONGEST_LINE);
         let mut tail = vec![0; (self.bytes - from) as usize];
@@ -79,7 +79,7 @@ impl Log {
         match begin {
             _ if tail.is_empty() => Ok(()),
             Some(begin) if begin == tail.len() => Ok(()),
-            // A record of ours. What somebody else wrote stays, and gets its end.
+            // An incomplete record of this program is removed. A line of another program is kept and terminated.
             Some(begin) if tail[begin] == b'{' => self.cut(from + begin as u64),
             None if from == 0 && tail[0] == b'{' => self.cut(0),
             _ => self.append(b"\n"),
@@ -99,17 +99,17 @@ impl Log {
                 Ok(())
             }
             Err(error) => {
-                // What a full disk took of it.
+                // Remove the part of the line that was written before the disk was full.
                 let _ = self.file.set_len(self.bytes);
                 Err(error)
             }
         }
     }
 
-    /// Append a line with its end, to the next file where this one is full.
+    /// Append a line, including its line feed. The file is rotated first if it is full.
     ///
     /// # Errors
-    /// It can't be written: nothing of it is left in the file.
+    /// The line can't be written; no part of it remains in the file.
     pub fn write_line(&mut self, line: &[u8]) -> io::Result<()> {
         let full = |most| self.bytes > 0 && self.bytes.saturating_add(line.len() as u64) > most;
         if self.rotation.bytes.is_some_and(full) {
@@ -129,10 +129,10 @@ impl Log {
         self.reopen()
     }
 
-    /// Open it anew: somebody has moved it away.
+    /// Reopen the file after another program has moved it.
     ///
     /// # Errors
-    /// Those of [`Log::open`]; lines go on to the file that was open.
+    /// The errors of [`Log::open`]; lines continue to go to the previous file.
     pub fn reopen(&mut self) -> io::Result<()> {
         *self = Self::open(&self.path, self.rotation)?;
         Ok(())
@@ -145,7 +145,7 @@ fn numbered(path: &Path, number: u32) -> PathBuf {
     name.into()
 }
 
-/// Rename; a file that is not there is none that stands in the way.
+/// Rename a file; a missing source file is not an error.
 fn renamed(from: &Path, to: &Path) -> io::Result<()> {
     match fs::rename(from, to) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
@@ -153,10 +153,10 @@ fn renamed(from: &Path, to: &Path) -> io::Result<()> {
     }
 }
 
-/// Replace a file as a whole: whoever reads it gets what it held before or what it holds then, after a crash as well.
+/// Replace the content of a file atomically: readers see the former or the new content, even after a crash.
 ///
 /// # Errors
-/// What `write` returns, or the file can't be made: what it held before stays.
+/// The errors of `write`, or the file can't be created; the former content remains.
 pub fn replace(path: &Path, mode: u32, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> io::Result<()> {
     let name = path.file_name().ok_or(ErrorKind::InvalidInput)?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -165,7 +165,7 @@ pub fn replace(path: &Path, mode: u32, write: impl FnOnce(&mut BufWriter<File>) 
     fresh.push(name);
     fresh.push(".new");
     let fresh = folder.join(fresh);
-    // Of a process that was killed here.
+    // A process that was killed here may have left the temporary file.
     let _ = fs::remove_file(&fresh);
     let written = create_new(&fresh, mode).and_then(|file| {
         let mut file = BufWriter::new(file);
@@ -177,32 +177,32 @@ pub fn replace(path: &Path, mode: u32, write: impl FnOnce(&mut BufWriter<File>) 
         let _ = fs::remove_file(&fresh);
         return Err(error);
     }
-    // The name is on disk when its folder is.
+    // The rename is durable only after the folder is synced.
     File::open(folder)?.sync_all()
 }
 
-/// A file that was not there before.
+/// Create a file that must not exist.
 ///
 /// # Errors
-/// It can't be made, or there is one.
+/// The file exists or can't be created.
 pub fn create_new(path: &Path, mode: u32) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).mode(mode);
     flags(&mut options, OFlags::NOFOLLOW).open(path)
 }
 
-/// A file that the user of a command has named, made anew.
+/// Create or truncate a file that the user of a command has named.
 ///
 /// # Errors
-/// It can't be made.
+/// The file can't be created.
 pub fn output(path: &Path) -> io::Result<File> {
     File::create(path)
 }
 
-/// Write a setting of the kernel, which is there or is not.
+/// Write a kernel setting.
 ///
 /// # Errors
-/// The kernel has none of that name, or refuses the value.
+/// The kernel has no such setting, or rejects the value.
 pub fn set(path: &Path, value: &str) -> io::Result<()> {
     OpenOptions::new().write(true).open(path)?.write_all(value.as_bytes())
 }
@@ -274,7 +274,7 @@ mod tests {
             [text(1), text(2)].each_ref().map(String::as_str)
         );
         assert!(!numbered(&path, 3).exists());
-        // A line longer than any file has one for itself.
+        // A line that exceeds the maximum size gets a file for itself.
         log.write_line(b"{123456789}\n").unwrap();
         assert_eq!("{123456789}\n", fs::read_to_string(&path).unwrap());
     }
@@ -302,7 +302,7 @@ mod tests {
     #[test]
     fn line_that_a_full_disk_takes_half_is_not_left_behind() {
         if std::env::var_os("SLUICE_FULL_DISK").is_none() {
-            // A limit on files ends the process by a signal unless that is ignored, which only another process may be.
+            // Exceeding a file size limit raises a fatal signal unless it is ignored, which needs a separate process.
             let limited = std::process::Command::new("sh")
                 .args([
                     "-c",
@@ -339,7 +339,7 @@ mod tests {
         assert!(failed.is_err());
         assert_eq!("one", fs::read_to_string(&path).unwrap());
         assert_eq!(1, fs::read_dir(folder.path()).unwrap().count());
-        // Where a link stands, it is replaced and not followed.
+        // A symbolic link at the path is replaced and not followed.
         let [link, other] = ["link", "other"].map(|name| folder.path().join(name));
         fs::write(&other, "kept").unwrap();
         symlink(&other, &link).unwrap();
@@ -348,7 +348,7 @@ mod tests {
         assert!(fs::symlink_metadata(&link).unwrap().is_file());
     }
 
-    /// The part of a source file that is not for tests.
+    /// The part of a source file before its tests.
     fn shipped(text: &str) -> &str {
         text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default()
     }
@@ -379,7 +379,7 @@ mod tests {
                 "fs::write(",
                 "fs::rename(",
             ] {
-                // The control socket is made in a folder of its own and renamed.
+                // The control socket is created in a separate folder and renamed.
                 let is_socket = path.ends_with("src/socket.rs") && way == "fs::rename(";
                 assert!(
                     is_socket || !shipped(&text).contains(way),

@@ -1,4 +1,4 @@
-//! The packet filter as operators see it: what it is made of, what it logs, which rule decides.
+//! Operator's view of the packet filter: its size, its log, and the rule that decides about a packet.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -14,21 +14,21 @@ use sluice_filter::{Address, Field, Header, LogRecord, MacTable, NONE};
 
 use crate::build::{self, BuildError, Rules};
 
-/// What a filter is made of.
+/// Size of a compiled filter.
 #[derive(Clone, Debug)]
 pub struct FilterOutlook {
-    /// Rules.
+    /// Number of rules.
     pub rules: usize,
-    /// Combinations that decide, in IPv4 and IPv6.
+    /// Number of combinations with a verdict, for IPv4 and IPv6.
     pub combinations: [usize; 2],
-    /// Memory of the matchers in bytes.
+    /// Memory of the matchers, in bytes.
     pub bytes: usize,
-    /// How long it took to build them.
+    /// Duration of the build.
     pub built: Duration,
 }
 
 impl FilterOutlook {
-    /// Of a filter that took so long to build.
+    /// Size of a filter whose build took `built`.
     pub fn of(rules: &Rules, built: Duration) -> Self {
         let filters = rules.filters();
         Self {
@@ -57,10 +57,10 @@ impl fmt::Display for FilterOutlook {
     }
 }
 
-/// What the filter of a configuration would be made of; none where it has none.
+/// Size of the filter that a configuration compiles to; `None` without a filter.
 ///
 /// # Errors
-/// The matcher would take too much memory.
+/// The matcher would exceed its memory limit.
 pub fn filter_outlook(config: &Config) -> Result<Option<FilterOutlook>, Fault> {
     let begin = Instant::now();
     let filters = build::filters(config, None).map_err(|error| {
@@ -73,7 +73,7 @@ pub fn filter_outlook(config: &Config) -> Result<Option<FilterOutlook>, Fault> {
     Ok(filters.map(|rules| FilterOutlook::of(&rules, begin.elapsed())))
 }
 
-/// A refusal that is about the configuration, at its place: by the matcher, or of the name of an application.
+/// Convert an error of the matcher or of an application name to a fault of the configuration; `None` for other errors.
 pub(crate) fn filter_fault(error: &BuildError) -> Option<Fault> {
     match error {
         BuildError::Filter(error) => Some(Fault {
@@ -96,7 +96,7 @@ pub(crate) fn filter_fault(error: &BuildError) -> Option<Fault> {
     }
 }
 
-/// Write down what rules log.
+/// Write the log entries of rules.
 pub(crate) fn write_log(config: &Config, rules: &Rules) {
     for record in rules.filters().counters.take_log() {
         tracing::info!("filter: {}", log_line(config, rules, &record));
@@ -128,7 +128,7 @@ fn log_line(config: &Config, rules: &Rules, record: &LogRecord) -> String {
     format!("rule {rule}: {protocol} {source} > {destination} in {incoming} out {outgoing}, {length} bytes")
 }
 
-/// The header of a packet that is asked about, if it is the first of its flow.
+/// Filter header of a queried packet, provided that it is the first packet of its flow.
 pub(crate) fn header<A: sluice_filter::Address>(
     packet: &Packet,
     [source, destination]: [A; 2],
@@ -155,16 +155,16 @@ pub(crate) fn header<A: sluice_filter::Address>(
     }
 }
 
-/// Where a packet goes.
+/// Destination of a packet after routing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Out {
-    /// Out by an interface.
+    /// Output interface.
     Interface(u16),
-    /// To the gateway itself.
+    /// Local delivery.
     Gateway,
 }
 
-/// Where a router's route leads packets from an address to another.
+/// Destination that a router's routes give a packet from `from` to `to`.
 pub(crate) fn leads_to(plane: &ControlPlane, router: u16, from: IpAddr, to: IpAddr) -> Option<Out> {
     let lookup = plane.snapshot().sources.lookup(router, from.into());
     let paths = ForwardingState {
@@ -187,7 +187,7 @@ pub(crate) fn leads_to(plane: &ControlPlane, router: u16, from: IpAddr, to: IpAd
     }
 }
 
-/// What is asked about beside the ends of a packet.
+/// Add the fields of the request beyond the addresses and ports to a header.
 pub(crate) fn with_request<A: Address>(header: Header<A>, request: &FilterRequest, stations: &MacTable) -> Header<A> {
     let macs = [request.from_mac, request.to_mac];
     let has_frame = macs.iter().any(Option::is_some);

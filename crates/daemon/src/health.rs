@@ -1,6 +1,8 @@
-//! Hosts that destination rules deal flows among are checked: which of them are up is a flag of each, which workers read.
+//! Health checks of the hosts that destination rules balance flows over. Each host has an atomic flag for its state,
+//! which workers read.
 //!
-//! Checks are sent by the router's host, from sockets in its namespace: they go the way that what the router itself sends goes.
+//! The router's host stack sends the checks from sockets in its namespace, so that they take the same path as other
+//! packets that the router originates.
 
 use std::io::{Error, ErrorKind};
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -22,13 +24,13 @@ use crate::control::Control;
 use crate::host::namespace_name;
 use crate::routing::within;
 
-/// How often it is asked whether other hosts are to be checked.
+/// How often the set of checked hosts is updated.
 const PERIOD: Duration = Duration::from_millis(200);
 
 /// Number of the next echo request.
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
-/// What a check asks of a host, and who sends it.
+/// Target and method of a check.
 #[derive(Clone, Debug, PartialEq)]
 struct Question {
     /// Name of the router.
@@ -37,7 +39,7 @@ struct Question {
     check: HostCheck,
 }
 
-/// A host that is checked.
+/// A host that is being checked.
 struct Checked {
     question: Question,
     state: Arc<HostState>,
@@ -50,7 +52,7 @@ impl Drop for Checked {
     }
 }
 
-/// What a configuration says of hosts, with their flags in the newest policy.
+/// Checks that the configuration requires, with the state flags of the newest snapshot.
 fn wanted(config: &Config, sets: &[HostSet<u32>]) -> Vec<(Question, Arc<HostState>)> {
     let of_set = |(configured, set): (&sluice_config::config::HostSet, &HostSet<u32>)| {
         let router = config.routers.get(usize::from(configured.router));
@@ -70,7 +72,7 @@ fn wanted(config: &Config, sets: &[HostSet<u32>]) -> Vec<(Question, Arc<HostStat
 }
 
 impl Control {
-    /// Check hosts as the configuration says that runs, for ever.
+    /// Check hosts according to the running configuration; runs for the life of the process.
     pub(crate) async fn check_hosts(&self) {
         let mut checked: Vec<Checked> = Vec::new();
         let mut generation = None;
@@ -100,12 +102,12 @@ impl Control {
     }
 }
 
-/// How many checks in a row have said that a host is not as it counts.
+/// Number of consecutive checks whose result contradicts the present state of the host.
 #[derive(Debug, Default)]
 struct Streak(u32);
 
 impl Streak {
-    /// A check has answered, or failed; whether the host counts as up from now on, where that is another state.
+    /// Record the result of a check. Returns the new state if the host's state changes.
     fn note(&mut self, is_up: bool, answered: bool, check: &HostCheck) -> Option<bool> {
         if is_up == answered {
             self.0 = 0;
@@ -121,7 +123,7 @@ impl Streak {
     }
 }
 
-/// Check a host, for ever.
+/// Check one host; runs until its task is aborted.
 async fn check(question: Question, state: Arc<HostState>) {
     let check = &question.check;
     let mut streak = Streak::default();
@@ -168,7 +170,7 @@ async fn ask(question: &Question) -> Result<(), Error> {
     }
 }
 
-/// A socket in a router's namespace.
+/// Create a socket in a router's namespace.
 async fn made_in(
     path: PathBuf,
     kind: SocketType,
@@ -182,11 +184,11 @@ async fn made_in(
     made.await.map_err(Error::other)?
 }
 
-/// An echo request, and its reply.
+/// Send an echo request and wait for its reply.
 async fn echo(socket: UdpSocket, address: Ipv4Addr) -> Result<(), Error> {
     let to = SocketAddrV4::new(address, 0);
     socket.connect(to).await?;
-    // Every request of this process has an identifier and number of its own.
+    // Identifier and sequence number are unique among the requests of this process.
     let [a, b, c, d] = NUMBER.fetch_add(1, Ordering::Relaxed).to_be_bytes();
     let mut request = [8, 0, 0, 0, a, b, c, d];
     [request[2], request[3]] = checksum(&request).to_be_bytes();

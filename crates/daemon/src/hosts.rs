@@ -1,4 +1,4 @@
-//! Which routers have hosts, and how their links are.
+//! The routers that have host stacks, and the link states of these.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -13,10 +13,10 @@ use crate::build::relays;
 use crate::control::Control;
 use crate::host::{HostError, HostInterface, HostRouter, Hosts, Queues};
 
-/// How often links are looked at.
+/// Interval between checks of the link states.
 const PERIOD: Duration = Duration::from_millis(100);
 
-/// The routers with hosts, and what these have, by a configuration and the policy that was made of it.
+/// Routers that have host stacks, with interfaces and addresses, according to a configuration and its snapshot.
 pub(crate) fn routers(config: &Config, policy: &Snapshot) -> Vec<HostRouter> {
     let interfaces = |number: RouterIndex| {
         let meant = move |(index, _): &(u16, _)| {
@@ -24,7 +24,7 @@ pub(crate) fn routers(config: &Config, policy: &Snapshot) -> Vec<HostRouter> {
             configured.is_some_and(|configured| configured.router == number)
         };
         let interfaces = (0..).zip(&policy.interfaces).filter(meant);
-        // A number may be nobody's.
+        // A number may be unused.
         interfaces.filter(|(_, interface)| interface.host && !interface.name.is_empty())
     };
     let router = |(number, router): (RouterIndex, &sluice_config::config::Router)| HostRouter {
@@ -39,7 +39,7 @@ pub(crate) fn routers(config: &Config, policy: &Snapshot) -> Vec<HostRouter> {
                     .link
                     .addresses
                     .iter()
-                    // The relay of sites' DHCP answers for those, and not the kernel.
+                    // The DHCP relay for sites answers for these addresses instead of the kernel.
                     .filter(|(own, _)| !relays(config, index).iter().any(|relay| plain(*own) == *relay))
                     .map(|&(own, length)| (plain(own), length))
                     .collect(),
@@ -68,7 +68,7 @@ fn plain(address: Address) -> IpAddr {
     }
 }
 
-/// The interface that a router's configured default route leads to, by the lowest distance.
+/// Interface of a router's configured default route with the lowest distance.
 fn default_route(config: &Config, router: RouterIndex, six: bool) -> Option<u16> {
     let routes = config.routes.iter().filter(|route| route.router == router);
     let defaults = routes.filter(|route| {
@@ -83,7 +83,7 @@ fn default_route(config: &Config, router: RouterIndex, six: bool) -> Option<u16>
         .map(|(_, interface)| interface)
 }
 
-/// Make the hosts, with the workers' queues for them.
+/// Create the host stacks, with the workers' queues to them.
 pub(crate) fn start(config: &Config, policy: &Snapshot, desks: &mut [WorkerHandle]) -> Result<Hosts, HostError> {
     let to_hosts = desks.iter_mut().filter_map(|desk| desk.to_hosts.take()).collect();
     let from_hosts = desks.iter_mut().find_map(|desk| desk.from_hosts.take());
@@ -92,7 +92,7 @@ pub(crate) fn start(config: &Config, policy: &Snapshot, desks: &mut [WorkerHandl
 }
 
 impl Control {
-    /// Let hosts be as the configuration says that runs.
+    /// Update the host stacks according to the running configuration.
     pub(crate) async fn settle_hosts(&self) {
         let wanted = routers(&self.config(), self.plane().snapshot());
         let hosts = self.hosts.clone();
@@ -103,7 +103,7 @@ impl Control {
         }
     }
 
-    /// Let the interfaces of hosts have a carrier where their links are up, for ever.
+    /// Set the carrier of host stack interfaces according to their links; runs for the life of the process.
     pub(crate) async fn follow_hosts(&self) {
         loop {
             let links = self.hosts.links();

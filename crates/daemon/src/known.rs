@@ -1,4 +1,5 @@
-//! What rules of inspection say, by their numbers: of those that run, and of some before them, which packets still name.
+//! Messages of inspection rules by rule number: those of the running generation, and of some earlier ones that queued
+//! alerts may still refer to.
 
 use std::collections::VecDeque;
 
@@ -6,19 +7,19 @@ use sluice_inspect::Ruleset;
 use sluice_inspect::inspector::RuleNumber;
 use sluice_inspect::signature::{Id, Signature};
 
-/// Generations that are known: a flow that a rule ended is told of as long as it sends.
+/// Number of generations kept: a flow that a rule has ended is reported for as long as it sends packets.
 const KEPT: usize = 4;
 
-/// What is said of a rule, without what it asks for: most of its memory.
+/// Description of a rule without its conditions, which take most of its memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownRule {
-    /// Its number in its file.
+    /// Signature ID.
     pub id: Id,
-    /// What it says.
+    /// Message.
     pub message: Box<str>,
-    /// Its class.
+    /// Class type.
     pub class: Box<str>,
-    /// 1 is the most urgent.
+    /// Priority; 1 is the most urgent.
     pub priority: u8,
 }
 
@@ -33,12 +34,12 @@ impl From<&Signature> for KnownRule {
     }
 }
 
-/// Rules of the last generations.
+/// Rules of the most recent generations.
 #[derive(Debug, Default)]
 pub struct KnownRules(VecDeque<(u32, Box<[KnownRule]>)>);
 
 impl KnownRules {
-    /// Rules of a generation run.
+    /// Register the rules of a generation.
     pub fn learn(&mut self, generation: u32, rules: &Ruleset) {
         if self.0.back().is_some_and(|(known, _)| *known == generation) {
             return;
@@ -50,7 +51,7 @@ impl KnownRules {
         self.0.push_back((generation, known.collect()));
     }
 
-    /// A rule; none where it is of too long ago.
+    /// A rule by number; `None` if its generation is no longer kept.
     pub fn get(&self, rule: RuleNumber) -> Option<&KnownRule> {
         let (_, rules) = self
             .0
@@ -81,7 +82,7 @@ mod tests {
         let mut known = KnownRules::default();
         for generation in 1..=5 {
             known.learn(generation, &rules(generation * 10));
-            // Rules that went on are learnt once.
+            // A generation is stored once even if it is registered again.
             known.learn(generation, &rules(generation * 10));
         }
         let said = |generation, number| {

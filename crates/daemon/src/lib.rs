@@ -1,4 +1,4 @@
-//! The process: it turns a valid configuration into the parameters of the data plane, and serves the control API.
+//! The daemon: it lowers a valid configuration into the parameters of the data plane and serves the control API.
 
 #![forbid(unsafe_code)]
 
@@ -67,80 +67,80 @@ use sluice_config::Diagnosis;
 /// Why the process could not start, or ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum DaemonError {
-    /// A file that can't be read or written.
+    /// A file can't be read or written.
     #[error("{}: {error}", path.display())]
     File {
-        /// Its path.
+        /// Path of the file.
         path: PathBuf,
-        /// What the kernel says.
+        /// Error of the kernel.
         error: std::io::Error,
     },
-    /// The machine could not be asked.
+    /// Cores or memory of the machine can't be read.
     #[error(transparent)]
     Machine(#[from] MachineError),
-    /// A wrong configuration.
+    /// The configuration is invalid.
     #[error("{0}")]
     Configuration(Diagnosis),
-    /// A replay that fails.
+    /// A replay failed.
     #[error(transparent)]
     Replay(#[from] Box<replay::ReplayError>),
-    /// A plan that can't be made.
+    /// A plan can't be computed.
     #[error(transparent)]
     Plan(#[from] Box<plan::PlanError>),
-    /// No control socket.
+    /// The control socket can't be created.
     #[error(transparent)]
     Socket(#[from] socket::SocketError),
-    /// DPDK does not start.
+    /// DPDK can't be started.
     #[error(transparent)]
     Eal(#[from] sluice_dpdk::EalError),
-    /// Devices, pools or rings can't be had.
+    /// Devices, buffer pools or rings can't be created.
     #[error(transparent)]
     Devices(Box<sluice_dpdk::SetError>),
-    /// The memory of the tables can't be had.
+    /// Memory for the tables can't be allocated.
     #[error(transparent)]
     Memory(#[from] sluice_dpdk::memory::MemoryError),
-    /// A worker can't be had.
+    /// A worker can't be started.
     #[error(transparent)]
     Worker(#[from] sluice_dpdk::workers::WorkerError),
-    /// The host of a router can't be had.
+    /// The host stack of a router can't be created.
     #[error(transparent)]
     Host(#[from] host::HostError),
-    /// Sites that can't be seen by MACs of their own.
+    /// Virtual MACs for sites can't be set up.
     #[error(transparent)]
     VirtualMac(#[from] subscribers::virtual_mac::VirtualMacError),
-    /// Sites can't be served.
+    /// The subscriber service can't be started.
     #[error(transparent)]
     Subscribers(#[from] subscribers::SubscribersError),
     /// A worker ended.
     #[error(transparent)]
     Gone(#[from] desk::Gone),
-    /// A configuration without parameters.
+    /// The configuration can't be lowered into engine parameters.
     #[error(transparent)]
     Build(#[from] build::BuildError),
-    /// The process that compiles rules fails.
+    /// The process that compiles inspection rules failed.
     #[error(transparent)]
     Compiling(#[from] compiling::ChildError),
-    /// No rules to inspect by.
+    /// Inspection rules can't be loaded.
     #[error(transparent)]
     Signatures(#[from] build::SignatureError),
     /// Records can't be written.
     #[error("{}: {error}: see `eve` under [inspection]", path.display())]
     Eve {
-        /// The file or socket.
+        /// Path of the file or socket.
         path: std::path::PathBuf,
-        /// What the system says.
+        /// Error of the kernel.
         error: std::io::Error,
     },
-    /// A data plane that can't be made.
+    /// The data plane can't be created.
     #[error(transparent)]
     Plane(#[from] sluice_engine::control::plane::ControlPlaneError),
-    /// The kernel has no randomness.
+    /// The kernel provides no random numbers.
     #[error("the kernel gives no random numbers: {0}")]
     Randomness(getrandom::Error),
-    /// The control thread can't be had.
+    /// The control thread can't be started.
     #[error("the control thread can't run: {0}")]
     Runtime(std::io::Error),
-    /// Standard output is gone.
+    /// Standard output can't be written.
     #[error("the counters can't be printed: {0}")]
     Output(std::io::Error),
 }

@@ -1,4 +1,4 @@
-//! Routes follow the links of interfaces: those by one that is down are not used.
+//! Routes follow the link states of interfaces: a route over an interface whose link is down is not used.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use sluice_engine::snapshot::Snapshot;
 
 use crate::control::Control;
 
-/// How often links are looked at. A link that goes down and comes back between two looks changes no route.
+/// Interval between checks of the link states. A link that goes down and up again between two checks changes no route.
 const PERIOD: Duration = Duration::from_millis(100);
 
-/// The interfaces that are in a router, with their ports.
+/// Interfaces that belong to a router, with their ports.
 fn routed(policy: &Snapshot) -> impl Iterator<Item = (InterfaceIndex, PortIndex)> {
     let all = (0..).zip(&policy.interfaces);
     all.filter(|(_, interface)| interface.bridge.is_none())
@@ -20,7 +20,7 @@ fn routed(policy: &Snapshot) -> impl Iterator<Item = (InterfaceIndex, PortIndex)
 }
 
 impl Control {
-    /// Let routes follow the links of interfaces, for ever.
+    /// Make routes follow the link states; runs for the life of the process.
     pub(crate) async fn follow_routes(&self) {
         loop {
             self.settle_links();
@@ -28,15 +28,15 @@ impl Control {
         }
     }
 
-    /// Use the routes by interfaces whose links are up, and no others.
+    /// Enable exactly the routes whose interfaces' links are up.
     pub(crate) fn settle_links(&self) {
-        // A port is asked once, however many VLANs are on it.
+        // Query each port once, even if it carries several VLANs.
         let ports: BTreeMap<PortIndex, bool> = {
             let plane = self.plane();
             let ports = routed(plane.snapshot()).map(|(_, port)| (port, true));
             ports.collect()
         };
-        // What has no port is there as long as it is configured.
+        // An interface without a port is up as long as it is configured.
         let ask = |port: PortIndex| port == NO_PORT || self.link_is_up(port.into());
         let ports: BTreeMap<_, _> = ports.into_keys().map(|port| (port, ask(port))).collect();
         let mut plane = self.plane();

@@ -1,4 +1,4 @@
-//! A configuration from its file.
+//! Reading of a configuration from its file.
 
 use std::fs::File;
 use std::path::Path;
@@ -8,31 +8,31 @@ use sluice_config::{Checked, Machine, check, file};
 
 use crate::{DaemonError, machine};
 
-/// A configuration, its text, and the machine that it was checked against.
+/// A configuration with its text, and the machine that it was checked against.
 #[derive(Debug)]
 pub struct Loaded {
-    /// Path of its file, as messages name it.
+    /// Path of the file, as messages name it.
     pub name: String,
-    /// The text.
+    /// Text of the file.
     pub text: String,
-    /// The machine.
+    /// The machine that the configuration was checked against.
     pub machine: Machine,
-    /// What was checked.
+    /// Result of the check.
     pub checked: Checked,
 }
 
-/// Read and check a configuration for this machine.
+/// Read a configuration and check it against this machine.
 ///
 /// # Errors
-/// The file can't be read, or is wrong.
+/// The file can't be read, or the configuration is invalid.
 pub fn load(path: &Path) -> Result<Loaded, DaemonError> {
     checked(path, machine(EntryBytes::default())?)
 }
 
-/// Read and check a configuration for a replay: no core of this machine is pinned, and no device opened.
+/// Read a configuration and check it for a replay, which pins no cores and opens no devices.
 ///
 /// # Errors
-/// The file can't be read, or is wrong.
+/// The file can't be read, or the configuration is invalid.
 pub fn load_for_replay(path: &Path) -> Result<Loaded, DaemonError> {
     let machine = Machine {
         cores: (0..=MOST_CORES).collect(),
@@ -41,13 +41,13 @@ pub fn load_for_replay(path: &Path) -> Result<Loaded, DaemonError> {
     checked(path, machine)
 }
 
-/// More cores than any configuration names.
+/// Highest core number, larger than any that a configuration may contain.
 pub(crate) const MOST_CORES: u16 = 1023;
 
-/// The name of a file, as messages have it, and its text.
+/// Name of a file, as messages show it, and its text.
 ///
 /// # Errors
-/// The file can't be read, or is no text.
+/// The file can't be read, or is not UTF-8 text.
 pub fn read_text(path: &Path) -> Result<(String, String), DaemonError> {
     let read = File::open(path).and_then(file::bytes);
     let bytes = read.map_err(|error| DaemonError::File {

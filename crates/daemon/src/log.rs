@@ -1,4 +1,4 @@
-//! The log: lines on standard error, from control threads alone.
+//! The log: lines on standard error, written by control threads only.
 
 use std::io::{self, Write};
 
@@ -7,7 +7,7 @@ use sluice_config::text::escaped;
 use tracing::Level;
 use tracing_subscriber::fmt::MakeWriter;
 
-/// Begin to log. A second call changes nothing.
+/// Start logging. Further calls have no effect.
 pub fn begin(level: LogLevel) {
     let level = match level {
         LogLevel::Error => Level::ERROR,
@@ -23,7 +23,7 @@ pub fn begin(level: LogLevel) {
         .try_init();
 }
 
-/// One line an event, whatever a peer or a file had in the texts that it quotes.
+/// Formatter that keeps each event on one line, even if texts from peers or files contain line breaks.
 struct Lines<M>(M);
 
 impl<'a, W: Write, M: Fn() -> W + 'a> MakeWriter<'a> for Lines<M> {
@@ -34,7 +34,7 @@ impl<'a, W: Write, M: Fn() -> W + 'a> MakeWriter<'a> for Lines<M> {
     }
 }
 
-/// An event: it is written at once.
+/// Writer of one event, which is written immediately.
 struct Line<W>(W);
 
 impl<W: Write> Write for Line<W> {
@@ -85,7 +85,7 @@ mod tests {
         let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
         let line = text.strip_suffix('\n').unwrap();
         assert!(!line.chars().any(sluice_config::text::is_hidden), "{line:?}");
-        // The subscriber escapes some of them in a way of its own before.
+        // The tracing subscriber has already escaped some of the characters in its own way.
         assert!(line.contains("\\u000ab") && line.contains("\\u202e"), "{line:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! The machine that the process runs on: its cores and its free memory.
+//! The machine that the process runs on: its cores and its available memory.
 
 use std::path::PathBuf;
 use std::{fs, io};
@@ -6,31 +6,31 @@ use std::{fs, io};
 use sluice_config::Machine;
 use sluice_config::memory::EntryBytes;
 
-/// Why the machine could not be asked.
+/// Why the properties of the machine can't be read.
 #[derive(Debug, thiserror::Error)]
 pub enum MachineError {
-    /// A file of the kernel's that can't be read.
+    /// A file of the kernel can't be read.
     #[error("{}: {error}", path.display())]
     Unreadable {
-        /// Its path.
+        /// Path of the file.
         path: PathBuf,
-        /// What the kernel says.
+        /// Error of the kernel.
         error: io::Error,
     },
-    /// A file of the kernel's in another form.
+    /// A file of the kernel has an unexpected format.
     #[error("{} has no line `{line}` that can be read", path.display())]
     Unexpected {
-        /// Its path.
+        /// Path of the file.
         path: PathBuf,
-        /// The line that was looked for.
+        /// Line that is missing.
         line: &'static str,
     },
 }
 
-/// The cores that this process may use, and the memory that is free.
+/// Cores that this process may use, and available memory.
 ///
 /// # Errors
-/// The kernel does not tell, as where `/proc` is not mounted.
+/// The kernel's files can't be read, for example because `/proc` is not mounted.
 pub fn machine(entry: EntryBytes) -> Result<Machine, MachineError> {
     let status = read("/proc/self/status")?;
     let cores = allowed_cores(&status).ok_or(MachineError::Unexpected {
@@ -59,12 +59,12 @@ fn value<'a>(text: &'a str, name: &str) -> Option<&'a str> {
         .map(str::trim)
 }
 
-/// `Cpus_allowed_list: 0-3,8` of `/proc/self/status`.
+/// Core list of the line `Cpus_allowed_list: 0-3,8` in `/proc/self/status`.
 fn allowed_cores(status: &str) -> Option<Vec<u16>> {
     core_list(value(status, "Cpus_allowed_list")?)
 }
 
-/// `0-3,8`, as the kernel and people write cores.
+/// Parse a core list such as `0-3,8`.
 pub fn core_list(text: &str) -> Option<Vec<u16>> {
     let mut cores = Vec::new();
     for part in text.split(',') {
@@ -74,7 +74,7 @@ pub fn core_list(text: &str) -> Option<Vec<u16>> {
     Some(cores)
 }
 
-/// `MemAvailable` of `/proc/meminfo`, in bytes: hugepages are none of it.
+/// `MemAvailable` of `/proc/meminfo`, in bytes. It does not include hugepages.
 fn available(information: &str) -> Option<u64> {
     let kilobytes: u64 = value(information, "MemAvailable")?.strip_suffix(" kB")?.parse().ok()?;
     Some(kilobytes.saturating_mul(1024))

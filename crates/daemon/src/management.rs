@@ -1,4 +1,5 @@
-//! Whether this machine itself is reached over a device that is to be Sluice's: then who manages it would be locked out.
+//! Detection of management access: whether this machine is reached over a device that Sluice would take over, which
+//! would lock the operator out.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -13,12 +14,12 @@ use crate::host::netlink::Netlink;
 /// The port of SSH.
 const SSH: u16 = 22;
 
-/// What this machine does with a device.
+/// How this machine uses a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
-    /// Its default route leads over an interface.
+    /// The machine's default route leads over this interface.
     DefaultRoute(String),
-    /// Somebody is logged in by an address of an interface.
+    /// An SSH session ends at this interface's address.
     Session(String, IpAddr),
 }
 
@@ -31,8 +32,8 @@ impl fmt::Display for Use {
     }
 }
 
-/// What this machine, or the network namespace that Sluice was started in, does with a device. What the kernel does not tell
-/// does not count.
+/// How this machine uses a device, as seen from the network namespace that Sluice was started in. Uses that the kernel
+/// does not report are ignored.
 pub(crate) fn use_of(device: &Device) -> Option<Use> {
     let mut interfaces = HashSet::new();
     match device {
@@ -63,11 +64,11 @@ pub(crate) fn use_of(device: &Device) -> Option<Use> {
     })
 }
 
-/// The kernel interfaces of a device, with those that are made of them: VLANs, bonds, bridges.
+/// Add the kernel interfaces of a device, and the VLANs, bonds and bridges on top of them.
 fn found(device: &Device, interfaces: &mut HashSet<String>) {
     let mut next = match device {
         Device::Kernel { interface } => vec![interface.clone()],
-        // A card may have a driver of the kernel's beside DPDK's own.
+        // A card may have a kernel driver beside its DPDK driver.
         Device::Pci(address) => System::this().card(*address).map_or(Vec::new(), |card| card.interfaces),
         _ => return,
     };
@@ -96,8 +97,8 @@ fn defaults4(text: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// The same of `/proc/net/ipv6_route`: network, its length, and the interface at the end. The kernel's own of what it does not
-/// reach lead over `lo`.
+/// Interfaces of default routes in `/proc/net/ipv6_route`: network, prefix length, and the interface in the last
+/// column. The kernel's own unreachable routes are over `lo` and are skipped.
 fn defaults6(text: &str) -> impl Iterator<Item = String> {
     text.lines().filter_map(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -107,7 +108,7 @@ fn defaults6(text: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// Established sessions of SSH in `/proc/net/tcp` or `tcp6`: own address, and the other end's.
+/// Local and remote address of the established SSH sessions in `/proc/net/tcp` or `tcp6`.
 fn sessions(text: &str) -> Vec<(IpAddr, IpAddr)> {
     let session = |line: &str| {
         let mut words = line.split_whitespace().skip(1);
@@ -117,7 +118,7 @@ fn sessions(text: &str) -> Vec<(IpAddr, IpAddr)> {
     text.lines().filter_map(session).collect()
 }
 
-/// `0100007F:0016`: words of the address as this machine has them in memory, and the port.
+/// Parse `0100007F:0016`: 32-bit words of the address in this machine's byte order, and the port.
 fn endpoint(text: &str) -> Option<(IpAddr, u16)> {
     let (address, port) = text.split_once(':')?;
     let words: Option<Vec<u32>> = address
@@ -133,7 +134,7 @@ fn endpoint(text: &str) -> Option<(IpAddr, u16)> {
     Some((address, u16::from_str_radix(port, 16).ok()?))
 }
 
-/// Interfaces and their addresses.
+/// Interfaces with their addresses.
 fn addresses() -> std::io::Result<Vec<(String, IpAddr)>> {
     let mut netlink = Netlink::open()?;
     let links = netlink.links()?;

@@ -1,18 +1,18 @@
-//! The numbers of interfaces and virtual routers while the process runs: that of something gone rests, because packets under way
-//! and sessions may still know it, and is then given to something new only where there are no others left.
+//! Quarantine for the numbers of removed interfaces and virtual routers. Packets in flight and sessions may still refer
+//! to such a number, so it is reused only after a delay, and only if no other number is free.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use sluice_config::{Number, Numbering, Numbers};
 
-/// How long a number rests at least.
+/// Minimum time in quarantine.
 const REST: Duration = Duration::from_secs(60);
 
-/// Numbers that are kept for what comes next.
+/// Number of free numbers that are kept in reserve.
 const RESERVE: usize = 16;
 
-/// Which numbers rest, and since when.
+/// Quarantined numbers, with the start of their quarantine.
 #[derive(Debug, Default)]
 pub struct Resting {
     interfaces: HashMap<usize, Instant>,
@@ -20,12 +20,12 @@ pub struct Resting {
 }
 
 impl Resting {
-    /// The numbering that a configuration is checked against, where so many interfaces and routers have room.
+    /// Numbering that a new configuration is checked with; `room` is the maximum number of interfaces and of routers.
     pub fn numbering(&self, running: &Numbering, room: [usize; 2], now: Instant) -> Numbering {
         let mut numbering = running.clone();
         release(&mut numbering.interfaces, &self.interfaces, room[0], now);
         release(&mut numbering.routers, &self.routers, room[1], now);
-        // Workers have renewed a port that is gone: nobody knows it any more.
+        // All workers have renewed a removed port, so nothing refers to it any more.
         let ports = numbering.ports.0.iter_mut();
         ports
             .filter(|port| **port == Number::Rests)
@@ -33,7 +33,7 @@ impl Resting {
         numbering
     }
 
-    /// Another numbering runs.
+    /// Update the quarantine for a new running numbering.
     pub fn follow(&mut self, running: &Numbering, now: Instant) {
         follow(&mut self.interfaces, &running.interfaces, now);
         follow(&mut self.routers, &running.routers, now);
@@ -60,7 +60,7 @@ fn follow(resting: &mut HashMap<usize, Instant>, numbers: &Numbers, now: Instant
     }
 }
 
-/// Names that one numbering has and another has not, with their numbers.
+/// Names that only the old numbering has, with their numbers.
 pub fn gone<'n>(old: &'n Numbers, new: &Numbers) -> Vec<(usize, &'n str)> {
     let named = old
         .names()

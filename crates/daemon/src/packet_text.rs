@@ -1,14 +1,15 @@
-//! A packet in a line, for a person.
+//! One-line description of a packet for operators.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use sluice_config::api::{Endpoint, Protocol};
+use sluice_config::api::Endpoint;
+use sluice_config::value::Protocol;
 use sluice_wire::layers::{Class, Flags, Layers, parse};
 
-/// Addresses, ports, protocol, length: of a frame's first bytes and its length.
+/// Addresses, ports, protocol and length of a frame; `bytes` is its captured beginning and `length` its full length.
 pub fn describe(bytes: &[u8], length: u16) -> String {
     let mut whole = bytes.to_vec();
-    // Only the beginning was kept: what follows is zeros here, so that the lengths agree.
+    // The frame may be truncated: pad it with zeros so that its length fields match.
     whole.resize(usize::from(length).max(bytes.len()), 0);
     let Ok(layers) = parse(&whole) else {
         return format!("malformed, {length} bytes");

@@ -1,4 +1,4 @@
-//! Captures as pcapng, piece by piece: one section, the interfaces by their names, comments on dropped packets.
+//! Captures in pcapng format, written incrementally: one section, named interfaces, and comments on dropped packets.
 
 use std::borrow::Cow;
 use std::time::{Duration, SystemTime};
@@ -8,14 +8,14 @@ use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPa
 use pcap_file::pcapng::blocks::interface_description::{InterfaceDescriptionBlock, InterfaceDescriptionOption};
 use pcap_file::{DataLink, PcapResult};
 
-/// Writes blocks into memory, to be taken.
+/// Writes pcapng blocks into memory.
 pub struct Writer {
     blocks: Option<PcapNgWriter<Vec<u8>>>,
     taken: Vec<u8>,
 }
 
 impl Writer {
-    /// A section with Ethernet interfaces of these names, of which at most `bytes` bytes a frame are kept.
+    /// Begin a section with Ethernet interfaces of these names; frames are truncated to `bytes` bytes.
     pub fn begin(names: &[String], bytes: u16) -> Self {
         let mut blocks = PcapNgWriter::new(Vec::new()).ok();
         for name in names {
@@ -24,7 +24,7 @@ impl Writer {
                 snaplen: bytes.into(),
                 options: vec![
                     InterfaceDescriptionOption::IfName(Cow::Borrowed(name)),
-                    // Nanoseconds.
+                    // Timestamps are in nanoseconds.
                     InterfaceDescriptionOption::IfTsResol(9),
                 ],
             };
@@ -36,7 +36,7 @@ impl Writer {
         }
     }
 
-    /// Add a frame of `length` bytes, of which `frame` are kept.
+    /// Add a frame of `length` bytes, whose first bytes are `frame`.
     pub fn write(
         &mut self,
         at: SystemTime,
@@ -47,7 +47,7 @@ impl Writer {
         comment: Option<String>,
     ) {
         let mut options = Vec::new();
-        // Two bits of direction: 1 came in, 2 went out.
+        // The two direction bits: 1 is inbound, 2 is outbound.
         options.push(EnhancedPacketOption::Flags(if sent { 2 } else { 1 }));
         options.extend(comment.map(|comment| EnhancedPacketOption::Comment(Cow::Owned(comment))));
         let block = EnhancedPacketBlock {
@@ -60,7 +60,7 @@ impl Writer {
         write(&mut self.blocks, |blocks| blocks.write_pcapng_block(block).map(drop));
     }
 
-    /// What was written since the last call.
+    /// Take the bytes written since the last call.
     pub fn take(&mut self) -> Vec<u8> {
         if let Some(blocks) = &mut self.blocks {
             std::mem::swap(blocks.get_mut(), &mut self.taken);
@@ -69,7 +69,7 @@ impl Writer {
     }
 }
 
-/// Memory takes everything; a block that can't be written would be one that is made wrong here.
+/// Writing to memory can't fail; an invalid block would be a bug in this module.
 fn write(blocks: &mut Option<PcapNgWriter<Vec<u8>>>, with: impl FnOnce(&mut PcapNgWriter<Vec<u8>>) -> PcapResult<()>) {
     if let Some(blocks) = blocks {
         let written = with(blocks);

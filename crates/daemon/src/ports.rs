@@ -1,4 +1,4 @@
-//! Interfaces with devices of their own become the ports of the data plane.
+//! Conversion of interfaces that have their own device to ports of the data plane.
 
 use sluice_config::config::{Interface, InterfaceIndex, Link, SiteFrames};
 use sluice_config::{Config, Fault, memory, schema};
@@ -18,22 +18,22 @@ use crate::{cards, management};
 /// A port as it would be opened.
 #[derive(Clone, Debug)]
 pub struct Outlook {
-    /// The interface that it is for.
+    /// Interface of the port.
     pub interface: InterfaceIndex,
-    /// The port.
+    /// Parameters to open the port with.
     pub plan: PortPlan,
-    /// What would move its frames, and why.
+    /// Selected driver, with the reason for the choice.
     pub choice: DriverChoice,
-    /// What it could not do.
+    /// Limitations of the driver on this port.
     pub limits: Vec<DriverLimit>,
-    /// Its cards, as the kernel describes them.
+    /// Cards of the port, as the kernel describes them.
     pub cards: Vec<Card>,
 }
 
-/// The ports in the order of their interfaces. VLANs have none: their frames come through their parent's.
+/// The ports in the order of their interfaces. VLANs have no port, since their parent's port carries their frames.
 ///
 /// # Errors
-/// Devices that the driver layer can't make sense of.
+/// The driver layer does not recognise a device.
 pub fn outlook(config: &Config) -> Result<Vec<Outlook>, Vec<Fault>> {
     let mut ports = Vec::new();
     let mut faults = Vec::new();
@@ -48,7 +48,7 @@ pub fn outlook(config: &Config) -> Result<Vec<Outlook>, Vec<Fault>> {
     if faults.is_empty() { Ok(ports) } else { Err(faults) }
 }
 
-/// Everything that is to be opened, where those that receive assist or do not.
+/// Parameters of all ports, rings and buffers; `assists` is whether receiving workers assist.
 pub fn plan(config: &Config, ports: &[Outlook], stages: &Stages, assists: bool) -> Plan {
     let workers = u16::try_from(config.cores.len()).unwrap_or(u16::MAX);
     let mut plan = Plan::new(ports.iter().map(|port| port.plan.clone()).collect(), workers);
@@ -63,7 +63,7 @@ pub fn plan(config: &Config, ports: &[Outlook], stages: &Stages, assists: bool) 
         .parked
         .saturating_add(config.document.fragments.parked)
         .saturating_add(config.document.nat.unsolicited_syns);
-    // Two kinds of packets may be held for a shard that moves, and who assists has a queue that they join.
+    // Two kinds of packets may be held for a moving shard; workers that assist add packets to a second queue.
     let held = match (workers, assists) {
         (0 | 1, _) => 0,
         (_, false) => 2 * MAX_HELD as u32,
@@ -71,20 +71,20 @@ pub fn plan(config: &Config, ports: &[Outlook], stages: &Stages, assists: bool) 
     };
     let parked = parked.saturating_add(held);
     plan.parked = parked as usize;
-    // They come on top of what devices and workers hold.
+    // Held packets are in addition to those in devices and workers.
     let more = parked.saturating_add(memory::in_rings(&config.document));
     plan.buffers = plan.buffers.saturating_add(more).min(1 << 24).next_power_of_two() - 1;
     plan
 }
 
-/// Tell the cards how packets spread over shards, and which worker receives those of which.
+/// Configure on all ports how cards distribute packets over shards, and which worker receives each shard.
 pub fn steer(plan: &mut Plan, config: &Config, outlooks: &[Outlook], setup: &StartParameters) {
     for (port, outlook) in plan.ports.iter_mut().zip(outlooks) {
         steer_one(port, config, outlook.interface, setup);
     }
 }
 
-/// The same for the card of an interface.
+/// Configure the distribution over shards on the port of one interface.
 pub fn steer_one(port: &mut PortPlan, config: &Config, interface: InterfaceIndex, setup: &StartParameters) {
     let steering = &setup.steering;
     port.hash_key = Some(steering.key(faces_outside(config, interface)).into());
@@ -93,12 +93,12 @@ pub fn steer_one(port: &mut PortPlan, config: &Config, interface: InterfaceIndex
     port.table = table(setup, queues);
 }
 
-/// The port of an interface as it would be opened; none where it has no device of its own.
+/// Parameters of an interface's port; `None` if the interface has no device of its own.
 pub fn port_plan(config: &Config, index: InterfaceIndex) -> Option<Result<PortPlan, Fault>> {
     port(config, index, config.interfaces.get(usize::from(index))?)
 }
 
-/// The queue of each shard, of so many: its owner's, or another where the owner has none, or the shard is only lent to it.
+/// Receive queue of each shard: that of its owner, or another one if the owner has none or only borrows the shard.
 pub fn table(setup: &StartParameters, queues: u16) -> Vec<u16> {
     let workers = setup.owners.iter().max().map_or(1, |last| usize::from(last) + 1);
     let receivers = setup.stages.all(Part::Receive, workers);
@@ -111,7 +111,7 @@ pub fn table(setup: &StartParameters, queues: u16) -> Vec<u16> {
 }
 
 impl Outlook {
-    /// What becomes of a port.
+    /// The port as it would be opened with these parameters.
     pub fn new(interface: InterfaceIndex, plan: PortPlan) -> Self {
         Self {
             interface,
@@ -122,17 +122,17 @@ impl Outlook {
         }
     }
 
-    /// Whether nothing is known that would keep the port from opening.
+    /// Whether the port has no known obstacle to being opened.
     pub fn is_ready(&self) -> bool {
         !self.limits.iter().any(|limit| limit.fatal)
     }
 
-    /// Queues: no more than workers that receive.
+    /// Number of receive queues, at most the number of receiving workers.
     pub fn queues(&self, config: &Config) -> u16 {
         self.choice.queues.min(receivers(config))
     }
 
-    /// What would keep the port from opening.
+    /// Faults that prevent the port from being opened.
     pub fn faults(&self, config: &Config) -> Vec<Fault> {
         let name = config
             .interfaces
@@ -156,7 +156,7 @@ impl Outlook {
     }
 }
 
-/// Workers that receive.
+/// Number of receiving workers.
 fn receivers(config: &Config) -> u16 {
     let workers = match config.stages[0].len() {
         0 => config.cores.len(),
@@ -189,16 +189,16 @@ fn port(config: &Config, index: InterfaceIndex, interface: &Interface) -> Option
         }
     };
     let mut plan = PortPlan::new(&interface.name, device);
-    // Cards break, and come unbound from an update of the kernel: the other interfaces go on.
+    // A card may fail, or become unbound by a kernel update. The other interfaces then still start.
     plan.required = !is_card(&plan.device);
     let bridged = bridged_tags(config, index);
     let tags = bridged.max(site_tags(config, index)).unwrap_or(0);
     plan.mtu = interface.mtu + 4 * tags;
-    // Frames to virtual MACs are for others, as cards see it.
+    // The card's own address filter does not accept frames to virtual MACs.
     plan.promiscuous = interface.bridge.is_some() || bridged.is_some() || virtual_macs(config, index);
     plan.interrupts = config.document.system.idle.interrupt;
     plan.queues = queues.unwrap_or(receivers(config));
-    // A card filters by its address. Everything else brings all that arrives, and the engine looks at addresses.
+    // Only cards filter by address. All other devices deliver every frame, and the engine checks the destination.
     let card = matches!(plan.device, Device::Pci(_) | Device::Bond { .. });
     plan.mac = interface.mac.filter(|_| card).map(|mac| mac.bytes());
     plan.steering = match config.document.system.steering {
@@ -209,7 +209,7 @@ fn port(config: &Config, index: InterfaceIndex, interface: &Interface) -> Option
     Some(Ok(plan))
 }
 
-/// Whether a device is a card, or several.
+/// Whether a device is a card or a bond of cards.
 fn is_card(device: &Device) -> bool {
     match device {
         Device::Pci(_) => true,
@@ -218,7 +218,7 @@ fn is_card(device: &Device) -> bool {
     }
 }
 
-/// Whether sites are seen by virtual MACs on an interface.
+/// Whether an interface uses virtual MACs for sites.
 fn virtual_macs(config: &Config, index: InterfaceIndex) -> bool {
     let subscribers = config.subscribers.as_ref();
     subscribers.is_some_and(|subscribers| {
@@ -227,8 +227,8 @@ fn virtual_macs(config: &Config, index: InterfaceIndex) -> bool {
     })
 }
 
-/// The most tags that a VLAN of a device has that is in a bridge; none where there is no such VLAN. Devices count one tag of a frame
-/// as no part of the MTU at most, and customers may have one of their own.
+/// Maximum number of tags among the bridged VLANs of a device; `None` without one. Devices exclude at most one tag from
+/// the MTU, and customers' frames may have another.
 fn bridged_tags(config: &Config, device: InterfaceIndex) -> Option<u16> {
     let bridged = config.interfaces.iter().filter(|interface| interface.bridge.is_some());
     let tags = bridged.filter_map(|interface| match &interface.link {
@@ -238,7 +238,7 @@ fn bridged_tags(config: &Config, device: InterfaceIndex) -> Option<u16> {
     tags.max()
 }
 
-/// The most tags of a site whose terminals come in by a device; none where there is no site.
+/// Maximum number of tags among the sites whose access interface is on a device; `None` without sites.
 fn site_tags(config: &Config, device: InterfaceIndex) -> Option<u16> {
     let rows = config.subscribers.iter().flat_map(|subscribers| &subscribers.rows);
     let tags = rows.filter(|row| row.interface == device).map(|row| match row.frames {

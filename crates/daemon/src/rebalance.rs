@@ -1,4 +1,5 @@
-//! Shards move from the busiest worker to the least busy one, as long as that levels their load.
+//! Load balancing among workers: shards move from the busiest worker to the least busy one while that reduces the
+//! difference.
 
 use std::time::{Duration, Instant};
 
@@ -10,40 +11,40 @@ use crate::control::Control;
 use crate::desk::Gone;
 use crate::ports::table;
 
-/// How often loads are compared, and how long a move may show its effect.
+/// Interval between comparisons of the loads, which is also the time that a move gets to take effect.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// How often a step of a move looks whether the workers are done with it.
+/// Polling interval while workers complete a step of a move.
 const STEP: Duration = Duration::from_micros(200);
 
-/// After so long a move that is under way is told of.
+/// Duration after which a move that is still in progress is logged.
 const LONG: Duration = Duration::from_secs(1);
 
-/// A shard for another worker.
+/// A shard and its new worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Move {
-    /// The shard.
+    /// Number of the shard.
     pub shard: u16,
-    /// The worker.
+    /// The new worker.
     pub to: WorkerIndex,
 }
 
 /// Why a shard did not move.
 #[derive(Debug, thiserror::Error)]
 pub enum MoveError {
-    /// The process ends.
+    /// The worker has ended.
     #[error(transparent)]
     Gone(#[from] Gone),
-    /// The worker has no such shard, or another is on its way.
+    /// The worker does not own the shard, or another shard is moving.
     #[error("worker {0} can't now")]
     Refused(WorkerIndex),
-    /// Sessions are being ended after a change of pools.
+    /// A pool migration is still ending sessions.
     #[error("a change of pools is still under way")]
     Unsettled,
 }
 
-/// The move that levels loads most. `busy` is by worker, in percent, none for those without sessions; `owners` and `packets`
-/// are by shard.
+/// The move that reduces the load difference most. `busy` is the load per worker in percent, `None` for workers without
+/// sessions; `owners` and `packets` are per shard.
 pub fn choose(wanted: &Rebalance, busy: &[Option<f64>], owners: &[WorkerIndex], packets: &[u64]) -> Option<Move> {
     let mut workers: Vec<(f64, WorkerIndex)> = (0..).zip(busy).filter_map(|(at, busy)| Some(((*busy)?, at))).collect();
     workers.sort_by(|one, other| one.0.total_cmp(&other.0));
@@ -61,7 +62,7 @@ pub fn choose(wanted: &Rebalance, busy: &[Option<f64>], owners: &[WorkerIndex], 
     let weighed = own
         .iter()
         .map(|&(shard, packets)| (most * packets as f64 / all.max(1) as f64, shard));
-    // What is as heavy as the difference would only change who is busiest.
+    // A shard as heavy as the whole difference would only make the other worker the busiest.
     let useful = weighed.filter(|&(weight, _)| weight > 0.0 && weight < difference);
     let (_, shard) = useful.min_by(|one, other| {
         let off = |weight: f64| (difference - 2.0 * weight).abs();
@@ -71,7 +72,7 @@ pub fn choose(wanted: &Rebalance, busy: &[Option<f64>], owners: &[WorkerIndex], 
 }
 
 impl Control {
-    /// Compare loads and move shards, for ever.
+    /// Compare loads and move shards; runs for the life of the process.
     pub(crate) async fn rebalance(&self) {
         let mut before = self.packets();
         loop {
@@ -88,7 +89,7 @@ impl Control {
                 ),
                 Err(error) => tracing::warn!("shard {} stays where it is: {error}", chosen.shard),
             }
-            // The loads of the last second are of before.
+            // The loads of the last second still include the moved shard.
             tokio::time::sleep(2 * PERIOD).await;
             before = self.packets();
         }
@@ -110,7 +111,7 @@ impl Control {
             .flatten()
     }
 
-    /// Packets by shard so far.
+    /// Packet counters per shard.
     fn packets(&self) -> Vec<u64> {
         let shards = self.plane().start_parameters().owners.len();
         let of = |shard: usize| self.counters.iter().filter_map(move |worker| worker.shards.get(shard));
@@ -119,10 +120,10 @@ impl Control {
             .collect()
     }
 
-    /// Move a shard while packets flow. Returns how long it took.
+    /// Move a shard while packets flow. Returns the duration of the move.
     ///
     /// # Errors
-    /// See [`MoveError`]: the shard is where it was.
+    /// See [`MoveError`]; the shard remains where it was.
     pub(crate) async fn move_shard(&self, Move { shard, to }: Move) -> Result<Duration, MoveError> {
         let _one = self.committing.lock().await;
         let began = Instant::now();
@@ -134,7 +135,7 @@ impl Control {
             plane.start_parameters().owners.of(shard)
         };
         let from = owner.ok_or(MoveError::Refused(to))?;
-        // A list in between would take as long as a whole table, and so long would packets for the shard wait.
+        // A list request in between would delay the shard's packets for as long as it scans a whole table.
         let mut giver = self.desk(from.into()).await?;
         if from == to || !matches!(self.ask(to.into(), Request::Expect { shard }).await?, Reply::Done) {
             return Err(MoveError::Refused(to));
@@ -144,7 +145,7 @@ impl Control {
             self.ask(to.into(), Request::Release).await?;
             return Err(MoveError::Refused(from));
         }
-        // Two full rounds: the one under way may have begun before.
+        // Wait for two rounds of each worker: the present round may have begun before the change.
         let then: Vec<u64> = self.counters.iter().map(|worker| worker.heartbeat.get()).collect();
         let seen = || {
             self.counters
@@ -179,7 +180,7 @@ impl Control {
         }
     }
 
-    /// Cards lead each shard's packets to its owner's queue.
+    /// Configure the cards to send each shard's packets to its owner's queue.
     fn tell_devices(&self) {
         for port in self.devices.ports().iter().filter(|port| port.queues() > 1) {
             let table = table(self.plane().start_parameters(), port.queues());
@@ -201,7 +202,7 @@ mod tests {
 
     #[test]
     fn shard_moves_that_levels_the_load_most() {
-        // 90 % and 10 %: 40 % of a core should go. Shard 2 carries that.
+        // The loads are 90 % and 10 %, so 40 % of a core should move: shard 2.
         let owners = [0, 0, 0, 1];
         assert_eq!(
             Some(Move { shard: 2, to: 1 }),
@@ -216,7 +217,7 @@ mod tests {
     #[test]
     fn elephant_stays_and_its_companions_go() {
         let owners = [0, 0, 1, 1];
-        // Alone on its worker, it would only carry its load with it.
+        // Moving the only loaded shard would just move the load to the other worker.
         assert_eq!(None, chosen(&[95.0, 5.0], &owners, &[1000, 0, 5, 5]));
         assert_eq!(
             Some(Move { shard: 1, to: 1 }),

@@ -1,4 +1,4 @@
-//! The rules of the packet filter while the daemon runs: as the configuration has them, and as they came and went since.
+//! Rules of the packet filter at run time: those of the configuration, and the changes since.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,44 +10,44 @@ use sluice_filter::{ChangeResult, CompiledRule, RulePosition};
 
 use crate::build::{BuildError, Listed, Rules, written};
 
-/// Why rules don't come or go. Nothing has changed then.
+/// Why rules can't be inserted or removed. The filter is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum EditError {
-    /// A name that no rule has.
+    /// No rule has this name.
     #[error("there is no rule `{0}`: `sluice show filter` lists them")]
     Unknown(String),
-    /// A name that a rule has already.
+    /// A rule already has this name.
     #[error("there is a rule `{0}` already: remove it first, or choose another name")]
     Known(String),
-    /// There would be too many.
+    /// The filter would have too many rules.
     #[error("{0}")]
     TooMany(FilterProblem),
-    /// The filter can't have it.
+    /// The filter can't be compiled with the rules.
     #[error(transparent)]
     Build(#[from] BuildError),
 }
 
-/// What has come or gone.
+/// Result of an insertion or removal.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Edited {
-    /// How many rules.
+    /// Number of rules inserted or removed.
     pub count: u64,
-    /// All had to be built anew for them.
+    /// Whether the whole filter was compiled again.
     pub is_anew: bool,
 }
 
-/// The rules, by name too.
+/// The rules, with an index by name.
 #[derive(Debug)]
 pub struct RunningRules {
     list: Rules,
     names: HashMap<String, RulePosition>,
     weight: Weight,
-    /// Rules have come or gone since the configuration was taken over.
+    /// Whether rules have been inserted or removed since the configuration was applied.
     edited: bool,
 }
 
 impl RunningRules {
-    /// Those of a configuration.
+    /// Rules of a configuration.
     pub fn new(list: Rules) -> Self {
         let weights = list.iter().map(|(_, listed)| Weight::of(&listed.rule));
         let mut rules = Self {
@@ -60,17 +60,17 @@ impl RunningRules {
         rules
     }
 
-    /// The rules.
+    /// The rules in order.
     pub fn list(&self) -> &Rules {
         &self.list
     }
 
-    /// To fold the list. Call [`RunningRules::name_all`] when it is folded.
+    /// Mutable access to the rules, to fold changes into them. Call [`RunningRules::name_all`] afterwards.
     pub fn list_mut(&mut self) -> &mut Rules {
         &mut self.list
     }
 
-    /// The list was built anew: rules count at other places.
+    /// Rebuild the index by name after rules have changed their positions.
     pub fn name_all(&mut self) {
         let names = self
             .list
@@ -80,7 +80,7 @@ impl RunningRules {
         self.names = names.collect();
     }
 
-    /// Insert rules side by side, and let workers ask about them.
+    /// Insert consecutive rules and publish them to the workers.
     ///
     /// # Errors
     /// See [`EditError`].
@@ -118,7 +118,7 @@ impl RunningRules {
         Ok(self.note(change, &taken, plane))
     }
 
-    /// Remove rules, and let workers ask about them no more.
+    /// Remove rules and publish the change to the workers.
     ///
     /// # Errors
     /// See [`EditError`].
@@ -160,7 +160,7 @@ impl RunningRules {
         }
     }
 
-    /// Behind the last rule of a router that decides before its default.
+    /// Position behind the last rule that a router evaluates before its default action.
     fn end_of(&self, router: Option<RouterIndex>) -> usize {
         let mut listed = self.list.iter().map(|(_, listed)| &listed.rule);
         let default = listed.position(|rule| rule.is_default && rule.router == router);
@@ -173,7 +173,7 @@ impl RunningRules {
         index.ok_or_else(|| EditError::Unknown(name.to_owned()))
     }
 
-    /// The configuration with the rules as they are now; none where it has them so.
+    /// The configuration with the present rules; `None` if the rules have not changed.
     pub fn edited(&self, config: &Config) -> Option<Config> {
         let mut config = self.edited.then(|| config.clone())?;
         let names: Vec<_> = config.routers.iter().map(|router| router.name.clone()).collect();

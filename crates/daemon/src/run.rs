@@ -1,4 +1,4 @@
-//! `sluice run`: from the configuration to the last counter.
+//! `sluice run`: from reading the configuration to printing the final counters.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use crate::start::{start, sum};
 use crate::watchdog::Watchdog;
 use crate::{DaemonError, Loaded, api, log};
 
-/// How long work that can't be given up is waited for in the end.
+/// Maximum wait at shutdown for tasks that can't be cancelled.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Run until SIGINT or SIGTERM; at SIGHUP the file of records is opened anew. The counters are written to `output` in the end.
+/// Run until SIGINT or SIGTERM; SIGHUP reopens the file of records. The counters are written to `output` at the end.
 ///
 /// # Errors
-/// What keeps it from starting.
+/// The process can't be started.
 pub fn run(loaded: Loaded, output: &mut dyn Write) -> Result<(), DaemonError> {
     log::begin(loaded.checked.config.document.control.log);
     let document = &loaded.checked.config.document;
@@ -37,7 +37,7 @@ pub fn run(loaded: Loaded, output: &mut dyn Write) -> Result<(), DaemonError> {
         .enable_all()
         .build()
         .map_err(DaemonError::Runtime)?;
-    // Before anything is opened: a signal during the start ends in order too.
+    // Install signal handlers before anything is opened, so that a signal during the start causes an orderly shutdown.
     let (mut interrupt, mut terminate, mut hangup) = {
         let _inside = runtime.enter();
         let caught = |kind| signal(kind).map_err(DaemonError::Runtime);
@@ -58,7 +58,7 @@ pub fn run(loaded: Loaded, output: &mut dyn Write) -> Result<(), DaemonError> {
         let listener = socket.listener().and_then(tokio::net::UnixListener::from_std);
         let listener = listener.map_err(DaemonError::Runtime)?;
         tracing::info!("{name} runs, and answers at {}", path.display());
-        // Files that lines are appended to were moved away.
+        // Files that lines are appended to have been moved by log rotation.
         let reopen = async {
             while hangup.recv().await.is_some() {
                 tracing::info!("records go to a file opened anew");
@@ -82,8 +82,8 @@ pub fn run(loaded: Loaded, output: &mut dyn Write) -> Result<(), DaemonError> {
         }
     });
     tracing::info!("ending: what is in flight goes out");
-    // Requests under way end here, and with them their hold on the control. What compiles rules meanwhile is not waited
-    // for: its process ends with this one.
+    // Ends the requests in progress, which drops their references to the control. A rule compilation is not awaited:
+    // its process ends with this one.
     runtime.shutdown_timeout(PATIENCE);
     workers.stop(&control.counters);
     control.collect_alerts();
@@ -108,7 +108,7 @@ fn close_devices(control: Control) {
         tracing::warn!("{name}: its former device is still being closed, the system takes it back");
     }
     match control.into_devices().close() {
-        // A device that is still being closed has buffers.
+        // A device that is still being closed holds buffers.
         Ok(_) if !closing.is_empty() => {}
         Ok(closed) => {
             for balance in closed.balances().iter().filter(|balance| !balance.is_even()) {
@@ -119,7 +119,7 @@ fn close_devices(control: Control) {
     }
 }
 
-/// The counters: interfaces, then drops.
+/// Print the counters of interfaces and of drops.
 fn print(control: &Control, output: &mut dyn Write) -> std::io::Result<()> {
     let plane = control.plane();
     let named = plane.snapshot().interfaces.iter().enumerate();
@@ -151,7 +151,7 @@ fn print(control: &Control, output: &mut dyn Write) -> std::io::Result<()> {
     output.flush()
 }
 
-/// Packets dropped for a reason, over all interfaces and workers.
+/// Packets dropped for a reason, summed over all interfaces and workers.
 pub(crate) fn drops(control: &Control, reason: Reason) -> u64 {
     let interfaces = control.counters.iter().flat_map(|worker| worker.interfaces.iter());
     interfaces.map(|interface| interface.drops(reason)).sum()

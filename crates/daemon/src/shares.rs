@@ -1,5 +1,5 @@
-//! Who has which outside port by computation (RFC 7422): asked both ways, of the configuration that runs or of a file,
-//! so that the question can be answered long after.
+//! Computed outside ports of deterministic NAT (RFC 7422), in both directions, for the running configuration or a
+//! configuration file. A file answers a query long after the configuration was active.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -12,18 +12,18 @@ use sluice_nat::{Address as _, Plan};
 
 use crate::{DaemonError, build, load};
 
-/// Ports and inside addresses that one part of a list looks at.
+/// Maximum number of ports and inside addresses examined per page of a list.
 const WORK: u32 = 1 << 20;
 
-/// The deterministic pools of a configuration.
+/// Deterministic pools of a configuration.
 #[derive(Debug)]
 pub struct Shares(Vec<(String, Plan<u32>)>);
 
 impl Shares {
-    /// Those of a valid configuration.
+    /// Deterministic pools of a valid configuration.
     ///
     /// # Errors
-    /// Two crates disagree about what is valid.
+    /// A pool that the configuration crate accepts is rejected by the NAT crate.
     pub fn of(config: &Config) -> Result<Self, build::BuildError> {
         let mut plans = Vec::new();
         for pool in &config.pools {
@@ -34,10 +34,10 @@ impl Shares {
         Ok(Self(plans))
     }
 
-    /// Those of a file, whatever machine it was written for.
+    /// Deterministic pools of a configuration file, independent of the machine that it was written for.
     ///
     /// # Errors
-    /// The file can't be read, or is wrong.
+    /// The file can't be read, or the configuration is invalid.
     pub fn of_file(path: &Path) -> Result<Self, DaemonError> {
         let machine = Machine {
             cores: (0..=load::MOST_CORES).collect(),
@@ -47,8 +47,8 @@ impl Shares {
         Ok(Self::of(&load::checked(path, machine)?.checked.config)?)
     }
 
-    /// Shares that match, at most so many, and where the list goes on. It begins at 0. A part may be empty: it ends
-    /// also after much work.
+    /// Up to `limit` shares that match, and the cursor of the next page. The first cursor is 0. A page may be empty,
+    /// because its amount of work is limited.
     pub fn list(&self, filter: &MappingFilter, cursor: u64, limit: usize) -> (Vec<Share>, Option<u64>) {
         let mut found = Vec::new();
         let mut work = WORK;
@@ -84,20 +84,20 @@ impl Shares {
         (found, None)
     }
 
-    /// The lines that a change of the configuration leaves in the log.
+    /// Log lines that a change of the configuration writes.
     pub(crate) fn records(&self, time: &str) -> Vec<String> {
         self.0.iter().map(|(_, plan)| plan.record(time)).collect()
     }
 }
 
-/// Numbers of the inside addresses among which all that match are.
+/// Range of inside address numbers that contains all matches.
 fn candidates(plan: &Plan<u32>, filter: &MappingFilter) -> (u32, u32) {
     let (first, last) = plan.inside_addresses();
     let range = |from: u32, to: u32| match from.max(first) <= to.min(last) {
         true => (from.max(first) - first, to.min(last) - first + 1),
         false => (0, 0),
     };
-    // An address and a port have one owner.
+    // An outside address and port belong to exactly one inside address.
     if let Some(EndpointFilter {
         net: Some(ipnet::IpNet::V4(net)),
         port: Some(port),
@@ -116,7 +116,7 @@ fn candidates(plan: &Plan<u32>, filter: &MappingFilter) -> (u32, u32) {
     }
 }
 
-/// Whether a share of one address matches. All ports of the inside host have it.
+/// Whether a share on one outside address matches. The inside host has all ports of the share.
 fn matches(share: &Dealt<'_, u32>, address: u32, filter: &MappingFilter) -> bool {
     filter.outside.as_ref().is_none_or(|outside| {
         outside.net.is_none_or(|net| net.contains(&address.display()))
@@ -124,7 +124,7 @@ fn matches(share: &Dealt<'_, u32>, address: u32, filter: &MappingFilter) -> bool
     })
 }
 
-/// Whether a share of several addresses does.
+/// Whether a share on several outside addresses matches.
 fn spreads(share: &Dealt<'_, u32>, spans: &[Span], filter: &MappingFilter) -> bool {
     let mut addresses = spans.iter().filter_map(|span| match span.address {
         IpAddr::V4(address) => Some(address.to_bits()),

@@ -1,4 +1,4 @@
-//! Subscribers' sites in the running process: between the workers' queues, routers' hosts, and what the API asks.
+//! Connection of the subscriber service to the workers' queues, the routers' host stacks and the API.
 
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -15,21 +15,21 @@ use crate::host::Hosts;
 use crate::subscribers::service::{Count, Parameters};
 use crate::subscribers::{Inbox, Queues, Subscribers};
 
-/// Who serves the sites.
+/// The running subscriber service.
 pub struct SitesService {
     subscribers: Subscribers,
     inbox: Arc<Inbox>,
-    /// Hosts of routers, once there are any. They live longer than the thread does.
+    /// Host stacks of routers, set once they exist. They outlive the service's thread.
     hosts: Arc<OnceLock<Weak<Hosts>>>,
     macs: Vec<Mac>,
     secret: Secret,
 }
 
 impl SitesService {
-    /// Serve sites: what is leased goes to the table of `writer`.
+    /// Start the service; it writes leases to the table of `writer`.
     ///
     /// # Errors
-    /// No thread, or no descriptor.
+    /// No thread or file descriptor is available.
     pub fn start(parameters: Parameters, writer: SiteWriter, desks: &mut [WorkerHandle]) -> Result<Self, DaemonError> {
         let (inbox, heard) = Inbox::new(&parameters)?;
         let hosts = Arc::new(OnceLock::<Weak<Hosts>>::new());
@@ -53,14 +53,14 @@ impl SitesService {
         })
     }
 
-    /// Servers of private leases may live in routers' hosts.
+    /// Give the service access to the routers' host stacks, in which servers of private leases may run.
     pub fn live_with(&self, hosts: &Arc<Hosts>) {
         let _ = self.hosts.set(Arc::downgrade(hosts));
         let inbox = self.inbox.clone();
         hosts.divert(Box::new(move |interface, frame| inbox.takes(interface, frame)));
     }
 
-    /// Another configuration runs, with the same sites.
+    /// Apply another configuration that has the same sites.
     pub fn follow(&self, config: &Config, policy: &Snapshot, pools: &PoolNames) {
         let parameters = build::subscribers(config, &policy.interfaces, pools, self.macs.clone(), self.secret);
         if let Some(parameters) = parameters {
@@ -74,7 +74,7 @@ impl SitesService {
         &self.subscribers
     }
 
-    /// What an operator should look at.
+    /// Warnings for the operator.
     pub fn warnings(&self) -> Vec<String> {
         let service = &self.subscribers;
         let panics = service.with(|service| service.counts().of(Count::Panics));
@@ -102,19 +102,19 @@ impl SitesService {
         warnings
     }
 
-    /// End in order.
+    /// Stop the service in order.
     pub fn stop(&self) {
         self.subscribers.stop();
     }
 }
 
-/// The name of the site of a context; none where it is not one's.
+/// Name of a context's site; `None` if the context belongs to no site.
 pub(crate) fn site_name(config: &Config, context: Context) -> Option<String> {
     let subscribers = config.subscribers.as_ref().filter(|_| is_site(context))?;
     Some(subscribers.name(site(context))).filter(|name| !name.is_empty())
 }
 
-/// The context of the site with a name.
+/// Context of the site with a name.
 pub(crate) fn context_of(config: &Config, name: &str) -> Option<Context> {
     let subscribers = config.subscribers.as_ref()?;
     let site = subscribers.find(name)?;

@@ -1,4 +1,4 @@
-//! The control socket: one daemon's, and for its owner alone.
+//! The control socket: used by one daemon, accessible to its owner only.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io::{Error, ErrorKind};
@@ -6,26 +6,26 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-/// Why there is no control socket.
+/// Why the control socket can't be created.
 #[derive(Debug, thiserror::Error)]
 pub enum SocketError {
-    /// A daemon has it.
+    /// Another daemon listens at the path.
     #[error("another daemon answers at {}: end it first, or name another socket under [control]", .0.display())]
     Taken(PathBuf),
-    /// A file that is no socket stands in the way.
+    /// The path is a file other than a socket.
     #[error("{} is no socket: remove it, or name another one under [control]", .0.display())]
     InTheWay(PathBuf),
-    /// It can't be made.
+    /// The socket can't be created.
     #[error("the control socket {} can't be made: {error}", path.display())]
     Refused {
-        /// The socket.
+        /// Path of the socket.
         path: PathBuf,
-        /// What the kernel says.
+        /// Error of the kernel.
         error: Error,
     },
 }
 
-/// The listening socket; its file goes with it.
+/// The listening socket; its file is removed on drop.
 #[derive(Debug)]
 pub struct Socket {
     listener: UnixListener,
@@ -33,7 +33,7 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// Listen at a path that nobody else listens at.
+    /// Listen at a path that no other process listens at.
     ///
     /// # Errors
     /// See [`SocketError`].
@@ -45,7 +45,7 @@ impl Socket {
         match UnixStream::connect(path) {
             Ok(_) => return Err(SocketError::Taken(path.to_owned())),
             Err(error) if error.kind() == ErrorKind::NotFound => {}
-            // Left by a daemon that was killed.
+            // The socket was left by a daemon that was killed.
             Err(error) if error.kind() == ErrorKind::ConnectionRefused && is_socket(path) => {}
             Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
                 return Err(SocketError::InTheWay(path.to_owned()));
@@ -55,7 +55,7 @@ impl Socket {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let folder = folder.unwrap_or(Path::new("."));
         fs::create_dir_all(folder).map_err(refused)?;
-        // Made where nobody else may look, and put in its place when it is closed to others.
+        // Create the socket in a private folder, and rename it after its permissions are set.
         let nursery = folder.join(format!(".sluice-{}", std::process::id()));
         DirBuilder::new().mode(0o700).create(&nursery).map_err(refused)?;
         let fresh = nursery.join("control");
@@ -72,10 +72,10 @@ impl Socket {
         })
     }
 
-    /// The listener.
+    /// A duplicate of the listener.
     ///
     /// # Errors
-    /// No descriptor is left.
+    /// No file descriptor is available.
     pub fn listener(&self) -> Result<UnixListener, Error> {
         self.listener.try_clone()
     }

@@ -1,4 +1,4 @@
-//! From a configuration to a running data plane.
+//! Start of the data plane from a configuration.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -33,39 +33,39 @@ use crate::sites::SitesService;
 use crate::workers::Workers;
 use crate::{DaemonError, Loaded};
 
-/// How long the links of cards are waited for.
+/// Maximum wait for the links of cards.
 const LINK_PATIENCE: Duration = Duration::from_secs(4);
 
-/// A running data plane, as the control thread has it.
+/// A running data plane, as passed to the control thread.
 pub struct Running {
     /// The devices.
     pub devices: Devices,
-    /// What workers are made from.
+    /// Control plane handle, from which workers are created.
     pub plane: ControlPlane,
-    /// The workers.
+    /// Threads of the workers.
     pub workers: Workers,
-    /// Where each worker is asked.
+    /// Handles for requests to the workers.
     pub desks: Vec<WorkerHandle>,
-    /// What is known of the ports, by place.
+    /// Properties of the ports, by port index.
     pub ports: Vec<Known>,
-    /// Pools by index.
+    /// Names of pools, by pool index.
     pub pools: build::PoolNames,
     /// Rules of the packet filter.
     pub rules: Option<build::Rules>,
-    /// What became of signature files.
+    /// Result of loading the signature files.
     pub signatures: build::SignatureReport,
-    /// Who compiles rules.
+    /// Compiler of inspection rules.
     pub compiler: Compiler,
-    /// Who serves subscribers' sites, where there are any.
+    /// Subscriber service; `None` without subscriber sites.
     pub subscribers: Option<SitesService>,
-    /// When the engine's clock began.
+    /// Time at which the engine's clock started.
     pub began: Instant,
 }
 
-/// Start DPDK, open the devices, make the tables, start the workers.
+/// Start DPDK, open the devices, create the tables and start the workers.
 ///
 /// # Errors
-/// Whatever is missing, and what to do.
+/// The error names the missing resource and its remedy.
 pub fn start(loaded: &Loaded) -> Result<Running, DaemonError> {
     let config = &loaded.checked.config;
     let refused = |faults| DaemonError::Configuration(place(&loaded.name, &loaded.text, faults));
@@ -83,7 +83,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, DaemonError> {
     let count = config.cores.len();
     let places = outlooks.len() + SPARE_PLACES;
     let secrets = Secrets::random().map_err(DaemonError::Randomness)?;
-    // Before any device is open: it may take long. And before cores are the workers'.
+    // Compile before any device is opened and before workers occupy the cores, since it may take long.
     let compiler = Compiler::of(config).storing();
     let compiled = build::inspection(config, secrets, &compiler).map_err(|error| refused(vec![error.fault()]))?;
     let (inspection, signatures) =
@@ -138,7 +138,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, DaemonError> {
     )?;
     let ring = config.document.system.ring as usize;
     let (workers, mut desks) = make_workers(&mut plane, &devices, hands, ring)?;
-    // Before the first packet.
+    // The service must run before the first packet arrives.
     let subscribers = served.and_then(|(writer, virtual_macs)| {
         let interfaces = &plane.snapshot().interfaces;
         let secret = Secret(secrets.subscribers);
@@ -164,7 +164,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, DaemonError> {
     })
 }
 
-/// Interfaces whose devices are not there yet.
+/// Log the interfaces whose devices are absent.
 fn warn_of_absent(loaded: &Loaded, absent: Vec<Fault>) {
     for complaint in place(&loaded.name, &loaded.text, absent).complaints() {
         let hint = complaint.hint.map(|hint| format!(": {hint}")).unwrap_or_default();
@@ -177,7 +177,7 @@ fn warn_of_absent(loaded: &Loaded, absent: Vec<Fault>) {
     }
 }
 
-/// What is known of the ports that are open, by place.
+/// Properties of the opened ports, by port index.
 fn known_ports(devices: &Devices, config: &Config, wanted: &[u16], places: usize) -> Vec<Known> {
     let mut ports = vec![Known::default(); places];
     for (place, known) in (0..).zip(&mut ports) {
@@ -199,7 +199,7 @@ fn log_workers(config: &Config, plane: &ControlPlane) {
 
 type Served = (SiteWriter, Vec<[u8; 6]>);
 
-/// Who writes the table of sites, and their virtual MACs; none where there are no sites.
+/// Writer of the site table, and the sites' virtual MACs; `None` without sites.
 fn served(config: &sluice_config::Config, secrets: Secrets) -> Result<Option<Served>, DaemonError> {
     let Some(subscribers) = &config.subscribers else {
         return Ok(None);
@@ -213,7 +213,7 @@ fn served(config: &sluice_config::Config, secrets: Secrets) -> Result<Option<Ser
     Ok(Some((writer, virtual_macs)))
 }
 
-/// Who does which part, and whether those that receive assist: as configured, or as planned.
+/// Assignment of workers to stages, as configured or planned, and whether receiving workers assist.
 fn stages(config: &sluice_config::Config) -> (Stages, bool) {
     let system = &config.document.system;
     if system.model != Model::Auto {
@@ -234,7 +234,7 @@ fn stages(config: &sluice_config::Config) -> (Stages, bool) {
     }
 }
 
-/// When workers assist, and for how long at once, by the processor's clock.
+/// When workers assist, and the maximum duration in cycles of the processor's clock.
 fn assist(config: &sluice_config::Config, workers: usize) -> Arc<Assist> {
     let system = &config.document.system;
     let slice = system.roles.time_slice.duration().as_nanos() * u128::from(tsc::frequency()) / 1_000_000_000;
@@ -245,7 +245,7 @@ fn assist(config: &sluice_config::Config, workers: usize) -> Arc<Assist> {
     Assist::new(workers, settings).into()
 }
 
-/// The workers that send by a port for all; none where each that sends has a queue of its own.
+/// Workers that send by a port on behalf of all workers; empty if every sending worker has its own queue.
 pub(crate) fn senders(with_queues: &[u16], wanted: &[u16], workers: usize) -> Box<[u16]> {
     match wanted.len() == workers && wanted.iter().all(|worker| with_queues.contains(worker)) {
         true => Box::default(),
@@ -256,7 +256,7 @@ pub(crate) fn senders(with_queues: &[u16], wanted: &[u16], workers: usize) -> Bo
     }
 }
 
-/// How workers wait that have nothing to do.
+/// How idle workers wait.
 pub(crate) fn waiting(config: &sluice_config::Config) -> IdlePolicy {
     let system = &config.document.system;
     IdlePolicy {
@@ -267,7 +267,7 @@ pub(crate) fn waiting(config: &sluice_config::Config) -> IdlePolicy {
     }
 }
 
-/// A device that would not open, at its place in the file where it is the device's fault.
+/// Error of a device that can't be opened, with its place in the file if the device is the cause.
 fn open_error(loaded: &Loaded, error: sluice_dpdk::SetError) -> DaemonError {
     let text = error.to_string();
     let interface = loaded.checked.config.interfaces.iter().find(|interface| {
@@ -283,8 +283,8 @@ fn open_error(loaded: &Loaded, error: sluice_dpdk::SetError) -> DaemonError {
     }
 }
 
-/// What keeps the process from starting, and what leaves interfaces without their cards: these are used once they can be. Where no
-/// interface has its device, nothing starts.
+/// Faults that prevent the start, and faults that only leave interfaces without their cards, which are opened later. If
+/// no interface has its device, the process does not start.
 fn faults(config: &Config, outlooks: &[Outlook]) -> (Vec<Fault>, Vec<Fault>) {
     let (mut fatal, mut absent, mut ready) = (Vec::new(), Vec::new(), false);
     for port in outlooks {
@@ -301,8 +301,8 @@ fn faults(config: &Config, outlooks: &[Outlook]) -> (Vec<Fault>, Vec<Fault>) {
     }
 }
 
-/// Cards bring their links up a moment after they were started. Until then what comes waits in them; with the first packet all
-/// routes that will be there are there. A link that takes longer does not hold up the others.
+/// Wait until the links of started cards are up. Received packets wait in the cards meanwhile, so that all routes exist
+/// when the first packet is forwarded. A link that takes longer does not delay the others.
 fn wait_for_links(devices: &Devices) {
     let mut waiting = devices.ports();
     let deadline = Instant::now() + LINK_PATIENCE;
@@ -321,12 +321,12 @@ fn wait_for_links(devices: &Devices) {
     }
 }
 
-/// Say what was opened at a place; its Ethernet address.
+/// Log a port that was opened, and return its Ethernet address.
 pub(crate) fn describe(port: &Port, config: &sluice_config::Config, place: PortIndex) -> [u8; 6] {
     let configured = config.interface(port.name()).and_then(|(_, interface)| interface.mac);
     let mut mac = configured.map_or(port.mac(), |mac| mac.bytes());
     if mac == [0; 6] {
-        // A device without an address of its own gets a locally administered one.
+        // A device without an address gets a locally administered one.
         mac = [2, 0x53, 0x6c, 0, 0, place as u8];
     }
     let choice = port.choice();
@@ -355,7 +355,7 @@ pub(crate) fn describe(port: &Port, config: &sluice_config::Config, place: PortI
     mac
 }
 
-/// An Ethernet address as it is written.
+/// An Ethernet address in its usual notation.
 pub(crate) fn mac_text(mac: [u8; 6]) -> String {
     mac.map(|byte| format!("{byte:02x}")).join(":")
 }
@@ -373,7 +373,7 @@ fn make_workers(
     let lines = plane.lines();
     let others = plane.counters().len().saturating_sub(1);
     let exchange = Arc::new(ShardExchange::new(plane.start_parameters().owners.len(), others, ring));
-    // Each shard begins at an even line: records of two lines share a fetch of the processor.
+    // Each shard begins at an even line, because the processor fetches lines in pairs.
     let part = lines.total().next_multiple_of(2);
     let mut bytes = 0;
     let mut backing = Backing::Hugepages;
@@ -384,7 +384,7 @@ fn make_workers(
         if region.backing() != Backing::Hugepages {
             backing = region.backing();
         }
-        // The tables last as long as the process.
+        // The tables exist as long as the process.
         let memory: &'static mut [Line] = region.leak();
         let mut rest = memory.chunks_exact_mut(part);
         let places = 0..plane.start_parameters().ports as PortIndex;
@@ -423,7 +423,7 @@ fn make_workers(
     Ok((workers, desks))
 }
 
-/// Sum of the workers' counters of an interface.
+/// Sum of an interface's counters over all workers.
 pub(crate) fn sum(
     counters: &[Arc<WorkerCounters>],
     interface: usize,
@@ -432,6 +432,6 @@ pub(crate) fn sum(
     counters
         .iter()
         .filter_map(|worker| worker.interfaces.get(interface))
-        // A device that took a frame back leaves one worker's share below 0; the sum is right.
+        // A device that returns a frame may make one worker's part negative; the wrapping sum is still correct.
         .fold(0, |sum, counters| sum.wrapping_add(value(counters)))
 }

@@ -1,4 +1,4 @@
-//! Sockets, hyperthreads, caches and memory nodes, as the kernel tells them under `/sys`.
+//! CPU sockets, hyperthreads, caches and NUMA nodes, as the kernel describes them under `/sys`.
 
 use std::fs;
 use std::io;
@@ -12,13 +12,13 @@ use sluice_engine::placement::{Core, DeviceSite, Site, Topology};
 use crate::MachineError;
 use crate::machine::core_list;
 
-/// Where the kernel mounts it.
+/// Mount point of sysfs.
 pub const SYS: &str = "/sys";
 
-/// The cores that are online, and where these devices are. `root` is [`SYS`], or a folder laid out like it.
+/// Cores that are online, and locations of the devices. `root` is [`SYS`], or a folder with the same layout.
 ///
-/// What a kernel or hypervisor does not tell is taken to be the simplest: no hyperthreads, one cache for a socket, one
-/// memory node.
+/// Properties that a kernel or hypervisor does not report get the simplest value: no hyperthreads, one cache per
+/// socket, one NUMA node.
 ///
 /// # Errors
 /// The list of cores can't be read.
@@ -52,7 +52,7 @@ pub fn topology(root: &Path, devices: &[(String, Device)]) -> Result<Topology, M
     })
 }
 
-/// The devices of a configuration, members of bonds one by one.
+/// Devices of a configuration; a bond is listed by its members.
 pub fn devices(config: &Config) -> Vec<(String, Device)> {
     let named = config.interfaces.iter().flat_map(|interface| {
         let devices = match &interface.link {
@@ -80,7 +80,7 @@ fn site(root: &Path, core: Core, nodes: &[(u16, Vec<Core>)]) -> Site {
     }
 }
 
-/// The lowest core that has the last level of cache in common with a core.
+/// Lowest core that shares the last-level cache with a core.
 fn cache(root: &Path, core: Core) -> Option<Core> {
     let folder = root.join(format!("devices/system/cpu/cpu{core}/cache"));
     let levels = numbered(&folder, "index").into_iter().filter_map(|(_, path)| {
@@ -103,11 +103,11 @@ fn device_node(root: &Path, device: &Device) -> Option<u16> {
         Device::Kernel { interface } => root.join(format!("class/net/{interface}/device")),
         _ => return None,
     };
-    // -1 where the machine has one node, or does not tell.
+    // The kernel reports -1 on a machine with one node or with an unknown topology.
     number(&folder.join("numa_node"))
 }
 
-/// Entries of a folder that are called by a word and a number.
+/// Entries of a folder whose names consist of `word` and a number.
 fn numbered(folder: &Path, word: &str) -> Vec<(u16, PathBuf)> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let number = |name: &str| name.strip_prefix(word)?.parse().ok();
@@ -135,7 +135,7 @@ mod tests {
 
     use super::*;
 
-    /// A folder like `/sys`, of what was recorded.
+    /// A folder with the layout of `/sys`, filled from a recording.
     fn laid_out(name: &str) -> TempDir {
         let folder = tempfile::tempdir().unwrap();
         let record = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -203,7 +203,7 @@ mod tests {
         assert_eq!(2, found.cores.len());
     }
 
-    /// What is chosen on a machine where every part takes 100 cycles and a hand-over what is usual.
+    /// Placement chosen if every stage takes 100 cycles and a hand-over the usual time.
     fn chosen(topology: &Topology, queues: u16, offered: Option<f64>) -> Placement {
         let costs = Costs {
             parts: [100.0; 4],

@@ -1,4 +1,4 @@
-//! The watch over the workers: a core whose worker completes no round is named.
+//! Watchdog of the workers: reports the core of a worker that completes no round.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 use sluice_engine::packet::counters::WorkerCounters;
 
-/// Which workers are stuck, as long as the watchdog lives.
+/// Which workers are stuck; kept up to date while the watchdog exists.
 #[derive(Debug)]
 pub struct Watchdog {
     stuck: Arc<[AtomicBool]>,
     ended: Arc<AtomicBool>,
 }
 
-/// What was last seen of a worker.
+/// Last observed progress of a worker.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     rounds: u64,
@@ -21,10 +21,10 @@ struct Seen {
 }
 
 impl Watchdog {
-    /// Watch workers on a thread of its own: who completes no round within `limit` is stuck.
+    /// Watch the workers on a separate thread: a worker that completes no round within `limit` is stuck.
     ///
     /// # Errors
-    /// No thread could be made.
+    /// The thread can't be started.
     pub fn start(counters: Vec<Arc<WorkerCounters>>, cores: Vec<u16>, limit: Duration) -> std::io::Result<Self> {
         let stuck: Arc<[AtomicBool]> = counters.iter().map(|_| AtomicBool::new(false)).collect();
         let ended = Arc::new(AtomicBool::new(false));

@@ -1,4 +1,4 @@
-//! The workers' threads: rounds until they are told to end.
+//! Threads of the workers, which run rounds until they are stopped.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,10 +12,10 @@ use sluice_engine::packet::counters::WorkerCounters;
 use sluice_engine::packet::time::Now;
 use sluice_engine::worker::Worker;
 
-/// Longest time that what is in flight gets to leave.
+/// Maximum time for packets in flight to be sent at shutdown.
 const DRAIN: Duration = Duration::from_millis(500);
 
-/// Longest sleep of the worker that sends for routers' hosts: these can't wake it.
+/// Maximum sleep of the worker that sends for routers' host stacks, which can't wake it.
 const HOSTS: Duration = Duration::from_millis(1);
 
 /// The running workers.
@@ -26,10 +26,10 @@ pub struct Workers {
 }
 
 impl Workers {
-    /// Start each worker on its core. `began` is when the engine's clock began.
+    /// Start each worker on its core. `began` is the start of the engine's clock.
     ///
     /// # Errors
-    /// A core or thread that can't be had.
+    /// A core or thread is not available.
     pub fn start(
         eal: &'static Eal,
         workers: Vec<Worker<'static>>,
@@ -53,14 +53,13 @@ impl Workers {
         Ok(Self { threads, quiet })
     }
 
-    /// End in order: nothing more is received, what is under way goes out, then the threads end and give their
-    /// buffers back.
+    /// Stop in order: receiving stops, packets in flight are sent, then the threads end and release their buffers.
     pub fn stop(self, counters: &[Arc<WorkerCounters>]) {
         self.quiet.store(true, Ordering::Relaxed);
         let deadline = Instant::now() + DRAIN;
         let rounds = || counters.iter().map(|worker| worker.heartbeat.get()).collect::<Vec<_>>();
         let packets = || counters.iter().map(|worker| worker.packets.get()).sum::<u64>();
-        // Quiet where every worker has made some rounds and none had a packet.
+        // The workers are quiet once each has completed some rounds without a packet.
         let mut since = (rounds(), packets());
         while Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(2));
@@ -73,13 +72,14 @@ impl Workers {
         }
         self.threads.iter().for_each(Thread::ask_to_stop);
         for thread in self.threads {
-            // A panic aborted the process.
+            // Unreachable after a panic, which aborts the process.
             let _ = thread.stop();
         }
     }
 }
 
-/// A worker has panicked. Half a data plane is worse than none: a supervisor starts a new one.
+/// Abort the process after a worker's panic. A partial data plane is worse than none, and a supervisor restarts the
+/// process.
 fn fail(number: usize, core: u16, panic: &(dyn Any + Send)) -> ! {
     let texts = (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>());
     let what = texts.0.copied().or(texts.1.map(String::as_str)).unwrap_or("a panic");

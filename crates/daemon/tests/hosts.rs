@@ -1,5 +1,5 @@
-//! Hosts of routers, with the kernel: namespaces, interfaces, frames. Each test runs in a process of its own, whose network
-//! and whose /run are nobody else's.
+//! Host stacks of routers with the real kernel: namespaces, interfaces, frames. Each test runs in a process with its
+//! own network namespace and its own /run.
 
 use sluice_testkit::process;
 use std::io::Write;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use sluice_daemon::host::{HostInterface, HostRouter, Hosts, Queues};
 use sluice_daemon::subscribers::frame::Datagram;
-use sluice_engine::features::punt::{PuntReceiver, PuntSender, queue};
+use sluice_engine::packet::punt::{PuntReceiver, PuntSender, queue};
 use sluice_testkit::packet::{self, IpNumber, Transport, flag};
 use sluice_wire::ethernet::multicast4;
 use sluice_wire::layers;
@@ -20,7 +20,7 @@ const VARIABLE: &str = "SLUICE_HOSTS_INSIDE";
 const MAC: [u8; 6] = [2, 0, 0, 0, 1, 1];
 const PEER_MAC: [u8; 6] = [2, 0, 0, 0, 1, 10];
 
-/// Run `body` in a process of its own.
+/// Run `body` in a separate process.
 #[track_caller]
 fn alone(test: &str, body: impl FnOnce()) {
     if std::env::var_os(VARIABLE).is_some() {
@@ -59,7 +59,7 @@ fn exists(name: &str) -> bool {
     std::path::Path::new("/run/netns").join(name).exists()
 }
 
-/// Do something in a namespace, on a thread of its own.
+/// Run a function in a namespace, on a separate thread.
 fn within<R: Send + 'static>(name: &str, work: impl FnOnce() -> R + Send + 'static) -> R {
     let file = std::fs::File::open(format!("/run/netns/{name}")).expect("the namespace is there");
     let thread = std::thread::spawn(move || {
@@ -91,7 +91,7 @@ impl Workers {
         (workers, queues)
     }
 
-    /// The next frame of a kind that hosts send.
+    /// The next frame from a host stack that satisfies a condition.
     fn sent(&mut self, wanted: impl Fn(u16, &[u8]) -> bool) -> Vec<u8> {
         until("a frame of a host", || {
             let (interface, length) = self.from_hosts.head()?;
@@ -172,7 +172,7 @@ fn server_in_a_host_hears_the_relay_and_its_answer_comes_back() {
             payload: b"question",
         };
         let deliver = |source| hosts.deliver(3, &question(source).frame().expect("a frame"));
-        // The kernel takes it, and drops it: it is from an address of its own.
+        // The first frame is accepted and then dropped, because its source is one of the kernel's own addresses.
         assert!(deliver("192.168.1.1:67") && deliver(relay));
         assert!(!hosts.deliver(9, b"a frame for nobody"));
         let mut room = [0; 64];
@@ -186,7 +186,7 @@ fn server_in_a_host_hears_the_relay_and_its_answer_comes_back() {
             (3, address(server), &b"answer"[..]),
             (interface, answer.source, answer.payload)
         );
-        // What is for others goes to the worker, and the answer does not.
+        // A datagram to another address goes to the worker, and the reply to the relay does not.
         let other = workers.sent(|interface, frame| interface == 3 && Datagram::of(frame).is_some());
         assert_eq!(b"other", Datagram::of(&other).expect("a datagram").payload);
         hosts.stop();
@@ -218,7 +218,7 @@ fn host_has_the_interfaces_of_its_router_and_the_kernel_keeps_still() {
                 let found = within("sluice-red", move || std::fs::read_to_string(path).expect("a setting"));
                 assert_eq!(value, found.trim(), "{setting}");
             }
-            // What no route knows goes to Sluice, and no daemon sees a route for it.
+            // Packets without a route go to Sluice, and daemons see no route for them.
             let to = |address: &str| ip(&format!("-n sluice-red route get {address}"));
             for (far, own) in [("198.51.100.7", "192.168.1.1"), ("2001:db8:9::7", "2001:db8:1::1")] {
                 let way = to(far);
@@ -270,7 +270,7 @@ fn connection_is_answered_by_who_listens_in_the_host() {
             (Some(&0x12), &MAC),
             (answer.get(47), &answer[6..12].try_into().expect("six bytes"))
         );
-        // For nobody.
+        // A frame for an interface that does not exist.
         assert!(workers.to_hosts[0].push(77, [&syn, &[]]));
         until("a stray", || (hosts.strays() == 1).then_some(()));
         let counts = hosts.counts("red").expect("the host's");
@@ -322,9 +322,9 @@ fn link_that_goes_down_is_seen_in_the_host() {
         assert!(has_carrier("sluice-red", "inside"));
         hosts.set_link(3, false);
         until("no carrier", || (!has_carrier("sluice-red", "inside")).then_some(()));
-        // Routes and addresses stay.
+        // Routes and addresses remain.
         assert_eq!(3, addresses("sluice-red", "inside").len());
-        // A change keeps it down.
+        // The link remains down after a change.
         let mut other = red();
         other.interfaces[0]
             .addresses
@@ -343,7 +343,7 @@ fn link_that_goes_down_is_seen_in_the_host() {
     });
 }
 
-/// A daemon of sorts: it says so when it is told something.
+/// A minimal daemon: `cat` echoes its input.
 fn daemon(namespace: &str) -> Child {
     let child = Command::new("ip")
         .args(["netns", "exec", namespace, "cat"])
@@ -369,10 +369,10 @@ fn namespace_of_a_process_that_died_is_taken_over_with_what_lives_in_it() {
                 socket
             });
             let mut daemon = daemon("sluice-red");
-            // A daemon's own address and route.
+            // An address and a route that a daemon has set.
             ip("-n sluice-red address add 192.168.1.77/32 dev inside");
             ip("-n sluice-red route add 10.9.0.0/16 via 192.168.1.10 dev inside onlink");
-            // As if the process had died: nothing is tidied up.
+            // Simulate a crash: nothing is cleaned up.
             drop((hosts, workers));
             until("no carrier", || (!has_carrier("sluice-red", "inside")).then_some(()));
             let mut now = red();
@@ -417,13 +417,13 @@ fn routers_come_and_go_without_disturbing_others() {
     alone("routers_come_and_go_without_disturbing_others", || {
         let (hosts, mut workers) = start(vec![red()]);
         let number = hosts.links()[0].link;
-        // The same name, address and MAC in another router.
+        // Another router has an interface with the same name, address and MAC.
         let mut blue = red();
         (blue.name, blue.interfaces[0].index, blue.uplinks) = ("blue".into(), 5, [None; 2]);
         hosts.update(vec![red(), blue.clone()]).expect("one more");
         assert_eq!(2, hosts.links().len());
         assert!(has_carrier("sluice-blue", "inside"));
-        // Another place in the configuration, and one interface more.
+        // The interface moves to another index, and another interface is added.
         let mut moved = red();
         moved.interfaces[0].index = 9;
         moved.interfaces.push(interface(3, "more", &["192.168.3.1/24"]));
@@ -437,7 +437,7 @@ fn routers_come_and_go_without_disturbing_others() {
             Transport::Raw(IpNumber(254)),
         );
         assert!(workers.to_hosts[0].push(3, [&raw.macs(PEER_MAC, MAC).build(), &[]]));
-        // A protocol that nobody speaks is answered by the kernel, by the interface that has this place now.
+        // The kernel answers an unknown protocol by an ICMP error, sent on the interface that now has this index.
         workers
             .sent(|interface, frame| interface == 3 && layers::parse(frame).is_ok_and(|layers| layers.protocol == 1));
         hosts.update(Vec::new()).expect("none");

@@ -1,5 +1,5 @@
-//! Private leases with servers that operators have: terminals ask by the relay, and what the server writes is followed. Each
-//! test runs in a process of its own, whose network and whose /run are nobody else's.
+//! Private leases with real DHCP servers: terminals send requests through the relay, and the server's lease file is
+//! followed. Each test runs in a process with its own network namespace and its own /run.
 
 use sluice_testkit::process;
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ const SERVER: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 const RELAY: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
 const NONE: Ipv4Addr = Ipv4Addr::UNSPECIFIED;
 
-/// Run `body` in a process of its own.
+/// Run `body` in a separate process.
 #[track_caller]
 fn alone(test: &str, body: impl FnOnce()) {
     if std::env::var_os(VARIABLE).is_some() {
@@ -47,7 +47,7 @@ fn run(words: &str) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// A server in a namespace of its own, behind a cable; it ends with this.
+/// A server in its own namespace, connected by a veth pair; it is stopped on drop.
 struct Server {
     folder: TempDir,
     format: Format,
@@ -74,12 +74,12 @@ impl Server {
             "ip -n far addr add 10.77.0.1/16 dev inside",
             "ip link set relay up",
             "ip -n far link set inside up",
-            // dhcpd verifies checksums that the sender leaves to the card.
+            // dhcpd verifies checksums that the kernel would leave to the card.
             "ethtool -K relay tx off",
         ] {
             run(words);
         }
-        // Kea leaves an interface alone that has no carrier when it starts.
+        // Kea ignores an interface that has no carrier at its start.
         let began = Instant::now();
         while !run("ip -n far link show inside").contains("state UP") {
             assert!(began.elapsed() < PATIENCE, "there is no carrier");
@@ -139,13 +139,13 @@ fn spawn(folder: &Path, format: Format) -> Child {
     places.spawn().expect("the server runs")
 }
 
-/// Terminals of sites, the relay between, and who follows the file.
+/// Terminals of sites, the relay, and a watcher of the lease file.
 struct World {
     relay: Relay,
     socket: UdpSocket,
     watcher: Watcher,
     changes: Receiver<Vec<Change>>,
-    /// What the changes say that there is.
+    /// Leases reconstructed from the changes.
     known: BTreeMap<Ipv4Addr, Lease>,
     lost: Vec<(Ipv4Addr, Lost)>,
 }
@@ -190,7 +190,8 @@ impl World {
         }
     }
 
-    /// Say something by the relay; the answer, if one is waited for, and the lease that the relay has seen in it.
+    /// Send a message through the relay. Returns the reply if one is expected, and the lease that the relay has seen in
+    /// it.
     fn say(&mut self, site: Site, message: &Message, answered: bool) -> Option<(Message, Option<Ipv4Addr>)> {
         let (mut payload, mut out, mut back) = (Vec::new(), Vec::new(), Vec::new());
         message
@@ -222,7 +223,7 @@ impl World {
                     .reply(&buffer[..length], home, 0, &mut back)
                     .expect("it is relayed");
                 let answer = Message::decode(&mut Decoder::new(&back)).expect("it can be read");
-                // An answer may be one to the same question before.
+                // The reply may belong to an earlier message with the same transaction ID.
                 if answer.xid() == message.xid() && answer.opts().msg_type() != Some(MessageType::Offer)
                     || message.opts().msg_type() == Some(MessageType::Discover)
                 {
@@ -242,7 +243,7 @@ impl World {
         message
     }
 
-    /// A terminal gets a lease, which is known when the server has written it.
+    /// Acquire a lease for a terminal; returns once the server has written it.
     fn lease(&mut self, site: Site, terminal: u8) -> Ipv4Addr {
         let discover = Self::message(terminal, MessageType::Discover, NONE);
         let (offer, _) = self.say(site, &discover, true).expect("an offer");
@@ -274,7 +275,7 @@ impl World {
         assert_eq!(vec![(address, Lost::Released)], std::mem::take(&mut self.lost));
     }
 
-    /// Follow changes until it is so.
+    /// Follow changes until a condition holds.
     fn until(&mut self, is_so: impl Fn(&BTreeMap<Ipv4Addr, Lease>, &Standing) -> bool) {
         let began = Instant::now();
         while !is_so(&self.known, &self.watcher.standing()) {
@@ -304,7 +305,7 @@ impl World {
     }
 }
 
-/// Two sites get leases, one terminal gives its back, another moves to the other site.
+/// Two sites acquire leases, one terminal releases its lease, and another moves to the other site.
 fn exchange(world: &mut World) -> Ipv4Addr {
     let (one, two) = (Site(1), Site(2));
     let first = world.lease(one, 1);

@@ -1,5 +1,5 @@
-//! Public addresses from Kea: the agent's frames over a TAP interface, on whose other side the server listens. Each test
-//! runs in a process of its own, whose network is nobody else's.
+//! Public addresses from Kea: the agent's frames go through a TAP interface to the server. Each test runs in a process
+//! with its own network namespace.
 
 use sluice_testkit::process;
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ use sluice_wire::Mac;
 use sluice_wire::ethernet::BROADCAST;
 
 const VARIABLE: &str = "SLUICE_PUBLIC_LEASES_INSIDE";
-/// More sites than usual, and another limit of messages per second, to see how long they take.
+/// Environment variables for the number of sites and the message rate, to measure larger installations.
 const SITES: &str = "SLUICE_PUBLIC_LEASES_SITES";
 const RATE: &str = "SLUICE_PUBLIC_LEASES_RATE";
 const SERVER: Ipv4Addr = Ipv4Addr::new(203, 0, 0, 1);
@@ -30,7 +30,7 @@ const SERVER_MAC: Mac = [2, 0, 0, 0, 0, 0xfe];
 const LEASE: u64 = 3_600;
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Run `body` in a process of its own.
+/// Run `body` in a separate process.
 #[track_caller]
 fn alone(test: &str, body: impl FnOnce()) {
     if std::env::var_os(VARIABLE).is_some() {
@@ -47,7 +47,7 @@ fn ip(words: &str) {
     assert!(output.status.success(), "ip {words}: {errors}");
 }
 
-/// An unmodified server, which ends with this.
+/// An unmodified Kea server, which is stopped on drop.
 struct Kea {
     folder: tempfile::TempDir,
     process: Child,
@@ -89,7 +89,7 @@ impl Kea {
             "Kea did not start: {configuration}",
             configuration = path("kea.json")
         );
-        // What it writes goes on to be read, lest it stops.
+        // Keep reading the server's output, since a full pipe would block it.
         std::thread::spawn(move || lines.for_each(drop));
         Self { folder, process }
     }
@@ -98,7 +98,7 @@ impl Kea {
         self.folder.path().join("leases.csv")
     }
 
-    /// What it believes: of each address the MAC, the lease in seconds, and the state.
+    /// Leases of the server: for each address the MAC, the lease time in seconds, and the state.
     fn leases(&self) -> BTreeMap<Ipv4Addr, (String, u64, u64)> {
         let text = std::fs::read_to_string(self.file()).expect("a file of leases");
         let lease = |line: &str| {
@@ -109,11 +109,11 @@ impl Kea {
                 (words[1].to_owned(), number(words[3]), number(words[9])),
             )
         };
-        // The last line of an address counts.
+        // The last line of an address is the valid one.
         text.lines().skip(1).map(lease).collect()
     }
 
-    /// Wait until it believes something.
+    /// Wait until the server's leases satisfy a condition.
     fn until(&self, what: &str, done: impl Fn(&BTreeMap<Ipv4Addr, (String, u64, u64)>) -> bool) {
         let deadline = Instant::now() + PATIENCE;
         while !done(&self.leases()) {
@@ -134,12 +134,12 @@ impl Drop for Kea {
     }
 }
 
-/// Drives the agent: its frames, its time.
+/// Drives the agent: passes its frames and advances its time.
 struct Runner {
     agent: Agent,
     tap: Tap,
     began: Instant,
-    /// Time that passed for the agent alone.
+    /// Time by which the agent's clock was advanced artificially.
     skipped: Duration,
     events: Vec<Event>,
     macs: Vec<Mac>,
@@ -217,7 +217,7 @@ impl Runner {
             .expect("the interface is up");
     }
 
-    /// Go on until the agent is so far.
+    /// Run until the agent satisfies a condition.
     fn until(&mut self, what: &str, done: impl Fn(&Agent, &[Event]) -> bool) {
         let deadline = Instant::now() + PATIENCE;
         let mut frame = [0; 2_048];
@@ -240,7 +240,7 @@ impl Runner {
                 tv_nsec: wait as _,
             };
             poll(&mut [PollFd::new(&self.tap, PollFlags::IN)], Some(&wait)).expect("poll");
-            // Some, then what is due is sent.
+            // Receive some frames, then send due messages.
             for _ in 0..64 {
                 let Some(length) = self.tap.receive(&mut frame).expect("the interface is there") else {
                     break;
@@ -261,7 +261,7 @@ impl Runner {
         self.until("all to be bound", |agent, _| agent.leases().count() == sites);
     }
 
-    /// The agent and the server agree on all leases.
+    /// Check that the agent and the server have the same leases.
     fn agree(&self, kea: &Kea) {
         let ours: BTreeMap<_, _> = self
             .agent
@@ -324,7 +324,7 @@ fn sites_get_renew_and_give_back_addresses_of_kea() {
             (counters.requests[2], counters.requests[3], counters.refusals)
         );
 
-        // Half of the sites go.
+        // Half of the sites release their leases.
         let gone = sites() / 2;
         let now = runner.now();
         (0..gone as u32).for_each(|site| runner.agent.release(Site(site), now));
@@ -358,7 +358,7 @@ fn address_that_somebody_else_uses_is_declined_at_kea() {
             why: Why::Conflict
         }));
         assert_ne!(was, address);
-        // State 1: nobody gets it for a while.
+        // State 1 is "declined": the server does not assign the address for a while.
         kea.until("the address to be declined", |leases| leases[&was].2 == 1);
         runner.agree(&kea);
     });

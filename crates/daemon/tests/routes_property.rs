@@ -1,5 +1,5 @@
-//! What a configuration accepts works: every route of a generated configuration that is found valid leads to somebody on a
-//! link whom the router can ask for. A second reading of the file says who that is.
+//! Routes of generated valid configurations work: each leads to a host on a link that the router can resolve. An
+//! independent interpretation of the configuration determines that host.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -18,7 +18,7 @@ use sluice_route::{DropKind, NextHop, Prefix};
 
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 
-/// Addresses that each interface may have, by family.
+/// Possible addresses of each interface, by family.
 const V4: [[&[&str]; 2]; 4] = [
     [&["10.0.0.1/24"], &[]],
     [&["192.0.2.0/31"], &["203.0.113.6/32"]],
@@ -32,7 +32,7 @@ const V6: [[&[&str]; 2]; 4] = [
     [&["2001:db8:3::1/127"], &[]],
 ];
 
-/// What an interface has: a choice of each family's addresses.
+/// Addresses of an interface: a choice for each family.
 type Choice = (usize, usize);
 
 fn addresses(index: usize, (four, six): Choice) -> impl Iterator<Item = &'static str> {
@@ -82,7 +82,8 @@ struct Written {
 fn written() -> impl Strategy<Value = Written> {
     let gateway = prop::sample::select(&GATEWAYS[..]);
     let shape = prop_oneof![
-        // By a gateway, an interface, both, a gateway that is said to be on the link, one that routes lead to, to nowhere.
+        // Routes by gateway, by interface, by both, by a gateway marked as on-link, by a recursive gateway, and
+        // unreachable ones.
         4 => Just((true, false, false, false, false)),
         4 => Just((false, true, false, false, false)),
         3 => Just((true, true, false, false, false)),
@@ -139,7 +140,7 @@ fn text(links: &[Choice], routes: &[Written]) -> String {
     text
 }
 
-/// A second reading of the file.
+/// An independent interpretation of the configuration.
 struct Oracle<'t> {
     links: &'t [Choice],
     routes: &'t [Written],
@@ -154,7 +155,7 @@ impl Oracle<'_> {
         (0..self.links.len()).flat_map(|index| self.addresses(index))
     }
 
-    /// Whether the file says that an address is a host's on the link of an interface, and somebody can ask for it there.
+    /// Whether an address can be a host on an interface's link that the router can resolve.
     fn may_answer(&self, index: usize, address: IpAddr) -> bool {
         let is_broadcast = |net: IpNet| match net {
             IpNet::V4(net) if net.prefix_len() < 31 => {
@@ -198,7 +199,7 @@ impl Table {
     }
 }
 
-/// Kinds of routes that valid configurations had.
+/// Kinds of routes in the valid configurations.
 #[derive(Default)]
 struct Seen(BTreeMap<&'static str, usize>);
 
@@ -218,7 +219,7 @@ fn holds(links: &[Choice], written: &[Written], seen: &mut Seen) -> Result<(), T
     let config = match check("test", &text, &machine) {
         Ok(checked) => checked.config.into_inner(),
         Err(diagnosis) => {
-            // Refused, with a place and something to do about it.
+            // A rejection has a place and a hint.
             let rendered = diagnosis.to_string();
             prop_assert!(
                 rendered

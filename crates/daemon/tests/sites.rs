@@ -1,4 +1,4 @@
-//! As many sites as a gateway may serve, at once: what the control of them takes in memory and time.
+//! Memory and time of the control plane with the maximum number of sites.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ format = "kea"
 prefixes = ["203.0.0.0/14"]
 "#;
 
-/// Bytes of memory that this process has in use.
+/// Resident memory of this process in bytes.
 fn memory() -> usize {
     let statm = std::fs::read_to_string("/proc/self/statm").expect("it is there");
     let pages: usize = statm.split(' ').nth(1).expect("a number").parse().expect("a number");

@@ -1,5 +1,5 @@
-//! DPDK's own matcher, rte_acl, over the five fields of IPv4: what benchmarks hold ours against. The data plane does not use
-//! it, and a program that does not name it does not load its library.
+//! rte_acl, DPDK's own packet classifier, over the IPv4 five-tuple, as a reference for benchmarks. The data plane does
+//! not use it, and a program that does not reference it does not load its library.
 
 use std::ffi::{CStr, CString};
 use std::ops::RangeInclusive;
@@ -9,15 +9,15 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::eal::{Eal, error_text};
 use crate::sys;
 
-/// Most rules: as many as rte_acl has priorities.
+/// Maximum number of rules: rte_acl has this many priorities.
 pub const MAX_RULES: usize = (1 << 29) - 1;
-/// Keys that are handed to rte_acl at a time.
+/// Number of keys passed to rte_acl per call.
 const BATCH: usize = 64;
 
-/// Why rules can't be searched by rte_acl.
+/// Why rte_acl can't use a set of rules.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AclError {
-    /// A range of addresses that no prefix is.
+    /// An address range is not a prefix.
     #[error("the addresses {first:#010x} to {last:#010x} are no prefix, and rte_acl knows nothing else")]
     NotAPrefix {
         /// First address.
@@ -25,35 +25,35 @@ pub enum AclError {
         /// Last address.
         last: u32,
     },
-    /// A range of ports without a port.
+    /// A port range is empty.
     #[error("rule {rule} has a range of ports that ends before it begins")]
     Reversed {
-        /// The rule, counted from 0.
+        /// Index of the rule, starting at 0.
         rule: usize,
     },
-    /// No rule, or more than [`MOST_RULES`].
+    /// There is no rule, or more than [`MAX_RULES`].
     #[error("{count} rules: rte_acl takes 1 to {MAX_RULES}")]
     Count {
-        /// How many.
+        /// Number of rules.
         count: usize,
     },
-    /// Memory does not suffice.
+    /// There is not enough memory.
     #[error("rte_acl has too little memory for {count} rules: start DPDK with more, or reserve more hugepages")]
     NotEnoughMemory {
-        /// How many.
+        /// Number of rules.
         count: usize,
     },
-    /// It refused for another reason.
+    /// DPDK refused for another reason.
     #[error("rte_acl refuses {count} rules: {reason}")]
     Refused {
-        /// How many.
+        /// Number of rules.
         count: usize,
-        /// DPDK's text.
+        /// DPDK's error text.
         reason: String,
     },
 }
 
-/// Addresses whose first bits are the same.
+/// An IPv4 prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prefix {
     address: u32,
@@ -61,7 +61,7 @@ pub struct Prefix {
 }
 
 impl Prefix {
-    /// The prefix that has these addresses and no others.
+    /// The prefix that covers exactly this address range.
     pub fn of_range(first: u32, last: u32) -> Result<Self, AclError> {
         let length = (first ^ last).leading_zeros();
         let hosts = u32::MAX.checked_shr(length).unwrap_or(0);
@@ -75,7 +75,7 @@ impl Prefix {
     }
 }
 
-/// What a rule asks for. All must hold.
+/// Match criteria of a rule; all must match.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AclRule {
     /// Source addresses.
@@ -86,9 +86,9 @@ pub struct AclRule {
     pub source_ports: RangeInclusive<u16>,
     /// Destination ports.
     pub destination_ports: RangeInclusive<u16>,
-    /// Value of the protocol among the bits that count.
+    /// Protocol value, compared under `protocol_mask`.
     pub protocol: u8,
-    /// Bits of the protocol that count.
+    /// Mask of the protocol bits to compare.
     pub protocol_mask: u8,
 }
 
@@ -112,7 +112,7 @@ impl AclRule {
     }
 }
 
-/// What rules are asked about: 16 bytes, as the shim's `sluice_acl_key`.
+/// Key of a packet to classify: 16 bytes in the layout of the shim's `sluice_acl_key`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C, align(16))]
 pub struct AclKey([u8; 16]);
@@ -126,7 +126,7 @@ const _: () = {
 };
 
 impl AclKey {
-    /// Of a packet from an address and port to another.
+    /// Key of a packet with this source and destination (address and port).
     pub fn new(source: (u32, u16), destination: (u32, u16), protocol: u8) -> Self {
         let mut bytes = [0; 16];
         bytes[0] = protocol;
@@ -138,7 +138,7 @@ impl AclKey {
     }
 }
 
-/// Rules as rte_acl searches them.
+/// Rules compiled by rte_acl.
 #[derive(Debug)]
 pub struct Acl {
     raw: NonNull<sys::rte_acl_ctx>,
@@ -147,8 +147,8 @@ pub struct Acl {
 }
 
 impl Acl {
-    /// Of rules in their order: of those that hold a key the first wins. It is searched by the widest instructions that this
-    /// machine has.
+    /// Compile rules in order of priority: the first rule that matches a key wins. Classification uses the widest SIMD
+    /// instructions of this machine.
     pub fn new(_eal: &Eal, rules: &[AclRule]) -> Result<Self, AclError> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let count = rules.len();
@@ -159,7 +159,8 @@ impl Acl {
         let rules: Vec<_> = rules.collect::<Result<_, _>>()?;
         let name = CString::new(format!("acl{}", NUMBER.fetch_add(1, Ordering::Relaxed))).unwrap_or_default();
         let (mut raw, mut algorithm, mut bytes) = (ptr::null_mut(), 0, 0);
-        // SAFETY: EAL runs (witness), the name is a C string, there are `count` rules, results are written on success only.
+        // SAFETY: EAL runs (witness), the name is a C string, there are `count` rules, and results are written only on
+        // success.
         let built = unsafe {
             let rules = rules.as_ptr();
             sys::sluice_acl_build(name.as_ptr(), rules, count as u32, &mut raw, &mut algorithm, &mut bytes)
@@ -183,17 +184,17 @@ impl Acl {
         })
     }
 
-    /// The instructions that it is searched by: `avx512x32`, `avx512x16`, `avx2`, `sse` or `scalar`.
+    /// The instruction set used: `avx512x32`, `avx512x16`, `avx2`, `sse` or `scalar`.
     pub fn algorithm(&self) -> &'static str {
         self.algorithm
     }
 
-    /// Bytes of DPDK's memory that it takes.
+    /// Bytes of DPDK memory used.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// The first rule of each key, as far as both reach.
+    /// Find the first matching rule of each key, up to the shorter length of both slices.
     pub fn classify(&self, keys: &[AclKey], found: &mut [Option<u32>]) {
         for (keys, found) in keys.chunks(BATCH).zip(found.chunks_mut(BATCH)) {
             let (mut pointers, mut numbers) = ([ptr::null(); BATCH], [0; BATCH]);
@@ -201,8 +202,8 @@ impl Acl {
                 *pointer = key.0.as_ptr();
             }
             let count = keys.len().min(found.len());
-            // SAFETY: the rules are built and live as long as `self`; the first `count` pointers are keys of the layout that
-            // they were built for, and there is place for as many numbers.
+            // SAFETY: the rules are compiled and live as long as `self`; the first `count` pointers refer to keys of
+            // the expected layout, and there is room for `count` results.
             unsafe {
                 sys::sluice_acl_classify(
                     self.raw.as_ptr(),
@@ -220,7 +221,7 @@ impl Acl {
 
 impl Drop for Acl {
     fn drop(&mut self) {
-        // SAFETY: it was made by `sluice_acl_build`, and `self` is its only name.
+        // SAFETY: `sluice_acl_build` created it, and `self` holds the only pointer to it.
         unsafe { sys::sluice_acl_free(self.raw.as_ptr()) };
     }
 }

@@ -1,41 +1,41 @@
-//! The seam under the hand: what gives and takes raw buffers, DPDK or a fake.
+//! The interface below the burst buffers: sources of raw buffers, either DPDK or a fake for tests.
 
 use std::ptr;
 
 use sluice_engine::packet::io::{NoteWords, PortIndex, WorkerIndex};
 use sluice_wire::Window;
 
-/// The name of one buffer; null names none. Copying the name copies no ownership: who owns the buffer is the
-/// business of the [`Hand`](crate::hand::Hand).
+/// Pointer that identifies a buffer; null means no buffer. Copying it does not copy ownership, which
+/// [`BurstBuffers`](crate::burst_buffers::BurstBuffers) tracks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Buffer(pub *mut u8);
 
 impl Buffer {
-    /// No buffer.
+    /// The null buffer.
     pub const NONE: Self = Self(ptr::null_mut());
 
-    /// Is it no buffer?
+    /// Whether this is the null buffer.
     #[inline(always)]
     pub fn is_none(self) -> bool {
         self.0.is_null()
     }
 }
 
-/// A buffer's room, as the source of buffers tells it. The layout is the shim's.
+/// Memory of a buffer as reported by its source. The layout matches the shim's struct.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct BufferMemory {
     /// First byte.
     pub start: *mut u8,
-    /// Bytes.
+    /// Length in bytes.
     pub length: u16,
-    /// 0, or why the buffer can't be used: 1 too long to linearise, 2 shared, 3 bad length.
+    /// 0, or why the buffer can't be used: 1 too long to linearise, 2 shared, 3 invalid length.
     pub fault: u16,
 }
 
 impl BufferMemory {
-    /// A room of no bytes.
+    /// Memory of zero length.
     pub const EMPTY: Self = Self {
         start: ptr::dangling_mut(),
         length: 0,
@@ -43,52 +43,53 @@ impl BufferMemory {
     };
 }
 
-/// Buffers on their way into a hand: arrays of one length.
+/// Output arrays for buffers that a source delivers; all have the same length.
 #[derive(Debug)]
 pub struct IncomingBuffers<'a> {
-    /// Their names.
+    /// Buffer pointers.
     pub buffers: &'a mut [Buffer],
-    /// Their rooms.
+    /// Memory of each buffer.
     pub rooms: &'a mut [BufferMemory],
-    /// Where the frames lie in them.
+    /// Position of the frame in each buffer.
     pub windows: &'a mut [Window],
 }
 
-/// What gives and takes raw buffers.
+/// A source and sink of raw buffers.
 ///
 /// # Safety
 ///
-/// An implementation gives a buffer by [`receive`](Self::receive), [`allocate`](Self::allocate) or
-/// [`take`](Self::take) only while nobody else owns it, and from then until it is given back it keeps the room
-/// that it told valid for reads and writes of its length, initialised, unmoved, disjoint from every other given
-/// room, and touched by nobody but the owner. Windows lie in their rooms, and the counts that it returns are true.
+/// [`receive`](Self::receive), [`allocate`](Self::allocate) and [`take`](Self::take) must deliver only buffers without
+/// another owner. Until a buffer is given back, its reported memory must stay valid for reads and writes of its full
+/// length, initialised, at the same address, disjoint from the memory of every other delivered buffer, and accessed
+/// only by the owner. Windows must lie within this memory, and returned counts must be correct.
 pub unsafe trait RawBuffers: Send {
-    /// Ports that this worker sees.
+    /// Number of ports that this worker has.
     fn ports(&self) -> usize;
 
-    /// Give received frames, as many as there is place for, at most 64. `faults` gets a bit set for each that
-    /// can't be used.
+    /// Receive up to as many frames as the arrays hold, at most 64. Sets a bit in `faults` for each frame that can't be
+    /// used.
     fn receive(&mut self, port: PortIndex, coming: IncomingBuffers<'_>, faults: &mut u64) -> usize;
 
-    /// Take buffers to be sent; returns how many, always a prefix.
+    /// Send buffers; returns the number accepted, always a prefix.
     ///
     /// # Safety
-    /// The caller owns every buffer, each window lies in its buffer's room, and it gives up those taken.
+    /// The caller must own every buffer and gives up ownership of those accepted. Each window must lie within its
+    /// buffer's memory.
     unsafe fn transmit(&mut self, port: PortIndex, buffers: &mut [Buffer], windows: &[Window]) -> usize;
 
-    /// Take buffers back.
+    /// Free buffers.
     ///
     /// # Safety
-    /// The caller owns every buffer and gives all of them up.
+    /// The caller must own every buffer and gives up ownership of all.
     unsafe fn free(&mut self, buffers: &mut [Buffer]);
 
-    /// Give as many new buffers as there is place for, each an empty frame, or none.
+    /// Allocate as many buffers as the arrays hold, each with an empty frame, or none at all.
     fn allocate(&mut self, coming: IncomingBuffers<'_>) -> usize;
 
-    /// Take buffers for another worker; returns how many, always a prefix.
+    /// Hand buffers over to another worker; returns the number accepted, always a prefix.
     ///
     /// # Safety
-    /// As [`transmit`](Self::transmit), and the rooms have these lengths.
+    /// As for [`transmit`](Self::transmit). In addition, `rooms` must be the lengths of the buffers' memory.
     unsafe fn put(
         &mut self,
         to: WorkerIndex,
@@ -98,35 +99,35 @@ pub unsafe trait RawBuffers: Send {
         carried: &[NoteWords],
     ) -> usize;
 
-    /// The device of a port has come, or goes.
+    /// Update the state of a port after its device was attached or is about to be detached.
     fn renew(&mut self, _port: PortIndex) {}
 
-    /// Whether a port has a device.
+    /// Whether the port has a device.
     fn has_device(&self, _port: PortIndex) -> bool {
         true
     }
 
-    /// Ask the processor for what [`take`](Self::take) will give next.
+    /// Prefetch the buffers that [`take`](Self::take) will return next.
     fn prefetch_next(&mut self) {}
 
-    /// Packets that the ring to a worker has room for.
+    /// Free capacity, in packets, of the ring to a worker.
     fn ring_capacity(&self, _to: WorkerIndex) -> usize {
         0
     }
 
-    /// Remember how much has been put for other workers so far.
+    /// Record how many packets have been handed over to other workers so far.
     fn mark(&mut self) {}
 
-    /// Whether other workers have taken all that had been put at the last [`mark`](Self::mark).
+    /// Whether other workers have taken all packets that were handed over before the last [`mark`](Self::mark).
     fn has_arrived(&self) -> bool {
         true
     }
 
-    /// Packets that other workers have put for this one.
+    /// Number of packets handed over to this worker that wait in rings.
     fn waiting(&self) -> usize {
         0
     }
 
-    /// Give what other workers have put for this one.
+    /// Take packets that other workers handed over to this one.
     fn take(&mut self, coming: IncomingBuffers<'_>, carried: &mut [NoteWords]) -> usize;
 }

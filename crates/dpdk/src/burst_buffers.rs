@@ -1,7 +1,8 @@
-//! Single ownership of buffers: the one type that disposes of them.
+//! Single ownership of buffers: only this type frees or sends them.
 //!
-//! A [`Hand`] owns what its [`RawBuffers`] gave it until it gives it back. Every way out first takes the
-//! buffer's name out of its slot, so that a slot named twice, or out of range, finds nothing there.
+//! [`BurstBuffers`] owns each buffer from its [`RawBuffers`] source until it gives the buffer back. Every operation
+//! that gives a buffer away first clears its entry, so a buffer index that is passed twice or is out of range refers to
+//! no buffer.
 
 use arrayvec::ArrayVec;
 use sluice_engine::packet::io::{
@@ -18,7 +19,7 @@ const REFUSALS: [ReceiveError; 3] = [
     ReceiveError::BadLength,
 ];
 
-/// A buffer that waits outside the hand; `serial` tells handles of one place apart.
+/// A buffer that is parked outside the burst; `serial` distinguishes handles of reused shelves.
 #[derive(Clone, Copy)]
 struct ParkedBuffer {
     buffer: Buffer,
@@ -30,31 +31,31 @@ struct ParkedBuffer {
 /// The buffers of one worker.
 pub struct BurstBuffers<B: RawBuffers> {
     source: B,
-    /// Slots in use since the last end.
+    /// Number of entries in use since the last end of a burst.
     length: usize,
-    /// Of these, not yet disposed of.
+    /// Number of these that still hold a buffer.
     held: usize,
-    /// Names of the buffers, none in slots that are disposed of.
+    /// Buffer pointers; null for entries without a buffer.
     buffers: [Buffer; BURST_BUFFERS],
     rooms: [BufferMemory; BURST_BUFFERS],
     windows: [Window; BURST_BUFFERS],
-    /// On the way out: taken out of their slots, in the order of the call.
+    /// Buffers that are being given away, in the order of the call.
     leaving: [Buffer; BURST_BUFFERS],
     leaving_windows: [Window; BURST_BUFFERS],
-    /// What travelled with the buffers that other workers handed over.
+    /// Notes that travelled with the buffers from other workers.
     came: [NoteWords; BURST_SIZE],
     shelves: Box<[ParkedBuffer]>,
-    /// Indexes of empty shelves.
+    /// Indexes of free shelves.
     free_shelves: Vec<u16>,
     refused: Vec<[(ReceiveError, u64); 3]>,
 }
 
-// SAFETY: the names and rooms belong to the hand alone (contract of `RawBuffers`, itself `Send`), so they may
-// move to another thread with it.
+// SAFETY: only this value refers to the buffers and their memory (contract of `RawBuffers`, which is itself `Send`), so
+// they may move to another thread with it.
 unsafe impl<B: RawBuffers> Send for BurstBuffers<B> {}
 
 impl<B: RawBuffers> BurstBuffers<B> {
-    /// A hand over a source of buffers, with room to park at most `parked` (at most 65,536).
+    /// Create burst buffers over a source, with room to park at most `parked` buffers (at most 65,536).
     pub fn new(source: B, parked: usize) -> Self {
         let parked = parked.min(1 << 16);
         let shelf = ParkedBuffer {
@@ -80,12 +81,12 @@ impl<B: RawBuffers> BurstBuffers<B> {
         }
     }
 
-    /// The source of the buffers.
+    /// Source of the buffers.
     pub fn source(&self) -> &B {
         &self.source
     }
 
-    /// The source, and the places from the end of the hand up to `to`.
+    /// The source, and the free entries from the end of the burst up to `to`.
     #[inline(always)]
     fn reserve(&mut self, to: usize) -> (&mut B, IncomingBuffers<'_>) {
         let places = self.length..to;
@@ -97,14 +98,14 @@ impl<B: RawBuffers> BurstBuffers<B> {
         (&mut self.source, coming)
     }
 
-    /// The `count` buffers that came are in the hand.
+    /// Add the `count` buffers that were delivered to the burst.
     #[inline(always)]
     fn admit(&mut self, count: usize) {
         self.length += count;
         self.held += count;
     }
 
-    /// Free what can't be used among `count` new buffers, close the gaps; returns how many remain.
+    /// Free the unusable ones among `count` new buffers and close the gaps; returns the number that remain.
     #[cold]
     fn refuse(&mut self, port: PortIndex, count: usize, faults: u64) -> usize {
         let base = self.length;
@@ -126,16 +127,16 @@ impl<B: RawBuffers> BurstBuffers<B> {
             }
         }
         self.buffers[base + kept..base + count].fill(Buffer::NONE);
-        // SAFETY: these were given by the receive just now and their names are no longer in the hand.
+        // SAFETY: the receive call has just delivered these buffers, and no entry refers to them any more.
         unsafe { self.source.free(&mut unusable) };
         kept
     }
 
-    /// Take slots out, up to the first that holds nothing; returns how many.
+    /// Move buffers out of their entries, up to the first index without a buffer; returns their number.
     #[inline(always)]
     fn gather(&mut self, slots: &[BufferIndex]) -> usize {
         let first = slots.first().map_or(0, |slot| *slot as usize);
-        // Most leave as they came: all of them, in their order.
+        // Fast case: usually all buffers leave in the order in which they arrived.
         let in_order = slots
             .iter()
             .zip(first..)
@@ -160,7 +161,8 @@ impl<B: RawBuffers> BurstBuffers<B> {
         count
     }
 
-    /// Take `count` slots from `first` on out at once; `None`, and nothing done, where one of them holds nothing.
+    /// Move `count` consecutive buffers out of their entries; `None`, without effect, if one of the entries holds no
+    /// buffer.
     #[inline(always)]
     fn gather_run(&mut self, first: usize, count: usize) -> Option<usize> {
         let buffers = self.buffers.get_mut(first..first + count)?;
@@ -174,7 +176,7 @@ impl<B: RawBuffers> BurstBuffers<B> {
         Some(count)
     }
 
-    /// `taken` of the `count` leaving ones are gone; the rest goes back into its slots.
+    /// After `taken` of `count` buffers were accepted, put the others back into their entries.
     #[inline(always)]
     fn settle(&mut self, slots: &[BufferIndex], count: usize, taken: usize) -> usize {
         let taken = taken.min(count);
@@ -187,14 +189,14 @@ impl<B: RawBuffers> BurstBuffers<B> {
         taken
     }
 
-    /// Does the handle name a buffer on a shelf?
+    /// Index of the shelf to which a handle refers, if it holds that buffer.
     fn parked_index(&self, parked: &Parked) -> Option<usize> {
         let index = (parked.0 & 0xffff) as usize;
         let shelf = self.shelves.get(index)?;
         (shelf.serial == (parked.0 >> 16) as u16 && !shelf.buffer.is_none()).then_some(index)
     }
 
-    /// Take a buffer off its shelf; its handle is worth nothing afterwards.
+    /// Take a buffer off its shelf; its handle becomes invalid.
     fn take_parked(&mut self, index: usize) -> ParkedBuffer {
         let shelf = &mut self.shelves[index];
         let was = *shelf;
@@ -234,13 +236,13 @@ impl<B: RawBuffers> PacketIo for BurstBuffers<B> {
             let packet = if buffer.is_none() {
                 Packet::empty(window)
             } else {
-                // SAFETY: a slot that names its buffer owns it, and then the room is ours alone and initialised
-                // (contract of `RawBuffers`); rooms are disjoint, and the borrow of the hand keeps every way out
-                // shut until the packets are gone.
+                // SAFETY: an entry that holds a buffer owns it, so the memory is initialised and exclusively ours
+                // (contract of `RawBuffers`). The memory of different buffers is disjoint, and the borrow of the burst
+                // buffers prevents giving buffers away while the packets exist.
                 let room = unsafe { std::slice::from_raw_parts_mut(room.start, room.length as usize) };
                 Packet::within(room, window)
             };
-            // SAFETY: at most HAND, which is the capacity, and it was empty.
+            // SAFETY: at most BURST_BUFFERS packets, which is the capacity, and it was empty.
             unsafe { into.push_unchecked(packet) };
         }
     }
@@ -251,8 +253,8 @@ impl<B: RawBuffers> PacketIo for BurstBuffers<B> {
             return 0;
         }
         let count = self.gather(slots);
-        // SAFETY: gathered from the hand, so owned and no longer named in it; windows lie in their rooms, as
-        // `Packet` keeps them; `settle` puts back what was not taken.
+        // SAFETY: `gather` moved the buffers out of their entries, so they are owned and not referenced elsewhere;
+        // `Packet` keeps windows within their memory; `settle` puts back buffers that were not accepted.
         let taken = unsafe {
             self.source
                 .transmit(port, &mut self.leaving[..count], &self.leaving_windows[..count])
@@ -265,10 +267,10 @@ impl<B: RawBuffers> PacketIo for BurstBuffers<B> {
         let mut rest = slots;
         while !rest.is_empty() {
             let count = self.gather(rest);
-            // SAFETY: gathered from the hand, so owned and no longer named in it.
+            // SAFETY: `gather` moved the buffers out of their entries, so they are owned and not referenced elsewhere.
             unsafe { self.source.free(&mut self.leaving[..count]) };
             self.held -= count;
-            // A slot that holds nothing ended the gathering: step over it.
+            // An index without a buffer ended the gathering: skip it.
             rest = rest.get(count.max(1)..).unwrap_or_default();
         }
     }
@@ -313,7 +315,7 @@ impl<B: RawBuffers> PacketIo for BurstBuffers<B> {
     fn release(&mut self, parked: Parked) {
         if let Some(index) = self.parked_index(&parked) {
             let shelf = self.take_parked(index);
-            // SAFETY: the shelf owned it and no longer names it.
+            // SAFETY: the shelf owned the buffer and no longer refers to it.
             unsafe { self.source.free(&mut [shelf.buffer]) };
         }
     }
@@ -362,7 +364,7 @@ impl<B: RawBuffers> Handover for BurstBuffers<B> {
         for (length, &slot) in rooms.iter_mut().zip(&slots[..count]) {
             *length = self.rooms[slot as usize].length;
         }
-        // SAFETY: as in `transmit`; rooms stay where buffers leave.
+        // SAFETY: as in `transmit`; the lengths in `rooms` do not change while buffers are given away.
         let taken = unsafe {
             self.source.put(
                 to,
@@ -419,7 +421,7 @@ impl<B: RawBuffers> Drop for BurstBuffers<B> {
         for index in 0..self.shelves.len() {
             if !self.shelves[index].buffer.is_none() {
                 let shelf = self.take_parked(index);
-                // SAFETY: the shelf owned it and no longer names it.
+                // SAFETY: the shelf owned the buffer and no longer refers to it.
                 unsafe { self.source.free(&mut [shelf.buffer]) };
             }
         }

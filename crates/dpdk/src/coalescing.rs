@@ -1,8 +1,9 @@
-//! Receive coalescing, for interfaces whose frames come without an interrupt (veth and other virtual ones).
+//! Receive coalescing, for interfaces that deliver frames without interrupts (veth and other virtual ones).
 //!
-//! Such an interface hands each frame over when it is sent. A worker that takes it at once sends it on alone: a system call
-//! for one frame, which may wake the receiver's core as well. While frames keep coming the worker therefore leaves its queue
-//! alone for a moment after a burst that was not full. A frame that comes after a pause is taken at once.
+//! Such an interface delivers each frame when it is sent. A worker that receives it immediately forwards a single frame
+//! per system call, which may also wake the receiver's core each time. Therefore, while frames keep arriving, the
+//! worker waits for a moment after a burst that was not full. A frame that arrives after a pause is received
+//! immediately.
 
 use std::time::Duration;
 
@@ -10,15 +11,15 @@ use sluice_engine::packet::io::BURST_SIZE;
 
 use crate::tsc;
 
-/// From one burst to the next while they are not full.
+/// Delay until the next burst while bursts are not full.
 const PERIOD: Duration = Duration::from_micros(50);
 
-/// When the worker looks at a queue again.
+/// Determines when the worker polls a queue again.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Coalescing {
-    /// Cycles.
+    /// Delay in cycles.
     period: u64,
-    /// Not before this time; 0 is at once.
+    /// Time of the next poll in cycles; 0 means immediately.
     due: u64,
 }
 
@@ -31,13 +32,13 @@ impl Coalescing {
         }
     }
 
-    /// Whether the worker looks now.
+    /// Whether the worker should poll now.
     #[inline(always)]
     pub(crate) fn is_due(&self, now: u64) -> bool {
         now >= self.due
     }
 
-    /// So many frames were there.
+    /// Record that a poll returned `count` frames.
     #[inline(always)]
     pub(crate) fn received(&mut self, count: usize, now: u64) {
         let few = (1..BURST_SIZE).contains(&count);

@@ -1,72 +1,72 @@
-//! Devices, named as an operator would.
+//! Devices, in the names that an operator uses.
 //!
 //! | name | device |
 //! | --- | --- |
-//! | `eth1` | a kernel interface: AF_XDP, or AF_PACKET where that can't serve |
+//! | `eth1` | a kernel interface, through AF_XDP, or AF_PACKET if AF_XDP is not possible |
 //! | `0000:3b:00.0` | a card by its PCI address, driven by DPDK |
 //! | `pcap:IN.pcap[,out=OUT.pcap]` | capture files |
-//! | `tap:NAME` | a kernel interface that is made, and goes with us |
-//! | `memif:SOCKET[,role=server\|client][,id=N]` | shared memory with another process |
-//! | `vhost:SOCKET[,client=yes]` | the host's side of a virtual machine's card |
-//! | `virtio:SOCKET[,server=yes]` | the machine's side of a vhost socket |
-//! | `ring:NAME[,end=a\|b][,depth=N]` | memory: frames come back, or go to the other end of the same name |
-//! | `null:` | nothing comes as fast as one asks; what is sent vanishes |
+//! | `tap:NAME` | a TAP interface of the kernel, created at start and removed at exit |
+//! | `memif:SOCKET[,role=server\|client][,id=N]` | memory shared with another process |
+//! | `vhost:SOCKET[,client=yes]` | the host side of a virtual machine's card |
+//! | `virtio:SOCKET[,server=yes]` | the guest side of a vhost socket |
+//! | `ring:NAME[,end=a\|b][,depth=N]` | memory: frames loop back, or go to the other end with the same name |
+//! | `null:` | delivers empty frames as fast as they are polled, and discards sent frames |
 //! | `bond:A+B` | link aggregation (LACP) over devices A and B |
 
 use std::fmt;
 use std::str::FromStr;
 
-/// What is wrong with a device's name.
+/// Why a device name is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DeviceNameError {
-    /// Nothing was written.
+    /// The name is empty.
     #[error("a device needs a name: a kernel interface (eth1), a PCI address (0000:3b:00.0) or KIND:… ({KINDS})")]
     Empty,
-    /// Unknown kind before the colon.
+    /// The kind before the colon is unknown.
     #[error("no kind of device is called `{0}`: there are {KINDS}, kernel interfaces and PCI addresses")]
     UnknownKind(String),
-    /// A kernel interface name that can't exist.
+    /// The name can't be that of a kernel interface.
     #[error("`{0}` can't be a kernel interface: its name has 1 to 15 characters, without / and blanks")]
     BadInterface(String),
-    /// Nothing, or something forbidden, after the colon.
+    /// The argument after the colon is missing or invalid.
     #[error("`{kind}:` needs {what}")]
     BadArgument {
-        /// The kind.
+        /// Kind of device.
         kind: &'static str,
-        /// What it needs.
+        /// Expected argument.
         what: &'static str,
     },
-    /// An option that this kind does not have.
+    /// This kind of device does not have the option.
     #[error("`{kind}:` has no option `{option}`{}{known}", if known.is_empty() { "" } else { ": it has " })]
     UnknownOption {
-        /// The kind.
+        /// Kind of device.
         kind: &'static str,
-        /// What was written.
+        /// The unknown option.
         option: String,
-        /// The options that it has.
+        /// Options of this kind.
         known: &'static str,
     },
-    /// An option's value.
+    /// The value of an option is invalid.
     #[error("option `{option}` is {expected}, not `{value}`")]
     BadValue {
-        /// The option.
+        /// Name of the option.
         option: &'static str,
-        /// What it may be.
+        /// Expected values.
         expected: &'static str,
-        /// What was written.
+        /// The invalid value.
         value: String,
     },
-    /// Not domain:bus:device.function.
+    /// The address is not of the form domain:bus:device.function.
     #[error("`{0}` is no PCI address: write it as 0000:3b:00.0")]
     BadPciAddress(String),
 }
 
 const KINDS: &str = "pcap:, tap:, memif:, vhost:, virtio:, ring:, null:, bond:";
 
-/// A place on the PCI bus.
+/// A PCI address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PciAddress {
-    /// Domain, mostly 0.
+    /// Domain, usually 0.
     pub domain: u16,
     /// Bus.
     pub bus: u8,
@@ -109,76 +109,76 @@ impl FromStr for PciAddress {
     }
 }
 
-/// Which end of a ring of that name.
+/// End of a ring with a given name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RingEnd {
-    /// What is sent comes back.
+    /// Sent frames loop back.
     Loop,
-    /// One end of a pair.
+    /// First end of a pair.
     A,
-    /// The other end.
+    /// Second end of a pair.
     B,
 }
 
-/// A device.
+/// A device that a port can use.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Device {
     /// A kernel interface.
     Kernel {
-        /// Its name.
+        /// Name of the interface.
         interface: String,
     },
-    /// A card.
+    /// A PCI card.
     Pci(PciAddress),
     /// Capture files.
     Pcap {
-        /// Frames come from here.
+        /// File from which frames are read.
         input: Option<String>,
-        /// Frames go here; they vanish where none is named.
+        /// File to which frames are written; `None` discards them.
         output: Option<String>,
     },
-    /// A kernel interface made by us.
+    /// A TAP interface that Sluice creates.
     Tap {
-        /// Its name.
+        /// Name of the interface.
         interface: String,
     },
-    /// Shared memory.
+    /// Memory shared with another process (memif).
     Memif {
         /// Path of the socket.
         socket: String,
-        /// Do we listen?
+        /// Whether Sluice listens on the socket.
         server: bool,
-        /// Number of the interface on that socket.
+        /// Number of the interface on the socket.
         id: u32,
     },
-    /// The host's side of a virtio card.
+    /// The host side of a virtio card (vhost-user).
     Vhost {
         /// Path of the socket.
         socket: String,
-        /// Do we connect, instead of listening?
+        /// Whether Sluice connects instead of listening.
         client: bool,
     },
-    /// The guest's side of a virtio card.
+    /// The guest side of a virtio card (virtio-user).
     Virtio {
         /// Path of the socket.
         socket: String,
-        /// Do we listen, instead of connecting?
+        /// Whether Sluice listens instead of connecting.
         server: bool,
     },
-    /// Memory of this process.
+    /// Rings in memory of this process.
     Ring {
-        /// Its name.
+        /// Name of the ring.
         name: String,
-        /// Which end.
+        /// End of the ring.
         end: RingEnd,
-        /// Frames that it holds per queue and direction.
+        /// Capacity in frames per queue and direction.
         depth: u32,
     },
-    /// Nothing.
+    /// DPDK's null device.
     Null,
-    /// Several devices as one, by LACP.
+    /// A bond of several devices (LACP).
     Bond {
-        /// The members.
+        /// Member devices.
         members: Vec<Device>,
     },
 }
@@ -221,7 +221,7 @@ impl fmt::Display for Device {
     }
 }
 
-/// `ARGUMENT,key=value,…` after the colon.
+/// `ARGUMENT,key=value,…` after the colon of a device name.
 struct DeviceOptions<'a> {
     kind: &'static str,
     argument: &'a str,

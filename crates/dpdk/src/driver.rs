@@ -1,4 +1,4 @@
-//! Which driver moves a device's frames, why, and what it can't do: told without starting DPDK.
+//! Choice of the driver for a device, its reason, and the driver's limits, determined without starting DPDK.
 
 use std::fmt;
 use std::path::Path;
@@ -9,42 +9,44 @@ use crate::interface::{Interface, exists};
 use crate::moderation;
 use crate::pci::{CardFault, System, card_faults};
 
-/// Largest MTU that TAP serves: DPDK's driver sends no frame of more than 1,522 bytes, whatever MTU the interface has.
+/// Largest MTU that TAP supports: DPDK's driver sends no frame longer than 1,522 bytes, whatever the interface's MTU
+/// is.
 pub const TAP_MTU: u16 = 1508;
 
-/// Largest MTU that AF_XDP serves: its buffers lie in pages of 4,096 bytes.
+/// Largest MTU that AF_XDP supports: its buffers lie within pages of 4,096 bytes.
 pub const AF_XDP_MTU: u16 = 3400;
 
-/// Frames are kept by AF_XDP's driver at close: this many per queue, and up to [`AF_XDP_KEPT_TRANSMIT`] more.
+/// Number of receive buffers per queue that AF_XDP's driver does not return at close; up to [`AF_XDP_KEPT_TRANSMIT`]
+/// transmit buffers add to them.
 pub const AF_XDP_KEPT_RECEIVE: u32 = 2048;
 
-/// Frames that AF_XDP's transmit side may keep, per queue.
+/// Maximum number of transmit buffers per queue that AF_XDP's driver does not return at close.
 pub const AF_XDP_KEPT_TRANSMIT: u32 = 64;
 
-/// What moves the frames.
+/// Driver that receives and sends a device's frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Driver {
-    /// The kernel's XDP sockets.
+    /// XDP sockets of the kernel.
     AfXdp,
-    /// The kernel's packet sockets.
+    /// Packet sockets of the kernel.
     AfPacket,
-    /// The card's own, found by DPDK.
+    /// The card's DPDK driver.
     Native,
     /// Capture files.
     Pcap,
-    /// Tun/tap.
+    /// TUN/TAP.
     Tap,
-    /// Shared memory.
+    /// Shared memory (memif).
     Memif,
     /// vhost-user.
     Vhost,
     /// virtio-user.
     Virtio,
-    /// Rings of this process.
+    /// Rings in memory of this process.
     Ring,
-    /// Nothing.
+    /// DPDK's null driver.
     Null,
-    /// DPDK's bonding.
+    /// DPDK's bonding driver.
     Bond,
 }
 
@@ -66,31 +68,31 @@ impl fmt::Display for Driver {
     }
 }
 
-/// A driver, the queues that it can have, and why it was chosen.
+/// A driver for a device, the number of queues, and the reason for the choice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DriverChoice {
-    /// The driver.
+    /// Driver.
     pub driver: Driver,
-    /// Queues to use.
+    /// Number of queues to use.
     pub queues: u16,
-    /// Why this one, or not as many queues as were wished for; empty where there is no choice.
+    /// Why this driver was chosen, or why it has fewer queues than requested; empty if there is no alternative.
     pub reason: String,
 }
 
-/// What matters of a kernel interface for the choice.
+/// Properties of a kernel interface that determine the choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct InterfaceFacts {
-    /// Pairs of queues.
+    /// Number of queue pairs.
     queues: u16,
-    /// This process may open XDP sockets.
+    /// Whether this process may open XDP sockets.
     xdp_permitted: bool,
 }
 
-/// NET_ADMIN, NET_RAW, IPC_LOCK, SYS_ADMIN, BPF, by their numbers in capability.h.
+/// Numbers of NET_ADMIN, NET_RAW, IPC_LOCK, SYS_ADMIN and BPF in capability.h.
 const XDP_CAPABILITIES: [u32; 5] = [12, 13, 14, 21, 39];
 
 impl InterfaceFacts {
-    /// Ask the system.
+    /// Query the system for an interface.
     fn look(name: &str) -> Self {
         Self {
             queues: Interface::named(name).map_or(1, |interface| interface.queues()),
@@ -99,8 +101,8 @@ impl InterfaceFacts {
     }
 }
 
-/// The driver for a device, an MTU and a wished number of queues. `wanted` overrides the choice between AF_XDP
-/// and AF_PACKET.
+/// Choose the driver for a device, an MTU and a requested number of queues. `wanted` overrides the choice between
+/// AF_XDP and AF_PACKET.
 pub fn choose(device: &Device, mtu: u16, queues: u16, wanted: Option<Driver>) -> DriverChoice {
     match device {
         Device::Kernel { interface } => choose_kernel(InterfaceFacts::look(interface), mtu, queues, wanted),
@@ -158,19 +160,19 @@ fn choose_kernel(interface: InterfaceFacts, mtu: u16, queues: u16, wanted: Optio
     DriverChoice { driver, queues, reason }
 }
 
-/// Something that a device can't do as configured.
+/// A part of the configuration that a device can't support.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DriverLimit {
-    /// It can't start so. Otherwise it runs, and this is to be known.
+    /// Whether the port can't start. If false, it runs, but with a limitation that the operator should know.
     pub fatal: bool,
-    /// What an operator reads: what is wrong, a colon, what to do.
+    /// Message for the operator: what is wrong, a colon, what to do.
     pub text: String,
-    /// What is wrong with a card, where it is that.
+    /// Fault of the card, if the limit is one.
     pub card: Option<CardFault>,
 }
 
 impl DriverLimit {
-    /// Something to be known.
+    /// Create a non-fatal limit.
     pub fn note(text: String) -> Self {
         Self {
             fatal: false,
@@ -202,7 +204,7 @@ impl fmt::Display for DriverLimit {
     }
 }
 
-/// What a device can't do with an MTU and a number of queues. It starts nothing.
+/// List the parts of this configuration that a device can't support. Starts nothing.
 pub fn limits(device: &Device, mtu: u16, queues: u16, wanted: Option<Driver>) -> Vec<DriverLimit> {
     let choice = choose(device, mtu, queues, wanted);
     let mut limits = Vec::new();

@@ -1,4 +1,4 @@
-//! DPDK's environment: once per process, its arguments derived from what is to run.
+//! DPDK's environment abstraction layer (EAL): started once per process, with arguments derived from the configuration.
 
 mod arguments;
 mod diagnosis;
@@ -16,20 +16,20 @@ pub use log::recent_lines;
 
 use crate::sys;
 
-/// What keeps the environment from starting, and what to do.
+/// Why the EAL does not start, and what to do.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum EalError {
-    /// A core that this process may not use, or that does not exist.
+    /// The core does not exist, or this process may not use it.
     #[error(
         "core {core} is not among the cores that this process may use ({allowed:?}): name one of them, or widen its CPU set (taskset, CPUAffinity=, cpuset)"
     )]
     NoSuchCore {
-        /// The core named.
+        /// Number of the core.
         core: usize,
-        /// Cores that may be used.
+        /// Cores that this process may use.
         allowed: Vec<usize>,
     },
-    /// Memory does not suffice.
+    /// There is not enough memory.
     #[error(
         "{needed} MiB of memory are needed and {available} MiB are available: lower sessions, queues or buffers in the configuration, or add memory"
     )]
@@ -39,34 +39,34 @@ pub enum EalError {
         /// MiB available.
         available: usize,
     },
-    /// Hugepages are needed and too few are free.
+    /// Hugepages are required, and too few are free.
     #[error(transparent)]
     Hugepages(#[from] HugepageFault),
-    /// The process may not do this.
+    /// The process lacks a permission.
     #[error("no permission for {what}: {advice}")]
     NoPermission {
-        /// What was tried.
+        /// Operation that was attempted.
         what: String,
         /// What to do.
         advice: &'static str,
     },
-    /// The library found at run time is too old.
+    /// The installed library is too old.
     #[error("{0} is too old: install 22.11 or newer (Debian: apt-get install dpdk)")]
     TooOld(String),
-    /// DPDK gave up for another reason; its own last words are kept.
+    /// DPDK failed for another reason; the end of its log is included.
     #[error("DPDK does not start ({reason}): {last_words}")]
     Refused {
         /// Text of DPDK's error code.
         reason: String,
-        /// The end of its log.
+        /// End of DPDK's log.
         last_words: String,
     },
-    /// No thread could be started.
+    /// The start thread could not be created.
     #[error("no thread for DPDK's start could be made: {0}; raise the limit on threads (ulimit -u)")]
     NoThread(String),
 }
 
-/// The running environment. It lasts as long as the process.
+/// The running EAL. It exists until the process ends.
 #[derive(Debug)]
 pub struct Eal {
     memory: Memory,
@@ -76,13 +76,14 @@ pub struct Eal {
 static EAL: OnceLock<Result<Eal, EalError>> = OnceLock::new();
 
 impl Eal {
-    /// Start the environment, or find that it runs. A first start that failed stays failed: DPDK can't be started twice.
+    /// Start the EAL, or return it if it is running. If the first start failed, further calls fail too, because DPDK
+    /// can't be started twice.
     pub fn start(needs: &EalRequirements) -> Result<&'static Eal, EalError> {
         let eal = EAL.get_or_init(|| Self::initialise(needs));
         eal.as_ref().map_err(Clone::clone)
     }
 
-    /// The environment, where it runs.
+    /// The EAL, if it is running.
     pub fn get() -> Option<&'static Eal> {
         EAL.get().and_then(|eal| eal.as_ref().ok())
     }
@@ -102,14 +103,15 @@ impl Eal {
             .into_iter()
             .map(|argument| CString::new(argument).unwrap_or_default())
             .collect();
-        // EAL pins the thread that starts it, and what that one spawns inherits it: so a thread of its own.
+        // The EAL pins the thread that starts it, and child threads inherit this. Hence it is started on a separate
+        // thread.
         let started = std::thread::Builder::new()
             .name("dpdk-start".into())
             .spawn(move || {
                 let mut pointers: Vec<*mut std::ffi::c_char> =
                     arguments.iter().map(|argument| argument.as_ptr().cast_mut()).collect();
-                // SAFETY: `pointers` are as many strings as said, alive during the call; EAL copies them and
-                // at most reorders the array. `OnceLock` makes this the only start.
+                // SAFETY: there are as many strings as `pointers` has elements, and they live during the call; the EAL
+                // copies them and at most reorders the array. `OnceLock` ensures a single start.
                 unsafe { sys::sluice_eal_start(pointers.len() as i32, pointers.as_mut_ptr()) }
             })
             .map_err(|error| EalError::NoThread(error.to_string()))?
@@ -117,9 +119,9 @@ impl Eal {
             .unwrap_or(-libc::EFAULT);
         log::quiet_libraries();
         if started == 0 {
-            // Legacy virtio by UIO has its registers at I/O ports. Only the thread that started EAL may use them so far, and it
-            // has ended. Where this is refused, DPDK has left out the driver that needs it.
-            // SAFETY: a right of this thread.
+            // Legacy virtio with UIO has its registers in I/O ports. So far only the thread that started the EAL may
+            // access them, and it has ended. If this call is refused, DPDK has not loaded the driver that needs it.
+            // SAFETY: it only changes a permission of this thread.
             unsafe { sys::sluice_io_ports() };
         }
         match started {
@@ -131,12 +133,12 @@ impl Eal {
         }
     }
 
-    /// Where DPDK's memory comes from, and why.
+    /// Source of DPDK's memory, and the reason.
     pub fn memory(&self) -> &Memory {
         &self.memory
     }
 
-    /// DPDK's version, as it names itself.
+    /// Version string of DPDK.
     pub fn version(&self) -> &str {
         &self.version
     }
@@ -159,15 +161,15 @@ fn refusal(error: i32, needs: &EalRequirements) -> EalError {
     }
 }
 
-/// DPDK's or the system's text of an error number of either sign.
+/// Text of an error number of either sign, from DPDK or the system.
 pub(crate) fn error_text(error: i32) -> String {
-    // SAFETY: returns a string of static or thread-local storage, copied at once.
+    // SAFETY: returns a static or thread-local string, which is copied immediately.
     unsafe { CStr::from_ptr(sys::sluice_error_text(error)) }
         .to_string_lossy()
         .into_owned()
 }
 
-/// Is `DPDK 22.11.11` new enough?
+/// Whether a version string such as `DPDK 22.11.11` is new enough.
 fn is_supported(version: &str) -> bool {
     let mut numbers = version
         .split(|character: char| !character.is_ascii_digit())

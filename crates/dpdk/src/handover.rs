@@ -1,5 +1,5 @@
-//! Buffers on their way from one worker to another: a ring for every pair of workers, so that each has one producer and one
-//! consumer, and everything that the other worker has to know beside the packet's bytes lies in the ring.
+//! Hand-over of buffers between workers: one single-producer, single-consumer ring per ordered pair of workers. An
+//! entry contains everything that the receiving worker needs besides the packet's bytes.
 
 use rtrb::{Consumer, Producer, RingBuffer};
 use sluice_engine::packet::io::NoteWords;
@@ -9,10 +9,10 @@ use sluice_wire::Window;
 use crate::buffers::{Buffer, BufferMemory, IncomingBuffers};
 use crate::sys;
 
-/// Places of a ring at least.
+/// Minimum number of entries in a ring.
 const MIN_RING: usize = 64;
 
-/// A buffer in a ring, which owns it.
+/// A ring entry, which owns its buffer.
 struct HandoverEntry {
     buffer: Buffer,
     room: u16,
@@ -20,11 +20,11 @@ struct HandoverEntry {
     carried: NoteWords,
 }
 
-// SAFETY: the name is of a buffer that this value alone owns, and buffers may be used on any thread.
+// SAFETY: only this value refers to the buffer, and buffers may be used on any thread.
 unsafe impl Send for HandoverEntry {}
 
 impl HandoverEntry {
-    /// The first byte of the buffer's room.
+    /// First byte of the buffer's memory.
     #[inline(always)]
     fn start(&self) -> *mut u8 {
         self.buffer.0.wrapping_add(sys::SLUICE_ROOM as usize)
@@ -32,30 +32,30 @@ impl HandoverEntry {
 }
 
 impl Drop for HandoverEntry {
-    /// What still lies in a ring when both its ends are gone.
+    /// Free a buffer that is still in a ring when both its ends are dropped.
     fn drop(&mut self) {
-        // SAFETY: owned, and pools outlive the ends of rings (`Mbufs`).
+        // SAFETY: the entry owns the buffer, and pools outlive the ends of rings (`WorkerMbufs`).
         unsafe { sys::sluice_free((&raw mut self.buffer).cast(), 1) };
     }
 }
 
-/// The end of a ring to another worker.
+/// Producer end of a ring to another worker.
 struct To {
     ring: Producer<HandoverEntry>,
-    /// Packets put so far, and how many at the last mark.
+    /// Number of packets put so far; `mark` is its value at the last mark.
     put: usize,
     mark: usize,
 }
 
-/// One worker's ends of the rings to and from all others.
+/// A worker's ends of the rings to and from all other workers.
 pub(crate) struct WorkerRings {
     to: Box<[Option<To>]>,
     from: Box<[Consumer<HandoverEntry>]>,
-    /// The ring that is asked first: each in turn.
+    /// Index of the ring to read first: round-robin.
     turn: usize,
 }
 
-/// The ends for each of `workers` workers, with rings of `frames` frames.
+/// Create the ring ends for each of `workers` workers, with rings of `frames` entries.
 pub(crate) fn rings(workers: usize, frames: u32) -> Vec<WorkerRings> {
     let places = (frames as usize).max(MIN_RING);
     let mut ends: Vec<(Vec<_>, Vec<_>)> = (0..workers).map(|_| Default::default()).collect();
@@ -77,11 +77,12 @@ pub(crate) fn rings(workers: usize, frames: u32) -> Vec<WorkerRings> {
 }
 
 impl WorkerRings {
-    /// Put buffers for a worker; returns how many its ring takes, a prefix.
+    /// Hand buffers over to a worker; returns the number that its ring accepts, a prefix.
     ///
     /// # Safety
-    /// The caller owns every buffer, its window lies in its room, and it gives up those taken. The buffers are of pools whose
-    /// rooms lie [`sys::SLUICE_ROOM`] bytes behind the buffer's name.
+    /// The caller must own every buffer and gives up ownership of those accepted. Each window must lie within its
+    /// buffer's memory. The buffers must come from pools whose buffer memory starts [`sys::SLUICE_ROOM`] bytes after
+    /// the buffer pointer.
     pub(crate) unsafe fn put(
         &mut self,
         to: usize,
@@ -109,12 +110,12 @@ impl WorkerRings {
         taken
     }
 
-    /// Remember how much was put so far.
+    /// Record how many packets have been put so far.
     pub(crate) fn mark(&mut self) {
         self.to.iter_mut().flatten().for_each(|to| to.mark = to.put);
     }
 
-    /// Whether all that had been put at the last mark was taken.
+    /// Whether all packets that had been put at the last mark were taken.
     pub(crate) fn has_arrived(&self) -> bool {
         self.to.iter().flatten().all(|to| {
             let waiting = to.ring.buffer().capacity() - to.ring.slots();
@@ -122,7 +123,7 @@ impl WorkerRings {
         })
     }
 
-    /// Ask the processor for the packets that the next [`take`](Self::take) gives.
+    /// Prefetch the packets that the next [`take`](Self::take) returns.
     #[inline]
     pub(crate) fn prefetch_next(&mut self) {
         let mut left = sluice_engine::packet::io::BURST_SIZE;
@@ -131,7 +132,7 @@ impl WorkerRings {
             let Ok(chunk) = ring.read_chunk(count) else { continue };
             let (first, second) = chunk.as_slices();
             for handed in first.iter().chain(second) {
-                // Its own line is written when it is sent, the headers are read first.
+                // The line of the mbuf itself is written at transmission; the headers are read first.
                 prefetch::prefetch_write_address(handed.buffer.0);
                 prefetch::prefetch_read_address(handed.start().wrapping_add(usize::from(handed.window.start)));
             }
@@ -139,7 +140,7 @@ impl WorkerRings {
         }
     }
 
-    /// Take what others have put, as many as there is place for.
+    /// Take packets that other workers have put, as many as the arrays hold.
     #[inline]
     pub(crate) fn take(&mut self, coming: IncomingBuffers<'_>, carried: &mut [NoteWords]) -> usize {
         let most = coming
@@ -163,7 +164,7 @@ impl WorkerRings {
                 };
                 coming.windows[taken] = handed.window;
                 carried[taken] = handed.carried;
-                // The hand owns it now.
+                // The burst buffers own the buffer now.
                 std::mem::forget(handed);
                 taken += 1;
             }
@@ -175,13 +176,13 @@ impl WorkerRings {
         taken
     }
 
-    /// Packets that the ring to a worker has room for.
+    /// Free capacity, in packets, of the ring to a worker.
     pub(crate) fn capacity(&self, to: usize) -> usize {
         let ring = self.to.get(to).and_then(Option::as_ref);
         ring.map_or(0, |to| to.ring.slots())
     }
 
-    /// Packets that wait for this worker.
+    /// Number of packets that wait for this worker.
     pub(crate) fn waiting(&self) -> usize {
         self.from.iter().map(Consumer::slots).sum()
     }

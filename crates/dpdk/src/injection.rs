@@ -1,4 +1,4 @@
-//! Frames as drivers may deliver them, which no driver at hand does on demand: for tests.
+//! For tests: frames with properties that a driver may deliver but that no available driver produces on demand.
 
 use std::sync::Arc;
 
@@ -10,55 +10,55 @@ use crate::mbufs::WorkerMbufs;
 use crate::set::Shared;
 use crate::sys;
 
-/// What is special about a frame.
+/// Special property of an injected frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Injected {
-    /// Nothing.
+    /// No special property.
     Plain = sys::SLUICE_INJECT_PLAIN,
-    /// Somebody else holds its buffer too.
+    /// Another holder has a reference to its buffer.
     Shared = sys::SLUICE_INJECT_SHARED,
-    /// It comes in two segments, each with the given bytes.
+    /// It consists of two segments, each with the given bytes.
     Segments = sys::SLUICE_INJECT_SEGMENTS,
-    /// A tag 0x8100, 0x2007 was stripped.
+    /// A VLAN tag (0x8100, 0x2007) was stripped.
     Tag = sys::SLUICE_INJECT_TAG,
-    /// A tag 0x88a8, 9 and a tag 0x8100, 7 were stripped.
+    /// Two VLAN tags (0x88a8, 9 and 0x8100, 7) were stripped.
     Tags = sys::SLUICE_INJECT_TAGS,
-    /// A tag is told, and still in the frame.
+    /// A VLAN tag is reported, but still in the frame.
     KeptTag = sys::SLUICE_INJECT_KEPT_TAG,
-    /// Both checksums are good.
+    /// Both checksums are valid.
     Good = sys::SLUICE_INJECT_GOOD,
-    /// The L3 checksum is bad.
+    /// The L3 checksum is invalid.
     BadL3 = sys::SLUICE_INJECT_BAD_L3,
-    /// The L4 checksum is bad.
+    /// The L4 checksum is invalid.
     BadL4 = sys::SLUICE_INJECT_BAD_L4,
-    /// The L4 checksum was left to the device.
+    /// The L4 checksum is left to the device (checksum offload).
     LeftL4 = sys::SLUICE_INJECT_LEFT,
 }
 
-/// The other holder of a [`Injected::Shared`] buffer; it lets go when dropped.
+/// The other holder of a [`Injected::Shared`] buffer; it releases its reference when dropped.
 pub struct OtherHolder {
     buffer: Buffer,
-    /// Keeps the buffer's pool.
+    /// Keeps the buffer's pool alive.
     _shared: Arc<Shared>,
 }
 
 impl Drop for OtherHolder {
     fn drop(&mut self) {
-        // SAFETY: this holder has a reference of its own.
+        // SAFETY: this holder has a separate reference.
         unsafe { sys::sluice_free((&raw mut self.buffer).cast(), 1) };
     }
 }
 
 impl BurstBuffers<WorkerMbufs> {
-    /// Put a frame into a ring port's loop (`ring:NAME`), from which this hand then receives it. `None` where the
-    /// port is no loop or has no place, and for what nobody else holds.
+    /// Put a frame into the loop of a ring port (`ring:NAME`); a receive on the port then returns it. `None` if the
+    /// port is not a loop, if its ring is full, and for frames without another holder.
     pub fn inject(&mut self, port: PortIndex, what: Injected, bytes: &[u8]) -> Option<OtherHolder> {
         let shared = self.source().shared.clone();
         let looped = shared.loop_port(port)?;
         let ring = looped.first_loop()?;
         let mut buffer = Buffer::NONE;
-        // SAFETY: of a loop's first queue this hand's worker is the one producer; the pool is alive.
+        // SAFETY: this worker is the only producer of the loop's first queue, and the pool is alive.
         let error = unsafe {
             let (pool, length) = (shared.pool().raw(), bytes.len() as u16);
             sys::sluice_inject(

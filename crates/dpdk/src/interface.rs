@@ -1,4 +1,4 @@
-//! Kernel interfaces, by their ioctls: what drivers on top of them leave to others.
+//! Settings of kernel interfaces by ioctl that DPDK's drivers for such interfaces do not make.
 
 use std::io::Error;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -17,7 +17,7 @@ struct Channels {
     combined: u32,
 }
 
-/// A kernel interface of this network namespace.
+/// A kernel interface in this network namespace.
 #[derive(Debug)]
 pub struct Interface {
     socket: OwnedFd,
@@ -25,14 +25,14 @@ pub struct Interface {
 }
 
 impl Interface {
-    /// The interface of that name; its existence shows at the first question.
+    /// Create from a name; the first request shows whether the interface exists.
     pub fn named(name: &str) -> Result<Self, Error> {
-        // SAFETY: makes a descriptor or fails.
+        // SAFETY: creates a descriptor or fails.
         let socket = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
         if socket < 0 {
             return Err(Error::last_os_error());
         }
-        // SAFETY: the descriptor was made just now and is nobody else's.
+        // SAFETY: the descriptor was just created and has no other owner.
         let socket = unsafe { OwnedFd::from_raw_fd(socket) };
         Ok(Self {
             socket,
@@ -41,7 +41,7 @@ impl Interface {
     }
 
     fn request(&self) -> libc::ifreq {
-        // SAFETY: plain data, all zeros valid.
+        // SAFETY: plain data for which all zeros is valid.
         let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
         let room = request.ifr_name.len() - 1;
         for (to, from) in request.ifr_name[..room].iter_mut().zip(self.name.bytes()) {
@@ -51,22 +51,22 @@ impl Interface {
     }
 
     fn ask(&self, code: libc::c_ulong, request: &mut libc::ifreq) -> Result<(), Error> {
-        // SAFETY: a request of the layout that these codes read and write, alive during the call.
+        // SAFETY: the request has the layout that these codes read and write, and lives during the call.
         match unsafe { libc::ioctl(self.socket.as_raw_fd(), code, request) } {
             0.. => Ok(()),
             _ => Err(Error::last_os_error()),
         }
     }
 
-    /// Bytes of the largest IP packet.
+    /// MTU: maximum size of an IP packet in bytes.
     pub fn mtu(&self) -> Result<u32, Error> {
         let mut request = self.request();
         self.ask(libc::SIOCGIFMTU, &mut request)?;
-        // SAFETY: the field that this code fills.
+        // SAFETY: this ioctl fills the field.
         Ok(unsafe { request.ifr_ifru.ifru_mtu } as u32)
     }
 
-    /// Set the MTU, where it is another.
+    /// Set the MTU if it differs.
     pub fn set_mtu(&self, mtu: u16) -> Result<(), Error> {
         if self.mtu()? == u32::from(mtu) {
             return Ok(());
@@ -76,11 +76,11 @@ impl Interface {
         self.ask(libc::SIOCSIFMTU, &mut request)
     }
 
-    /// Set its Ethernet address, where it is another.
+    /// Set the MAC address if it differs.
     pub fn set_mac(&self, mac: [u8; 6]) -> Result<(), Error> {
         let mut request = self.request();
         self.ask(libc::SIOCGIFHWADDR, &mut request)?;
-        // SAFETY: the field that this code fills.
+        // SAFETY: this ioctl fills the field.
         let address = unsafe { &mut request.ifr_ifru.ifru_hwaddr.sa_data };
         let wanted = mac.map(|byte| byte as libc::c_char);
         if address[..6] == wanted {
@@ -90,11 +90,11 @@ impl Interface {
         self.ask(libc::SIOCSIFHWADDR, &mut request)
     }
 
-    /// Bring it up or down, where it is not.
+    /// Set the interface up or down if it is not already.
     pub fn set_up(&self, up: bool) -> Result<(), Error> {
         let mut request = self.request();
         self.ask(libc::SIOCGIFFLAGS, &mut request)?;
-        // SAFETY: the field that this code fills.
+        // SAFETY: this ioctl fills the field.
         let flags = unsafe { request.ifr_ifru.ifru_flags };
         let bit = libc::IFF_UP as libc::c_short;
         let wanted = if up { flags | bit } else { flags & !bit };
@@ -105,30 +105,29 @@ impl Interface {
         self.ask(libc::SIOCSIFFLAGS, &mut request)
     }
 
-    /// Take frames to every multicast address for as long as the result lives: DPDK's drivers of kernel interfaces cannot ask for
-    /// it, and a card below would keep neighbour discovery (RFC 4861, 2.3) away from the gateway.
+    /// Receive frames to all multicast addresses while the result lives. DPDK's drivers for kernel interfaces cannot
+    /// request this, and without it a card would filter out neighbour discovery (RFC 4861, section 2.3).
     ///
     /// # Errors
-    /// The kernel's: no such interface, or no CAP_NET_RAW.
+    /// The kernel's error: no such interface, or no CAP_NET_RAW.
     pub fn all_multicast(&self) -> Result<AllMulticast, Error> {
         let mut request = self.request();
         self.ask(SIOCGIFINDEX, &mut request)?;
-        // Protocol 0: the socket receives nothing.
-        // SAFETY: makes a descriptor or fails.
+        // With protocol 0 the socket receives nothing. SAFETY: creates a descriptor or fails.
         let socket = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
         if socket < 0 {
             return Err(Error::last_os_error());
         }
-        // SAFETY: the descriptor was made just now and is nobody else's.
+        // SAFETY: the descriptor was just created and has no other owner.
         let socket = unsafe { OwnedFd::from_raw_fd(socket) };
         let membership = libc::packet_mreq {
-            // SAFETY: the field that this code fills.
+            // SAFETY: this ioctl fills the field.
             mr_ifindex: unsafe { request.ifr_ifru.ifru_ifindex },
             mr_type: libc::PACKET_MR_ALLMULTI as libc::c_ushort,
             mr_alen: 0,
             mr_address: [0; 8],
         };
-        // SAFETY: a membership of the size that is named, read during the call.
+        // SAFETY: the membership has the given size and is read during the call.
         let set = unsafe {
             libc::setsockopt(
                 socket.as_raw_fd(),
@@ -144,15 +143,15 @@ impl Interface {
         }
     }
 
-    /// Whether it is up and has a carrier.
+    /// Whether the interface is up and has a carrier.
     pub fn runs(&self) -> bool {
         let mut request = self.request();
         let wanted = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
-        // SAFETY: the field that this code fills.
+        // SAFETY: this ioctl fills the field.
         self.ask(libc::SIOCGIFFLAGS, &mut request).is_ok() && unsafe { request.ifr_ifru.ifru_flags } & wanted == wanted
     }
 
-    /// Pairs of receive and transmit queues; 1 where the driver has no number.
+    /// Number of receive and transmit queue pairs; 1 if the driver does not report it.
     pub fn queues(&self) -> u16 {
         let mut channels = Channels {
             command: GET_CHANNELS,
@@ -160,7 +159,7 @@ impl Interface {
         };
         let mut request = self.request();
         request.ifr_ifru.ifru_data = (&raw mut channels).cast();
-        // The request points to `channels`, of the layout that this command fills, alive during the call.
+        // The request points to `channels`, which has the layout that this command fills and lives during the call.
         if self.ask(SIOCETHTOOL, &mut request).is_err() {
             return 1;
         }
@@ -171,14 +170,15 @@ impl Interface {
 const SIOCETHTOOL: libc::c_ulong = 0x8946;
 const SIOCGIFINDEX: libc::c_ulong = 0x8933;
 
-/// An interface takes every multicast while this lives; the kernel ends it with the socket, whatever becomes of the process.
+/// Keeps an interface in all-multicast mode. The kernel ends the mode when the socket closes, even if the process is
+/// killed.
 #[derive(Debug)]
 pub struct AllMulticast(#[expect(dead_code, reason = "held for what closing it does")] OwnedFd);
 
-/// Does a kernel interface of that name exist in this network namespace?
+/// Whether a kernel interface with this name exists in this network namespace.
 pub fn exists(name: &str) -> bool {
     std::ffi::CString::new(name).is_ok_and(|name| {
-        // SAFETY: a C string, read during the call.
+        // SAFETY: a C string that is read during the call.
         unsafe { libc::if_nametoindex(name.as_ptr()) != 0 }
     })
 }

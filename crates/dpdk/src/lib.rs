@@ -1,8 +1,8 @@
-//! DPDK behind the engine's seam: the one room for its unsafe calls.
+//! DPDK below the engine's packet I/O interface; the only crate that calls DPDK's unsafe functions.
 //!
-//! An [`Eal`] runs once per process; [`Devices::open`] turns a [`Plan`] into ports, pools and rings, and gives
-//! each worker a [`DpdkIo`], its hand on them. [`device`] and [`driver`] need no running DPDK: what a device's
-//! name means, which driver will move its frames and what that one can't do is known beforehand.
+//! An [`Eal`] runs once per process. [`Devices::open`] creates ports, pools and rings from a [`Plan`], and one
+//! [`DpdkIo`] per worker to access them. [`device`] and [`driver`] work without a running DPDK: they parse device
+//! names, choose drivers and report their limits in advance.
 
 pub mod acl;
 pub mod buffers;

@@ -1,4 +1,5 @@
-//! Frames that come to a kernel interface, copied by a packet socket. Nothing is sent, and nothing of the interface is set.
+//! Captures frames received by a kernel interface through a packet socket. It sends nothing and changes no settings of
+//! the interface.
 
 use std::ffi::{CString, c_int};
 use std::io::Error;
@@ -6,35 +7,35 @@ use std::mem::{size_of, size_of_val, zeroed};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
-/// Longest frame that is copied: what the kernel joins is no longer.
+/// Maximum length of a captured frame: frames merged by the kernel (GRO) are not longer.
 const MAX_FRAME: usize = 1 << 16;
 
-/// Bytes of a tag, which the kernel takes out of the frame.
+/// Bytes of a VLAN tag, which the kernel removes from the frame.
 const TAG: usize = 4;
 
-/// Bytes that may wait in the kernel, as far as it allows.
+/// Receive buffer of the socket in bytes, as far as the kernel allows it.
 const WAITING: c_int = 16 << 20;
 
-/// A frame.
+/// A captured frame.
 #[derive(Clone, Copy, Debug)]
 pub struct CapturedFrame<'l> {
-    /// When the kernel had it, since the epoch.
+    /// Kernel timestamp, since the epoch.
     pub at: Duration,
-    /// Its bytes, tags included, as far as they are copied.
+    /// Captured bytes, including VLAN tags.
     pub frame: &'l [u8],
-    /// Its length.
+    /// Original length of the frame.
     pub length: u32,
 }
 
-/// What the kernel tells beside a frame.
+/// Ancillary data that the kernel reports with a frame.
 #[derive(Default)]
 struct Beside {
     at: Duration,
-    /// Protocol and control information of a tag.
+    /// Protocol and control information of a VLAN tag.
     tag: Option<[u16; 2]>,
 }
 
-/// Listens to one interface.
+/// Captures from one interface.
 #[derive(Debug)]
 pub struct Listener {
     socket: OwnedFd,
@@ -42,25 +43,25 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listen to what comes to an interface from now on.
+    /// Start capturing received frames of an interface.
     ///
     /// # Errors
-    /// There is no such interface, its frames are not Ethernet's, or this process may not listen.
+    /// The interface does not exist or is not Ethernet, or this process may not capture.
     pub fn on(interface: &str) -> Result<Self, Error> {
         let name = CString::new(interface)?;
-        // SAFETY: a C string, read during the call.
+        // SAFETY: a C string that is read during the call.
         let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
         if index == 0 {
             return Err(Error::last_os_error());
         }
         let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-        // With no protocol it hears nothing before it is bound to its interface.
-        // SAFETY: makes a descriptor or fails.
+        // With protocol 0 it receives nothing before it is bound to its interface. SAFETY: creates a descriptor or
+        // fails.
         let socket = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
         if socket < 0 {
             return Err(Error::last_os_error());
         }
-        // SAFETY: the descriptor was made just now and is nobody else's.
+        // SAFETY: the descriptor was just created and has no other owner.
         let socket = unsafe { OwnedFd::from_raw_fd(socket) };
         let listener = Self {
             socket,
@@ -69,7 +70,7 @@ impl Listener {
         listener.set(libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1)?;
         listener.set(libc::SOL_PACKET, libc::PACKET_AUXDATA, 1)?;
         listener.set(libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;
-        // Without the right to force it, as much as everybody gets.
+        // Without permission to exceed the system limit, use the limit.
         if listener.set(libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, WAITING).is_err() {
             listener.set(libc::SOL_SOCKET, libc::SO_RCVBUF, WAITING)?;
         }
@@ -79,7 +80,7 @@ impl Listener {
 
     fn set(&self, level: c_int, option: c_int, value: c_int) -> Result<(), Error> {
         let length = size_of_val(&value) as libc::socklen_t;
-        // SAFETY: these options take an integer, which is alive during the call.
+        // SAFETY: these options read an integer, which lives during the call.
         match unsafe {
             libc::setsockopt(
                 self.socket.as_raw_fd(),
@@ -95,18 +96,18 @@ impl Listener {
     }
 
     fn bind(&self, index: u32) -> Result<(), Error> {
-        // SAFETY: plain data, all zeros valid.
+        // SAFETY: plain data for which all zeros is valid.
         let mut address: libc::sockaddr_ll = unsafe { zeroed() };
         address.sll_family = libc::AF_PACKET as u16;
         address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
         address.sll_ifindex = index as i32;
         let mut length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
         let socket = self.socket.as_raw_fd();
-        // SAFETY: an address of that length, alive during the call.
+        // SAFETY: an address of this length, which lives during the call.
         if unsafe { libc::bind(socket, (&raw const address).cast(), length) } != 0 {
             return Err(Error::last_os_error());
         }
-        // SAFETY: room for an address of that length, alive during the call.
+        // SAFETY: room for an address of this length, which lives during the call.
         if unsafe { libc::getsockname(socket, (&raw mut address).cast(), &mut length) } != 0 {
             return Err(Error::last_os_error());
         }
@@ -116,29 +117,29 @@ impl Listener {
         }
     }
 
-    /// The next frame that waits; none where none does.
+    /// The next queued frame, or `None`.
     ///
     /// # Errors
-    /// The interface is gone.
+    /// The interface no longer exists.
     pub fn receive(&mut self) -> Result<Option<CapturedFrame<'_>>, Error> {
         let mut part = libc::iovec {
             iov_base: self.buffer[TAG..].as_mut_ptr().cast(),
             iov_len: MAX_FRAME,
         };
-        // Aligned as the kernel's messages are.
+        // Aligned like the kernel's control messages.
         let mut control = [0u64; 32];
-        // SAFETY: plain data, all zeros valid.
+        // SAFETY: plain data for which all zeros is valid.
         let mut message: libc::msghdr = unsafe { zeroed() };
         message.msg_iov = &raw mut part;
         message.msg_iovlen = 1;
         message.msg_control = control.as_mut_ptr().cast();
         message.msg_controllen = size_of_val(&control) as _;
-        // SAFETY: the message points to memory of the lengths that it says, alive during the call.
+        // SAFETY: the message points to memory of the stated lengths, which lives during the call.
         let length = unsafe { libc::recvmsg(self.socket.as_raw_fd(), &raw mut message, libc::MSG_TRUNC) };
         let Ok(length) = usize::try_from(length) else {
             let error = Error::last_os_error();
             return match error.raw_os_error() {
-                // It is down, or was: it may come up.
+                // The interface is or was down; it may come up again.
                 Some(libc::EAGAIN | libc::EINTR | libc::ENETDOWN) => Ok(None),
                 _ => Err(error),
             };
@@ -161,14 +162,14 @@ impl Listener {
         }))
     }
 
-    /// Frames since the last call that came too fast to be kept until they were asked for.
+    /// Number of frames that the kernel dropped since the last call because the socket's buffer was full.
     pub fn missed(&self) -> u64 {
-        // SAFETY: plain data, all zeros valid.
+        // SAFETY: plain data for which all zeros is valid.
         let mut counts: libc::tpacket_stats = unsafe { zeroed() };
         let mut length = size_of_val(&counts) as libc::socklen_t;
         let (level, option) = (libc::SOL_PACKET, libc::PACKET_STATISTICS);
         let into = (&raw mut counts).cast();
-        // SAFETY: the struct that this option fills, alive during the call.
+        // SAFETY: this option fills the struct, which lives during the call.
         match unsafe { libc::getsockopt(self.socket.as_raw_fd(), level, option, into, &mut length) } {
             0 => counts.tp_drops.into(),
             _ => 0,
@@ -176,22 +177,22 @@ impl Listener {
     }
 }
 
-/// Timestamp and tag of a message that was received.
+/// Timestamp and VLAN tag of a received message.
 fn beside(message: &libc::msghdr) -> Beside {
     let mut beside = Beside::default();
-    // SAFETY: the kernel has filled the control memory of this message and said how long it is.
+    // SAFETY: the kernel has filled the control memory of this message and set its length.
     let mut next = unsafe { libc::CMSG_FIRSTHDR(message) };
     while !next.is_null() {
-        // SAFETY: not null, hence a whole header within the control memory.
+        // SAFETY: the pointer is not null, so a complete header lies in the control memory.
         let (header, data) = unsafe { (&*next, libc::CMSG_DATA(next)) };
         match (header.cmsg_level, header.cmsg_type) {
             (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {
-                // SAFETY: what this type carries; messages may lie anywhere.
+                // SAFETY: this message type carries this struct, possibly unaligned.
                 let at = unsafe { data.cast::<libc::timespec>().read_unaligned() };
                 beside.at = Duration::new(at.tv_sec.max(0) as u64, at.tv_nsec as u32);
             }
             (libc::SOL_PACKET, libc::PACKET_AUXDATA) => {
-                // SAFETY: what this type carries; messages may lie anywhere.
+                // SAFETY: this message type carries this struct, possibly unaligned.
                 let found = unsafe { data.cast::<libc::tpacket_auxdata>().read_unaligned() };
                 let has = |flag| found.tp_status & flag != 0;
                 let protocol = match has(libc::TP_STATUS_VLAN_TPID_VALID) {
@@ -202,13 +203,13 @@ fn beside(message: &libc::msghdr) -> Beside {
             }
             _ => {}
         }
-        // SAFETY: as for the first.
+        // SAFETY: as for the first header.
         next = unsafe { libc::CMSG_NXTHDR(message, next) };
     }
     beside
 }
 
-/// Wait until a frame waits somewhere, or some time has passed.
+/// Wait until a listener has a frame, or until the time has passed.
 pub fn wait(listeners: &[&Listener], most: Duration) {
     let mut wanted: Vec<libc::pollfd> = listeners
         .iter()
@@ -219,8 +220,8 @@ pub fn wait(listeners: &[&Listener], most: Duration) {
         })
         .collect();
     let milliseconds = c_int::try_from(most.as_millis()).unwrap_or(c_int::MAX);
-    // Whatever it answers, whoever asked looks at all listeners next.
-    // SAFETY: as many descriptors as it is told, alive during the call.
+    // The result does not matter, because the caller checks all listeners next. SAFETY: the array has the stated number
+    // of descriptors and lives during the call.
     unsafe { libc::poll(wanted.as_mut_ptr(), wanted.len() as libc::nfds_t, milliseconds) };
 }
 

@@ -1,4 +1,4 @@
-//! DPDK's mbufs as a source of raw buffers: one shim call per burst.
+//! DPDK's mbufs as a source of raw buffers, with one shim call per burst.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::set::Shared;
 use crate::sys;
 use crate::tsc;
 
-// What crosses the seam to C has one layout on both sides.
+// Structs that are passed to C have the same layout on both sides.
 const _: () = {
     assert!(size_of::<BufferMemory>() == size_of::<sys::sluice_room>());
     assert!(std::mem::offset_of!(BufferMemory, length) == std::mem::offset_of!(sys::sluice_room, length));
@@ -30,7 +30,7 @@ const _: () = {
 };
 
 impl IncomingBuffers<'_> {
-    /// Pointers for C, and how many places there are behind each.
+    /// Array pointers for C, and the common number of elements.
     #[inline(always)]
     fn places(
         self,
@@ -50,23 +50,23 @@ impl IncomingBuffers<'_> {
     }
 }
 
-/// One worker's way to one port.
+/// A worker's queues of one port.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PortQueues {
     pub(crate) port: u16,
-    /// This worker's queues to receive from and to send by, where the port has one for it.
+    /// Receive queue and transmit queue of this worker, if the port has one for it.
     pub(crate) receive: Option<u16>,
     pub(crate) transmit: Option<u16>,
-    /// The device computes L4 checksums that were left to it.
+    /// Whether the device computes L4 checksums that were left to it.
     pub(crate) offload: bool,
-    /// LACP wants a transmit call now and then, even of nothing.
+    /// LACP needs regular transmit calls, even without frames.
     pub(crate) calls_for_transmit: bool,
-    /// The worker gathers frames, where the interface has no interrupts.
+    /// Receive coalescing, for interfaces without interrupts.
     pub(crate) coalescing: Option<Coalescing>,
 }
 
 impl PortQueues {
-    /// To a place that has no port.
+    /// Value for a place without a port.
     pub(crate) const NONE: PortQueues = PortQueues {
         port: u16::MAX,
         receive: None,
@@ -77,22 +77,24 @@ impl PortQueues {
     };
 }
 
-/// The ports, pools and rings of one worker.
+/// Ports, pools and rings of one worker.
 pub struct WorkerMbufs {
     pub(crate) ways: Box<[PortQueues]>,
     pub(crate) worker: u16,
-    /// Rings to and from the other workers.
+    /// Rings to and from other workers.
     pub(crate) handover: WorkerRings,
-    /// Rings, pools and ports outlive every buffer that they may be asked to take.
+    /// Keeps rings, pools and ports alive longer than every buffer that may be returned to them.
     pub(crate) shared: Arc<Shared>,
 }
 
-// SAFETY: queues belong to this worker alone: `Devices::attach` gives each out once. Raw names inside are owned buffers.
+// SAFETY: queues belong to this worker alone, because `Devices::attach` assigns each one once. Raw pointers inside
+// refer to owned buffers.
 unsafe impl Send for WorkerMbufs {}
 
-// SAFETY: DPDK gives a buffer to one caller only; what could be shared (reference counts, several segments,
-// external memory) the shim repairs or marks as a fault, and the hand frees it unseen. Rooms lie in pools, whose
-// memory is mapped, zeroed at first, and outlives the hand by `shared`.
+// SAFETY: DPDK delivers a buffer to only one caller. For what could be shared (reference counts, several segments,
+// external memory), the shim repairs the buffer or marks it as faulty, and the burst buffers free it unread. Buffer
+// memory lies in pools, which is mapped and initially zeroed, and `shared` keeps it alive longer than the burst
+// buffers.
 unsafe impl RawBuffers for WorkerMbufs {
     fn ports(&self) -> usize {
         self.ways.len()
@@ -105,7 +107,7 @@ unsafe impl RawBuffers for WorkerMbufs {
         };
         let Some(queue) = way.receive else { return 0 };
         if let Some(transmit) = way.transmit.filter(|_| way.calls_for_transmit) {
-            // SAFETY: nothing is sent.
+            // SAFETY: no frame is sent.
             unsafe { sys::sluice_transmit_nothing(way.port, transmit) };
         }
         let now = way.coalescing.map(|_| tsc::now()).unwrap_or_default();
@@ -113,7 +115,7 @@ unsafe impl RawBuffers for WorkerMbufs {
             return 0;
         }
         let (buffers, rooms, windows, count) = coming.places();
-        // SAFETY: each array has `count` places; the queue is this worker's alone and its port is started.
+        // SAFETY: each array has `count` elements; the queue belongs to this worker alone and its port is started.
         let count = unsafe { sys::sluice_receive(way.port, queue, buffers, rooms, windows, count, faults) }.into();
         if let Some(coalescing) = &mut way.coalescing {
             coalescing.received(count, now);
@@ -129,19 +131,20 @@ unsafe impl RawBuffers for WorkerMbufs {
         let count = buffers.len().min(windows.len()) as u16;
         let (buffers, windows) = (buffers.as_mut_ptr().cast(), windows.as_ptr().cast());
         let Some(queue) = way.transmit else { return 0 };
-        // SAFETY: the caller owns `count` buffers and gives up those taken; the queue is this worker's alone.
+        // SAFETY: the caller owns `count` buffers and gives up those accepted; the queue belongs to this worker alone.
         unsafe { sys::sluice_transmit(way.port, queue, i32::from(way.offload), buffers, windows, count) }.into()
     }
 
     #[inline]
     unsafe fn free(&mut self, buffers: &mut [Buffer]) {
-        // SAFETY: the caller gives up as many buffers, and their pools are alive (`shared`, or `Pair::keep`).
+        // SAFETY: the caller gives up ownership of these buffers, and their pools are alive (`shared`, or
+        // `Pair::keep`).
         unsafe { sys::sluice_free(buffers.as_mut_ptr().cast(), buffers.len() as u32) };
     }
 
     fn allocate(&mut self, coming: IncomingBuffers<'_>) -> usize {
         let (buffers, rooms, windows, count) = coming.places();
-        // SAFETY: the pool is alive, each array has `count` places.
+        // SAFETY: the pool is alive, and each array has `count` elements.
         unsafe { sys::sluice_allocate(self.shared.pool().raw(), buffers, rooms, windows, count) }.into()
     }
 
@@ -154,8 +157,8 @@ unsafe impl RawBuffers for WorkerMbufs {
         windows: &[Window],
         carried: &[NoteWords],
     ) -> usize {
-        // SAFETY: the caller owns the buffers and gives up those taken; all are of our own pools, whose buffers have no
-        // private area.
+        // SAFETY: the caller owns the buffers and gives up those accepted; all come from our own pools, whose buffers
+        // have no private area.
         unsafe { self.handover.put(to.into(), buffers, rooms, windows, carried) }
     }
 

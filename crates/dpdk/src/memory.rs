@@ -1,16 +1,16 @@
-//! Memory for the big tables: on hugepages where there are any.
+//! Memory for large tables, on hugepages if available.
 
 use std::fmt;
 use std::ptr::NonNull;
 
 use sluice_table::memory::{LINE, Line};
 
-/// How a region is backed.
+/// Kind of pages that back a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backing {
     /// Reserved hugepages.
     Hugepages,
-    /// Ordinary pages that the kernel joins to huge ones where it can.
+    /// Ordinary pages that the kernel merges into transparent hugepages if possible.
     Transparent,
     /// Ordinary pages.
     Ordinary,
@@ -26,17 +26,17 @@ impl fmt::Display for Backing {
     }
 }
 
-/// No memory of that size.
+/// Memory of this size is not available.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("no {} MiB of memory for a table: lower its capacity in the configuration, or add memory ({reason})", bytes >> 20)]
 pub struct MemoryError {
-    /// Bytes wanted.
+    /// Requested bytes.
     pub bytes: usize,
-    /// The system's text.
+    /// Error text of the system.
     pub reason: String,
 }
 
-/// Zeroed memory, aligned to its pages, touched beforehand. It goes back when dropped.
+/// Zeroed, page-aligned memory whose pages are populated. It is unmapped when dropped.
 #[derive(Debug)]
 pub struct Region {
     start: NonNull<u8>,
@@ -44,19 +44,19 @@ pub struct Region {
     backing: Backing,
 }
 
-// SAFETY: the region owns its memory, and gives it out by borrow only.
+// SAFETY: the region owns its memory, and lends it only through borrows.
 unsafe impl Send for Region {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl Sync for Region {}
 
 const HUGEPAGE: usize = 2 << 20;
 
 impl Region {
-    /// At least `bytes` of memory.
+    /// Allocate at least `bytes` of memory.
     pub fn new(bytes: usize) -> Result<Self, MemoryError> {
         let length = bytes.max(1).next_multiple_of(HUGEPAGE);
         let map = |length: usize, flags: i32| {
-            // SAFETY: a new anonymous mapping, at an address of the kernel's choice.
+            // SAFETY: a new anonymous mapping at an address that the kernel chooses.
             let start = unsafe {
                 libc::mmap(
                     std::ptr::null_mut(),
@@ -73,7 +73,7 @@ impl Region {
                 NonNull::new(start.cast::<u8>())
             }
         };
-        // Without MAP_NORESERVE the pages are promised here, and no fault comes later.
+        // Without MAP_NORESERVE, hugepages are reserved here, so that no later page fault fails.
         if let Some(start) = map(length, libc::MAP_HUGETLB) {
             let region = Self {
                 start,
@@ -83,7 +83,7 @@ impl Region {
             region.populate();
             return Ok(region);
         }
-        // One page more, to align the region to huge ones; what sticks out goes back.
+        // Map one page more to align the region to hugepages, and unmap the excess.
         let error = |bytes| MemoryError {
             bytes,
             reason: std::io::Error::last_os_error().to_string(),
@@ -97,7 +97,8 @@ impl Region {
         }
         let whole = map(padded, 0).ok_or_else(|| error(bytes))?;
         let before = whole.as_ptr().align_offset(HUGEPAGE);
-        // SAFETY: `before` is below HUGEPAGE, so start and both trimmed ends lie in the mapping made just now.
+        // SAFETY: `before` is less than HUGEPAGE, so the start and both trimmed ends lie within the mapping just
+        // created.
         let (start, advised) = unsafe {
             let start = whole.add(before);
             if before > 0 {
@@ -119,32 +120,33 @@ impl Region {
         Ok(region)
     }
 
-    /// Touch every page now: no fault under traffic.
+    /// Populate every page now, so that no page faults occur under traffic.
     fn populate(&self) {
-        // SAFETY: the mapping is ours. Where the kernel does not know the advice, pages come when touched.
+        // SAFETY: the mapping is ours. A kernel that does not support the advice populates pages at first access.
         unsafe { libc::madvise(self.start.as_ptr().cast(), self.length, libc::MADV_POPULATE_WRITE) };
     }
 
-    /// How it is backed.
+    /// Kind of pages that back the region.
     pub fn backing(&self) -> Backing {
         self.backing
     }
 
-    /// Bytes.
+    /// Size in bytes.
     pub fn bytes(&self) -> usize {
         self.length
     }
 
-    /// The memory as lines, for as long as the region lives.
+    /// The memory as cache lines.
     pub fn lines(&mut self) -> &mut [Line] {
-        // SAFETY: the mapping is `length` zeroed or written bytes, page-aligned, ours alone, and any bits are a line.
+        // SAFETY: the mapping has `length` initialised bytes, is page-aligned and exclusively ours, and every bit
+        // pattern is a valid line.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr().cast(), self.length / LINE) }
     }
 
-    /// The memory as lines, for ever: it is never given back.
+    /// The memory as cache lines that live until the process ends; it is never unmapped.
     pub fn leak(self) -> &'static mut [Line] {
         let region = std::mem::ManuallyDrop::new(self);
-        // SAFETY: as `lines`; the mapping stays, and the region that named it is forgotten.
+        // SAFETY: as in `lines`; the mapping stays because the region that owned it is forgotten.
         unsafe { std::slice::from_raw_parts_mut(region.start.as_ptr().cast(), region.length / LINE) }
     }
 }
@@ -156,7 +158,7 @@ fn transparent() -> bool {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours and every borrow of it has ended.
+        // SAFETY: the mapping is ours, and every borrow of it has ended.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.length) };
     }
 }

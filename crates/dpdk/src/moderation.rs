@@ -1,33 +1,34 @@
-//! How often the kernel fetches frames for AF_XDP from a card.
+//! Interrupt moderation: how often the kernel polls a card for AF_XDP.
 //!
-//! Left alone, a card may interrupt for each frame: a run of the kernel's half for one frame, and a burst of one for the
-//! worker. Moderated, frames are fetched together while they keep coming; a lone frame still comes at once. Where the driver
-//! lets a socket poll it, the same settings leave the fetching to the worker (`Documentation/networking/napi.rst`).
+//! By default a card may raise an interrupt for each frame, which costs a kernel receive pass for one frame and gives
+//! the worker a burst of one. With moderation, frames are fetched together while they keep arriving; a single frame is
+//! still delivered immediately. If the driver supports busy polling by a socket, the same settings leave polling to the
+//! worker (`Documentation/networking/napi.rst`).
 //!
-//! Virtual interfaces (veth) have no interrupts: a timer that fetches late keeps senders waiting there, and the worker
-//! gathers frames by itself ([`crate::coalescing`]).
+//! Virtual interfaces (veth) have no interrupts. There, a timer that polls late delays senders, so the worker coalesces
+//! frames instead ([`crate::coalescing`]).
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Fetches that find nothing before the interface may interrupt again.
+/// Number of empty polls before the interface may raise interrupts again.
 const EMPTY_FETCHES: &str = "2";
 
-/// Nanoseconds from one fetch to the next.
+/// Nanoseconds between polls.
 const PAUSE: &str = "200000";
 
-/// The files that say so, below the interface's folder, with what we write there.
+/// The files of these settings in the interface's /sys folder, with the values that we write.
 const SETTINGS: [(&str, &str); 2] = [("napi_defer_hard_irqs", EMPTY_FETCHES), ("gro_flush_timeout", PAUSE)];
 
-/// Settings of an interface, put back when this is dropped.
+/// Changed settings of an interface; they are restored when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Moderation {
     before: Vec<(PathBuf, String)>,
 }
 
 impl Moderation {
-    /// Moderate an interface; `None` where no card is below. What somebody has set already stays, and so does all where /sys
-    /// can't be written.
+    /// Moderate an interface; `None` if no card is below it. Settings that the administrator has changed stay, and
+    /// nothing changes if /sys is not writable.
     pub(crate) fn set(interface: &str) -> Option<Self> {
         card(interface).map(|folder| Self::set_in(&folder))
     }
@@ -48,19 +49,19 @@ impl Moderation {
 impl Drop for Moderation {
     fn drop(&mut self) {
         for (file, before) in &self.before {
-            // The interface may be gone.
+            // The interface may no longer exist.
             let _ = fs::write(file, before);
         }
     }
 }
 
-/// Is this an interface of a card that this process can't moderate?
+/// Whether this is the interface of a card that this process can't moderate.
 pub(crate) fn refused(interface: &str) -> bool {
     let writable = |file: PathBuf| fs::OpenOptions::new().write(true).open(file).is_ok();
     card(interface).is_some_and(|folder| !SETTINGS.iter().all(|(name, _)| writable(folder.join(name))))
 }
 
-/// The folder of a card's interface below /sys, which may show another network namespace than ours.
+/// Folder of a card's interface in /sys, which may show a network namespace other than this process's.
 fn card(interface: &str) -> Option<PathBuf> {
     let folder = folder(interface)?;
     folder.join("device").exists().then_some(folder)
@@ -70,7 +71,7 @@ fn folder(interface: &str) -> Option<PathBuf> {
     let folder = Path::new("/sys/class/net").join(interface);
     let shown: u32 = fs::read_to_string(folder.join("ifindex")).ok()?.trim().parse().ok()?;
     let name = std::ffi::CString::new(interface).ok()?;
-    // SAFETY: a C string, read during the call.
+    // SAFETY: a C string that is read during the call.
     let ours = unsafe { libc::if_nametoindex(name.as_ptr()) };
     (shown == ours).then_some(folder)
 }

@@ -1,4 +1,4 @@
-//! PCI cards as the kernel describes them, before DPDK is started: driver, IOMMU group, interfaces, hugepages.
+//! PCI cards as described by the kernel, before DPDK starts: driver, IOMMU group, interfaces, hugepages.
 
 mod card_faults;
 mod hugepages;
@@ -13,23 +13,23 @@ pub use hugepages::{HugePages, reserve};
 
 use crate::device::PciAddress;
 
-/// Kernel drivers that DPDK shares the card with: the card stays bound to them.
+/// Kernel drivers of bifurcated cards: DPDK shares the card with them, and it stays bound to them.
 const BIFURCATED: [&str; 4] = ["mlx4_core", "mlx5_core", "mana", "nfp"];
 
-/// The module of VFIO for a card.
+/// VFIO's kernel module for PCI cards.
 pub const VFIO: &str = "vfio-pci";
 
-/// The module of UIO that is part of the kernel.
+/// The UIO module that is part of the kernel.
 pub const UIO: &str = "uio_pci_generic";
 
-/// Bits of a process's addresses, as DPDK counts them.
+/// Bits of a process's virtual addresses, as DPDK assumes them.
 const VIRTUAL_BITS: u8 = 47;
 
-/// The machine's `/sys`, `/dev` and `/proc`.
+/// Access to `/sys`, `/dev` and `/proc` of a machine.
 #[derive(Clone, Debug)]
 pub struct System {
     root: PathBuf,
-    /// Open a file of `/dev/vfio` and close it again.
+    /// Opens a file of `/dev/vfio` and closes it again.
     open: fn(&Path) -> io::Result<()>,
 }
 
@@ -39,7 +39,7 @@ impl System {
         Self::at(Path::new("/"))
     }
 
-    /// A folder laid out like `/`.
+    /// Access to a folder that is laid out like `/`.
     pub fn at(root: &Path) -> Self {
         Self {
             root: root.into(),
@@ -47,7 +47,7 @@ impl System {
         }
     }
 
-    /// A path below the root: `sys/bus/pci`.
+    /// A path relative to the root, such as `sys/bus/pci`.
     pub fn path(&self, below: &str) -> PathBuf {
         self.root.join(below)
     }
@@ -57,7 +57,7 @@ impl System {
         self.path(&format!("sys/bus/pci/devices/{address}"))
     }
 
-    /// All network cards, by their addresses.
+    /// All network cards, sorted by address.
     pub fn cards(&self) -> Vec<Card> {
         let addresses = entries(&self.path("sys/bus/pci/devices")).into_iter();
         let mut cards: Vec<Card> = addresses
@@ -68,13 +68,13 @@ impl System {
         cards
     }
 
-    /// A PCI device; none where there is none.
+    /// The PCI device at an address, if any.
     pub fn card(&self, address: PciAddress) -> Option<Card> {
         let folder = self.folder(address);
         let number = |name: &str| u32::from_str_radix(text(&folder.join(name))?.trim_start_matches("0x"), 16).ok();
         let interfaces = |folder: &Path| entries(&folder.join("net"));
         let mut found = interfaces(&folder);
-        // virtio has a bus of its own between the PCI device and the interface.
+        // virtio places a bus between the PCI device and the interface.
         for child in entries(&folder).iter().filter(|name| name.starts_with("virtio")) {
             found.extend(interfaces(&folder.join(child)));
         }
@@ -86,10 +86,10 @@ impl System {
             device: number("device").unwrap_or(0) as u16,
             driver: target(&folder.join("driver")),
             group: self.group(address),
-            // -1 where the machine has one node, or does not tell.
+            // -1 if the machine has a single node or does not report it.
             node: text(&folder.join("numa_node")).and_then(|node| node.parse().ok()),
             uio: entries(&folder.join("uio")).into_iter().next(),
-            // VT-d tells the width of its guests' addresses in bits 16 to 21, less one.
+            // VT-d reports the address width of guests, minus one, in bits 16 to 21.
             address_bits: number64(&folder.join("iommu/intel-iommu/cap")).map(|bits| (bits >> 16 & 0x3f) as u8 + 1),
             interfaces: found,
         })
@@ -119,13 +119,13 @@ impl System {
         })
     }
 
-    /// Whether the kernel lets VFIO go without an IOMMU.
+    /// Whether the kernel allows VFIO without an IOMMU.
     pub fn allows_vfio_without_iommu(&self) -> bool {
         let switch = self.path("sys/module/vfio/parameters/enable_unsafe_noiommu_mode");
         text(&switch).is_some_and(|value| value == "Y" || value == "1")
     }
 
-    /// Another process that has a file of `/dev` open, as far as `/proc` shows those of others; `Some(None)`: this one.
+    /// Another process that has a file of `/dev` open, as far as `/proc` shows it; `Some(None)` if it is this process.
     fn holder(&self, device: &str) -> Option<Option<Process>> {
         let own = std::process::id();
         let mut by_self = None;
@@ -144,7 +144,7 @@ impl System {
         by_self
     }
 
-    /// Another process that uses a card by UIO or VFIO.
+    /// Another process that uses a card through UIO or VFIO.
     pub fn user(&self, card: &Card) -> Option<Process> {
         self.holder(&card.file()?).flatten()
     }
@@ -153,9 +153,9 @@ impl System {
 /// A process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Process {
-    /// Its number.
+    /// Process ID.
     pub id: u32,
-    /// Its name.
+    /// Process name.
     pub name: String,
 }
 
@@ -168,76 +168,77 @@ impl fmt::Display for Process {
 /// A PCI device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Card {
-    /// Where it is.
+    /// PCI address.
     pub address: PciAddress,
     /// Class, subclass and programming interface: `0x020000` is Ethernet.
     pub class: u32,
-    /// Number of its maker.
+    /// Vendor ID.
     pub vendor: u16,
-    /// The maker's number of the model.
+    /// Device ID.
     pub device: u16,
-    /// The kernel driver that it is bound to.
+    /// Kernel driver that it is bound to.
     pub driver: Option<String>,
-    /// Its IOMMU group.
+    /// IOMMU group.
     pub group: Option<Group>,
-    /// Its memory node, where the machine has several.
+    /// NUMA node, if the machine has several.
     pub node: Option<u16>,
-    /// Its file of UIO: `uio0`.
+    /// UIO device file, such as `uio0`.
     pub uio: Option<String>,
-    /// Address bits of the IOMMU before it, where that tells.
+    /// Address width of its IOMMU in bits, if reported.
     pub address_bits: Option<u8>,
-    /// Its kernel interfaces.
+    /// Kernel interfaces of the card.
     pub interfaces: Vec<String>,
 }
 
-/// Devices that an IOMMU can't tell apart.
+/// An IOMMU group: devices that the IOMMU can't distinguish.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// Its number.
+    /// Group number.
     pub number: u32,
-    /// An IOMMU is behind it; otherwise VFIO made it up.
+    /// Whether an IOMMU backs the group; otherwise VFIO created it.
     pub has_iommu: bool,
-    /// Drivers that are not of VFIO have addresses of the IOMMU, not those of memory (`iommu=pt` was not written).
+    /// Whether devices of non-VFIO drivers use IOMMU addresses instead of physical ones (the kernel was not started
+    /// with `iommu=pt`).
     pub translates: bool,
-    /// The other devices in it.
+    /// Other devices in the group.
     pub others: Vec<GroupDevice>,
 }
 
-/// Another device of a group.
+/// Another device of an IOMMU group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupDevice {
-    /// Where it is.
+    /// PCI address.
     pub address: PciAddress,
-    /// The kernel driver that it is bound to.
+    /// Kernel driver that it is bound to.
     pub driver: Option<String>,
-    /// A PCI bridge, whose driver VFIO tolerates.
+    /// Whether it is a PCI bridge, whose driver VFIO tolerates.
     pub is_bridge: bool,
 }
 
 impl GroupDevice {
-    /// The driver by which it keeps VFIO from the whole group.
+    /// The driver through which this device makes the whole group unusable for VFIO.
     pub fn obstacle(&self) -> Option<&str> {
         let tolerated = |driver: &str| self.is_bridge || driver.starts_with("vfio") || driver == "pci-stub";
         self.driver.as_deref().filter(|driver| !tolerated(driver))
     }
 }
 
-/// How a process can have a card.
+/// How a process can access a card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// By VFIO, behind an IOMMU.
+    /// Through VFIO, behind an IOMMU.
     Vfio,
-    /// By VFIO, behind an IOMMU that virtual addresses are too long for.
+    /// Through VFIO, behind an IOMMU whose address width is too small for virtual addresses.
     VfioNarrow,
-    /// By VFIO, with nothing that checks what the card writes to.
+    /// Through VFIO without an IOMMU: nothing checks the card's memory accesses.
     VfioWithoutIommu,
-    /// By UIO.
+    /// Through UIO.
     Uio,
-    /// Beside the kernel's own driver.
+    /// Together with the kernel's own driver (bifurcated).
     Bifurcated,
-    /// Not at all: the kernel has it.
+    /// Not accessible: a kernel driver uses it.
     Kernel,
-    /// Not at all: it has no driver.
+    /// Not accessible: no driver is bound.
     Unbound,
 }
 
@@ -256,7 +257,7 @@ impl fmt::Display for Mode {
 }
 
 impl Mode {
-    /// The card is given physical addresses, which hugepages alone have.
+    /// Whether the card uses physical addresses, which require hugepages.
     pub fn is_physical(self) -> bool {
         matches!(self, Mode::Uio | Mode::VfioNarrow | Mode::VfioWithoutIommu)
     }
@@ -268,7 +269,7 @@ impl Card {
         self.class >> 16 == 2
     }
 
-    /// How a process can have it.
+    /// How a process can access the card.
     pub fn mode(&self) -> Mode {
         match self.driver.as_deref() {
             None => Mode::Unbound,
@@ -283,22 +284,22 @@ impl Card {
         }
     }
 
-    /// Whether an IOMMU is before it.
+    /// Whether it is behind an IOMMU.
     pub fn has_iommu(&self) -> bool {
         self.group.as_ref().is_some_and(|group| group.has_iommu)
     }
 
-    /// The driver to bind it to.
+    /// Driver to bind the card to.
     pub fn best_driver(&self) -> &'static str {
         if self.has_iommu() { VFIO } else { UIO }
     }
 
-    /// Numbers of maker and model, as `lspci -n` writes them.
+    /// Vendor and device ID in the format of `lspci -n`.
     pub fn id(&self) -> String {
         format!("{:04x}:{:04x}", self.vendor, self.device)
     }
 
-    /// The file by which a process has it.
+    /// Device file through which a process accesses the card.
     fn file(&self) -> Option<String> {
         match self.mode() {
             Mode::Vfio | Mode::VfioNarrow => Some(format!("/dev/vfio/{}", self.group.as_ref()?.number)),
@@ -309,7 +310,7 @@ impl Card {
     }
 }
 
-/// Names in a folder; none where there is no such folder.
+/// Names in a folder; empty if the folder does not exist.
 fn entries(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries
@@ -325,7 +326,7 @@ fn number64(path: &Path) -> Option<u64> {
     u64::from_str_radix(text(path)?.trim_start_matches("0x"), 16).ok()
 }
 
-/// The last part of where a link leads.
+/// Last component of a symbolic link's target.
 fn target(link: &Path) -> Option<String> {
     Some(fs::read_link(link).ok()?.file_name()?.to_str()?.to_owned())
 }

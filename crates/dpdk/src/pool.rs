@@ -1,4 +1,4 @@
-//! Pools of buffers.
+//! Buffer pools.
 
 use std::ffi::CString;
 use std::sync::Arc;
@@ -7,76 +7,76 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::eal::{Eal, error_text, free_hugepage_bytes};
 use crate::sys;
 
-/// Headroom of a buffer as a driver fills it.
+/// Headroom that drivers leave before a received frame.
 pub const HEADROOM: u16 = 128;
 
-/// Room of an ordinary buffer: headroom, and a frame of 2,048 bytes.
+/// Size of an ordinary buffer: headroom and a frame of 2,048 bytes.
 pub const ORDINARY_BUFFER: u16 = HEADROOM + 2048;
 
-/// Room of a buffer of AF_XDP: with its header it stays below a page.
+/// Size of an AF_XDP buffer: together with its header it fits into a page.
 pub const AF_XDP_BUFFER: u16 = 3584;
 
-/// Room that AF_PACKET's jumbo frames need.
+/// Size of a buffer for AF_PACKET's jumbo frames.
 pub const JUMBO_BUFFER: u16 = 16_512;
 
-/// Why there is no pool.
+/// Why a pool can't be created.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PoolError {
-    /// Memory does not suffice.
+    /// There is not enough memory.
     #[error(
         "{count} buffers of {buffer_bytes} bytes need {megabytes} MiB and DPDK's memory has no such piece ({free} MiB of hugepages are free, others may have taken some since the start): lower queues or buffers in the configuration, or reserve more hugepages (vm.nr_hugepages)"
     )]
     NotEnoughMemory {
-        /// Buffers.
+        /// Number of buffers.
         count: u32,
-        /// Bytes of room each.
+        /// Size of each buffer in bytes.
         buffer_bytes: u16,
-        /// MiB in all.
+        /// Total size in MiB.
         megabytes: usize,
-        /// MiB of hugepages that are free now.
+        /// Free hugepages in MiB.
         free: usize,
     },
-    /// The pool came in several pieces, and AF_XDP would be deaf beyond the first.
+    /// The pool's memory is not contiguous, and AF_XDP could receive only into its first piece.
     #[error(
         "{count} buffers for AF_XDP came in {pieces} pieces of memory instead of one: reserve hugepages at boot (hugepages= on the kernel's command line), or lower queues or buffers"
     )]
     Scattered {
-        /// Buffers.
+        /// Number of buffers.
         count: u32,
-        /// Pieces.
+        /// Number of pieces.
         pieces: u32,
     },
-    /// The part of DPDK that keeps free buffers is not installed.
+    /// DPDK's mempool driver is not installed.
     #[error("DPDK's plug-in librte_mempool_ring is missing: install the package librte-mempool-ring23 or dpdk")]
     NoMempoolDriver,
-    /// DPDK refused for another reason.
+    /// DPDK failed for another reason.
     #[error("no pool of {count} buffers: {reason}")]
     Refused {
-        /// Buffers.
+        /// Number of buffers.
         count: u32,
-        /// DPDK's text.
+        /// DPDK's error text.
         reason: String,
     },
 }
 
-/// How many buffers of what room.
+/// Number and size of a pool's buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolSize {
-    /// Buffers; a power of two less one uses memory best.
+    /// Number of buffers; a power of two minus one uses memory best.
     pub count: u32,
-    /// Bytes of room each, headroom included.
+    /// Size of each buffer in bytes, including headroom.
     pub room: u16,
     /// Buffers cached per core; 0 makes the pool strictly first in, first out.
     pub cache: u32,
-    /// No gap between buffers, as AF_XDP's memory must be. Elsewhere memory may come in pieces.
+    /// Whether buffers must be contiguous, as AF_XDP requires. Otherwise memory may consist of several pieces.
     pub adjoining: bool,
 }
 
 impl PoolSize {
-    /// Bytes of memory that it takes, with its ring and what allocation rounds up.
+    /// Bytes of memory for the pool, including its ring and rounding by the allocator.
     pub fn bytes(&self) -> usize {
-        // Header of the pool's object, and of the buffer, rounding to a line, and DPDK's spread
-        // over memory channels.
+        // Headers of the mempool object and of the mbuf, rounding to a cache line, and DPDK's spreading over memory
+        // channels.
         let object = (64 + 128 + self.room as usize).next_multiple_of(64) + 64;
         let object = match self.adjoining {
             true => object.max(sys::SLUICE_ADJOINING_OBJECT as usize),
@@ -86,48 +86,48 @@ impl PoolSize {
     }
 }
 
-/// A pool. It lives as long as anything that may hold its buffers.
+/// A buffer pool. It lives as long as any owner of its buffers.
 #[derive(Debug)]
 pub struct Pool {
     name: String,
     raw: *mut sys::rte_mempool,
     size: PoolSize,
-    /// Most buffers that a driver keeps after close.
+    /// Maximum number of buffers that a driver does not return at close.
     keepable: AtomicU32,
 }
 
-// SAFETY: DPDK's pools are made for use by many threads at once.
+// SAFETY: DPDK's pools support concurrent use by several threads.
 unsafe impl Send for Pool {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl Sync for Pool {}
 
-/// What a pool should have and has.
+/// Balance of a pool: its size and the buffers that it contains.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolBalance {
-    /// Name of what the pool serves.
+    /// Name of the port or use that the pool serves.
     pub name: String,
-    /// Buffers.
+    /// Number of buffers.
     pub size: u32,
-    /// Buffers in the pool.
+    /// Buffers currently in the pool.
     pub available: u32,
-    /// Most buffers that a driver of this pool keeps after its close.
+    /// Maximum number of buffers that a driver of this pool does not return at close.
     pub kept_by_driver: u32,
 }
 
 impl PoolBalance {
-    /// Nothing is missing but what the driver may keep.
+    /// Whether no buffers are missing except those that a driver may keep.
     pub fn is_even(&self) -> bool {
         self.available <= self.size && self.size - self.available <= self.kept_by_driver
     }
 }
 
 impl Pool {
-    /// A pool for `name`, whose buffers carry the addresses that a card reads and writes by.
+    /// Create a pool for `name`, whose buffers contain the addresses that cards use for DMA.
     pub fn new(_eal: &Eal, name: &str, size: PoolSize) -> Result<Arc<Pool>, PoolError> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let unique = CString::new(format!("pool{}", NUMBER.fetch_add(1, Ordering::Relaxed))).unwrap_or_default();
         let (mut raw, mut pieces) = (std::ptr::null_mut(), 0);
-        // SAFETY: EAL runs (witness), the name is a C string, both results are written on success only.
+        // SAFETY: the EAL runs (witness), the name is a C string, and both results are written only on success.
         let made = unsafe {
             sys::sluice_pool_create(
                 unique.as_ptr(),
@@ -172,29 +172,29 @@ impl Pool {
         Ok(Arc::new(pool))
     }
 
-    /// Name of what it serves.
+    /// Name of the port or use that it serves.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Buffers in the pool now.
+    /// Number of buffers currently in the pool.
     pub fn available(&self) -> u32 {
         // SAFETY: the pool is alive.
         unsafe { sys::sluice_pool_available(self.raw) }
     }
 
-    /// How many buffers of what room.
+    /// Number and size of the buffers.
     pub fn size(&self) -> PoolSize {
         self.size
     }
 
-    /// How many buffers a card would not find at the address that they carry. It looks at each: for tests.
+    /// Number of buffers that a card would not find at the address that they contain. Checks every buffer; for tests.
     pub fn misaddressed(&self) -> u32 {
-        // SAFETY: the pool is alive; its list of objects does not change once it is made.
+        // SAFETY: the pool is alive, and its list of objects does not change after creation.
         unsafe { sys::sluice_pool_misaddressed(self.raw) }
     }
 
-    /// What it should have and has.
+    /// Size of the pool and the buffers that it contains.
     pub fn balance(&self) -> PoolBalance {
         PoolBalance {
             name: self.name.clone(),
@@ -204,7 +204,7 @@ impl Pool {
         }
     }
 
-    /// A driver of this pool may keep so many more after its close.
+    /// Allow a driver of this pool to keep `count` more buffers after its close.
     pub(crate) fn allow_kept(&self, count: u32) {
         self.keepable.fetch_add(count, Ordering::Relaxed);
     }
@@ -216,10 +216,10 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        // Buffers that are still out somewhere make freeing unsound: their memory is then given up instead. What
-        // a closed driver keeps, it never touches again.
+        // If buffers are still in use elsewhere, freeing their memory would be unsound, so it is leaked instead. A
+        // closed driver never accesses the buffers that it keeps.
         if self.balance().is_even() {
-            // SAFETY: nobody owns one of its buffers, and `self` was the last name of it.
+            // SAFETY: its buffers have no owner, and `self` was the last reference to the pool.
             unsafe { sys::sluice_pool_destroy(self.raw) };
         }
     }

@@ -1,4 +1,4 @@
-//! Ports: a device, its driver, its queues.
+//! Ports: a device with its driver and queues.
 
 mod configure;
 mod error;
@@ -28,34 +28,35 @@ pub use crate::steering::Steering;
 pub use error::PortError;
 pub use members::Member;
 
-/// A port to be opened.
+/// Description of a port to open.
 #[derive(Clone, Debug)]
 pub struct PortPlan {
     /// Name in messages.
     pub name: String,
     /// The device.
     pub device: Device,
-    /// Bytes of the largest IP packet.
+    /// MTU: maximum size of an IP packet in bytes.
     pub mtu: u16,
-    /// Queues wished for.
+    /// Requested number of queues.
     pub queues: u16,
-    /// AF_XDP or AF_PACKET, where the choice is not left to us.
+    /// AF_XDP or AF_PACKET to override the automatic choice.
     pub driver: Option<Driver>,
-    /// Receive frames for other stations too.
+    /// Whether to receive frames for other stations too (promiscuous mode).
     pub promiscuous: bool,
-    /// Address to take; `None` keeps the device's.
+    /// MAC address to set; `None` keeps the device's address.
     pub mac: Option<[u8; 6]>,
-    /// Which fields choose the queue.
+    /// Packet fields that select the queue.
     pub steering: Steering,
-    /// Key of the hash that chooses the queue; `None` leaves it to the driver.
+    /// RSS key of the hash that selects the queue; `None` leaves it to the driver.
     pub hash_key: Option<HashKey>,
-    /// The key where the device steers otherwise than by `steering`; `None` is `hash_key` there, too.
+    /// RSS key if the device can't steer by `steering`; `None` uses `hash_key` there too.
     pub fallback_key: Option<HashKey>,
-    /// Receive interrupts, where the driver has them.
+    /// Whether to use receive interrupts if the driver supports them.
     pub interrupts: bool,
-    /// A set does not open without it. Otherwise its place stays free where it fails.
+    /// Whether the set fails to open without this port. If false and the port fails, its place stays free.
     pub required: bool,
-    /// Queue of each entry of the device's table, begun again until that is full; empty gives each queue its turn.
+    /// Queue for each entry of the device's redirection table, repeated until the table is full; empty assigns the
+    /// queues round-robin.
     pub table: Vec<u16>,
 }
 
@@ -80,7 +81,7 @@ impl PortPlan {
     }
 }
 
-/// Frames and bytes as the device counts them.
+/// Frame and byte counters of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// Frames received.
@@ -91,22 +92,22 @@ pub struct Statistics {
     pub received_bytes: u64,
     /// Bytes sent.
     pub sent_bytes: u64,
-    /// Frames lost because nobody fetched them in time.
+    /// Frames dropped because the queue was not polled in time.
     pub missed: u64,
-    /// Frames received broken.
+    /// Frames received with errors.
     pub receive_errors: u64,
-    /// Frames not sent.
+    /// Frames that could not be sent.
     pub transmit_errors: u64,
-    /// Frames lost for want of a buffer.
+    /// Frames dropped because no buffer was available.
     pub no_buffer: u64,
 }
 
-/// A link's state.
+/// State of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Link {
-    /// Up?
+    /// Whether the link is up.
     pub up: bool,
-    /// Megabits per second; 0 where unknown.
+    /// Speed in megabits per second; 0 if unknown.
     pub megabits: u32,
 }
 
@@ -116,35 +117,35 @@ pub struct Port {
     name: String,
     number: u16,
     choice: DriverChoice,
-    /// Name of the driver that DPDK has found for a card.
+    /// Name of DPDK's driver for the card.
     model: String,
     mtu: u16,
     offload: bool,
-    /// The device leaves DPDK when the port is closed.
+    /// Whether the device is removed from DPDK when the port is closed.
     detach: AtomicBool,
     origin: Origin,
-    /// How frames come to queues, as last read from the device; held while it is changed.
+    /// Current receive steering, as last read from the device; locked while it changes.
     steered: Mutex<Steered>,
-    /// Members of a bond, closed after it.
+    /// Members of a bond, closed after the bond.
     members: Mutex<Vec<members::Place>>,
-    /// What it was opened by.
+    /// Description by which the port was opened.
     plan: PortPlan,
-    /// A ring port's rings, gone after it, and whether it is end A.
+    /// Rings of a ring port, freed after it, and whether it is end A.
     pair: Option<(Arc<Pair>, bool)>,
-    /// The workers that have a queue to send by, in the order of these.
+    /// Workers that have a transmit queue, in order of the queues.
     senders: Vec<u16>,
-    /// XDP sockets that come with it, closed after it where DPDK leaves them.
+    /// XDP sockets that the port opened; closed after it if DPDK leaves them open.
     sockets: Sockets,
-    /// The interface below takes multicasts.
+    /// All-multicast mode of the interface below.
     multicasts: Option<AllMulticast>,
-    /// Settings of the interface below, put back after the port is closed.
+    /// Changed settings of the interface below, restored after the port is closed.
     moderation: Option<Moderation>,
-    /// What the port receives into; it outlives the port.
+    /// Pool of the port's receive buffers; it outlives the port.
     _pool: Arc<Pool>,
 }
 
 impl Port {
-    /// Open, configure and start a port with queues for these workers at most: those that receive, and those that send.
+    /// Open, configure and start a port with queues for at most these workers: those that receive, and those that send.
     pub(crate) fn open(
         eal: &Eal,
         plan: &PortPlan,
@@ -156,7 +157,7 @@ impl Port {
         let opening = Opening { plan, choice };
         opening.check()?;
         let wish = opening.wish()?;
-        // A bond's members are there before it, a TAP's interface after its probe.
+        // The members of a bond must exist before it; a TAP's interface exists only after its probe.
         if !matches!(plan.device, Device::Tap { .. }) {
             opening.prepare()?;
         }
@@ -205,10 +206,10 @@ impl Port {
         configured.map(|()| port)
     }
 
-    /// The workers that get a queue to send by. Cards have as many as are wished for; elsewhere queues come in pairs.
+    /// Workers that get a transmit queue. Cards provide as many as requested; other drivers provide queues in pairs.
     fn served(&self, receivers: &[u16], senders: &[u16]) -> Vec<u16> {
         match self.choice.driver {
-            // LACP wants its receivers to call for transmit now and then.
+            // LACP requires regular transmit calls from the receiving workers.
             Driver::Bond => {
                 let more = receivers.iter().filter(|worker| !senders.contains(worker));
                 senders.iter().chain(more).copied().collect()
@@ -239,7 +240,7 @@ impl Port {
         };
         let (unique, _) = arguments(&opening.plan.device, Driver::Ring, queues, self.mtu);
         let unique = CString::new(unique).unwrap_or_default();
-        // SAFETY: as many rings as queues, alive as long as `pair`, which the port keeps.
+        // SAFETY: there are as many rings as queues, and `pair`, which the port keeps, keeps them alive.
         let number = unsafe {
             sys::sluice_port_from_rings(unique.as_ptr(), receive.as_mut_ptr(), transmit.as_mut_ptr(), queues)
         };
@@ -253,7 +254,7 @@ impl Port {
         &self.name
     }
 
-    /// The device leaves DPDK with the port, so that others may have it.
+    /// Remove the device from DPDK when the port closes, so that others can use it.
     pub(crate) fn release_device(&self) {
         self.detach.store(true, Ordering::Relaxed);
     }
@@ -262,74 +263,74 @@ impl Port {
         self.number
     }
 
-    /// What moves its frames.
+    /// Driver of the port.
     pub fn driver(&self) -> Driver {
         self.choice.driver
     }
 
-    /// Driver, queues, and why.
+    /// Driver, queues, and the reason for the choice.
     pub fn choice(&self) -> &DriverChoice {
         &self.choice
     }
 
-    /// What DPDK's driver of a card is called, and what the card offers; none for other devices.
+    /// Name of a card's DPDK driver and its capabilities; `None` for other devices.
     pub fn offer(&self) -> Option<String> {
         let capabilities = self.steering().capabilities;
         let capabilities = capabilities.filter(|_| self.choice.driver == Driver::Native)?;
         Some(format!("{}, offers {capabilities}", self.model))
     }
 
-    /// The workers that have a queue to send by.
+    /// Workers that have a transmit queue.
     pub fn senders(&self) -> &[u16] {
         &self.senders
     }
 
-    /// Queues to send by.
+    /// Number of transmit queues.
     pub fn transmit_queues(&self) -> u16 {
         u16::try_from(self.senders.len()).unwrap_or(u16::MAX)
     }
 
-    /// Queues: as many workers receive from it.
+    /// Number of receive queues, equal to the number of workers that receive from the port.
     pub fn queues(&self) -> u16 {
         self.choice.queues
     }
 
-    /// Bytes of the largest IP packet.
+    /// MTU: maximum size of an IP packet in bytes.
     pub fn mtu(&self) -> u16 {
         self.mtu
     }
 
-    /// How frames come to its queues, as last read from the device.
+    /// Current receive steering, as last read from the device.
     pub fn steering(&self) -> Steered {
         self.steered.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Let hashes lead to other queues, also while frames come: entry `k` of the device's table leads to queue
-    /// `table[k]`, begun again where the device's is longer. What the device then has is read back into
-    /// [`steering`](Self::steering); where that is not `table`, it is an error. A frame on its way may still come to
-    /// its former queue, and some cards stop for a moment.
+    /// Change the redirection table, also under traffic: entry `k` of the device's table selects queue `table[k]`,
+    /// repeated if the device's table is longer. The device's actual table is read back into
+    /// [`steering`](Self::steering); an error is returned if it differs from `table`. Frames in flight may still arrive
+    /// at their former queue, and some cards pause for a moment.
     pub fn set_table(&self, table: &[u16]) -> Result<(), SteeringError> {
         let mut steered = self.steered.lock().unwrap_or_else(PoisonError::into_inner);
         steering::set_table(&PortHash(self.number), &mut steered, table)
     }
 
-    /// Whether its queues can wake who waits for frames.
+    /// Whether its queues can wake a thread that waits for frames.
     pub fn interrupts(&self) -> bool {
         // SAFETY: the port is open.
         unsafe { sys::sluice_interrupts(self.number) != 0 }
     }
 
-    /// The worker gathers its frames: it has no interrupts.
+    /// Whether the worker coalesces its frames, because it has no interrupts.
     pub(crate) fn is_coalesced(&self) -> bool {
         self.choice.driver == Driver::AfXdp && self.moderation.is_none()
     }
 
-    /// The device computes L4 checksums that were left to it.
+    /// Whether the device computes L4 checksums that were left to it.
     pub fn completes_checksums(&self) -> bool {
         self.offload
     }
 
-    /// Its MAC address; zeros where it has none.
+    /// MAC address; zeros if it has none.
     pub fn mac(&self) -> [u8; 6] {
         let mut mac = [0; 6];
         // SAFETY: six bytes are written.
@@ -337,28 +338,28 @@ impl Port {
         mac
     }
 
-    /// The state of its link now; up where its driver can't tell.
+    /// Current state of the link; up if the driver can't report it.
     pub fn link(&self) -> Link {
         let (mut up, mut megabits) = (0, 0);
         // SAFETY: both results are written.
         let error = unsafe { sys::sluice_port_link(self.number, &mut up, &mut megabits) };
-        // AF_PACKET's driver says up whatever becomes of the interface.
+        // AF_PACKET's driver always reports that the link is up.
         let carrier = match (&self.plan.device, self.choice.driver) {
             (Device::Kernel { interface }, Driver::AfPacket) => {
                 Interface::named(interface).is_ok_and(|interface| interface.runs())
             }
             _ => self.has_carrier(),
         };
-        // The state of a bond's link is not updated when a member is removed.
+        // DPDK does not update a bond's link state when a member is removed.
         let carrier = carrier && (self.choice.driver != Driver::Bond || self.active_members() > 0);
         let up = carrier && (up != 0 || error == -libc::ENOTSUP);
         Link { up, megabits }
     }
 
-    /// Take its link up or down, as far as its driver can.
+    /// Set the link up or down, if the driver supports it.
     ///
     /// # Errors
-    /// The driver can't, or the device does not.
+    /// The driver does not support it, or the device refuses.
     pub fn set_link(&self, up: bool) -> Result<(), std::io::Error> {
         // SAFETY: the port is open.
         match unsafe { sys::sluice_port_set_link(self.number, i32::from(up)) } {
@@ -367,10 +368,10 @@ impl Port {
         }
     }
 
-    /// What the device has counted; zeros where it can't tell.
+    /// Counters of the device; zeros if it reports none.
     pub fn statistics(&self) -> Statistics {
         let mut raw = std::mem::MaybeUninit::<sys::sluice_port_statistics>::zeroed();
-        // SAFETY: the result is written or stays zero, both are values of it.
+        // SAFETY: the result is written or stays zero; both are valid values.
         let raw = unsafe {
             sys::sluice_port_statistics(self.number, raw.as_mut_ptr());
             raw.assume_init()
@@ -387,18 +388,19 @@ impl Port {
         }
     }
 
-    /// Members of a bond that LACP has made active; 0 for other ports.
+    /// Number of bond members that LACP has made active; 0 for other ports.
     pub fn active_members(&self) -> usize {
         let mut members = [0; 16];
         if self.choice.driver != Driver::Bond {
             return 0;
         }
-        // SAFETY: room for as many as said.
+        // SAFETY: there is room for the stated number of elements.
         let count = unsafe { sys::sluice_bond_active(self.number, members.as_mut_ptr(), members.len() as u16) };
         count.max(0) as usize
     }
 
-    /// Frames that wait in a ring port to be received, and that it sent and the other end did not fetch yet.
+    /// Number of frames of a ring port that wait to be received, and of sent frames that the other end has not received
+    /// yet.
     pub fn waiting(&self) -> (usize, usize) {
         match &self.pair {
             None => (0, 0),
@@ -414,7 +416,8 @@ impl Port {
         pair.forward.first().filter(|_| pair.reverse.is_empty())
     }
 
-    /// The rings of a ring port may hold this pool's buffers after the port is gone.
+    /// Keep a pool alive as long as the rings of a ring port, because they may hold its buffers after the port is
+    /// closed.
     pub(crate) fn outlive(&self, pool: &Arc<Pool>) {
         if let Some((pair, _)) = &self.pair {
             pair.keep(pool);
@@ -425,7 +428,7 @@ impl Port {
 impl Drop for Port {
     fn drop(&mut self) {
         if self.number != u16::MAX {
-            // SAFETY: hands hold the port, so no queue is in use any more. Errors leave nothing to do.
+            // SAFETY: burst buffers hold the port, so no queue is in use any more. Errors can be ignored.
             unsafe {
                 sys::sluice_port_stop(self.number);
                 sys::sluice_port_close(self.number, i32::from(*self.detach.get_mut()));

@@ -1,7 +1,7 @@
-//! Whether the device of a port is still there.
+//! Detection of removed devices.
 //!
-//! A card that VFIO drives stays until its user lets go of it: the kernel asks, and DPDK passes that on. One that UIO drives is
-//! gone at once, as a kernel interface is; the system shows that.
+//! A card driven by VFIO stays until its user releases it: the kernel requests this, and DPDK passes the request on. A
+//! card driven by UIO disappears immediately, as a kernel interface does; /sys shows this.
 
 use std::ffi::{CStr, CString, c_char};
 use std::path::Path;
@@ -10,37 +10,37 @@ use std::sync::{Mutex, PoisonError};
 use crate::device::{Device, PciAddress};
 use crate::sys;
 
-/// Cards that the kernel asks for.
+/// Cards whose removal the kernel requests.
 static WANTED_BACK: Mutex<Vec<PciAddress>> = Mutex::new(Vec::new());
 
 extern "C" fn wanted_back(name: *const c_char) {
-    // SAFETY: DPDK calls with the name of a device, a C string.
+    // SAFETY: DPDK passes the name of a device as a C string.
     let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
     if let Ok(address) = name.parse() {
         WANTED_BACK.lock().unwrap_or_else(PoisonError::into_inner).push(address);
     }
 }
 
-/// Hear from DPDK which cards the kernel asks for, and survive accesses to cards that are gone. Where DPDK can't, such a card
-/// stays until the process ends.
+/// Register for DPDK's removal requests, and make accesses to removed cards harmless. If DPDK does not support this,
+/// such a card stays until the process ends.
 pub(crate) fn watch() {
-    // SAFETY: `wanted_back` is a function for ever and takes any thread's call.
+    // SAFETY: `wanted_back` is a static function that any thread may call.
     unsafe { sys::sluice_watch_removal(Some(wanted_back)) };
 }
 
-/// What a port was opened on.
+/// Device on which a port was opened.
 #[derive(Clone, Debug)]
 pub(crate) enum Origin {
-    /// A card.
+    /// A PCI card.
     Card(PciAddress),
-    /// A kernel interface, with its number: another one may get its name.
+    /// A kernel interface with its index, because another interface may get its name.
     Interface(String, u32),
-    /// A bond, or something of this process, or that another process may leave and come back to.
+    /// A bond, an object of this process, or one where another process may disconnect and reconnect.
     Own,
 }
 
 impl Origin {
-    /// What is there now.
+    /// The device as it currently exists.
     pub(crate) fn of(device: &Device) -> Self {
         match device {
             Device::Pci(address) => {
@@ -53,7 +53,7 @@ impl Origin {
         }
     }
 
-    /// Whether it is gone, or asked for.
+    /// Whether it has been removed, or its removal is requested.
     pub(crate) fn is_gone(&self) -> bool {
         match self {
             Origin::Card(address) => {
@@ -66,10 +66,10 @@ impl Origin {
     }
 }
 
-/// Number of a kernel interface; 0 where there is none of that name.
+/// Index of a kernel interface; 0 if it does not exist.
 fn index(interface: &str) -> u32 {
     let Ok(name) = CString::new(interface) else { return 0 };
-    // SAFETY: a C string, read during the call.
+    // SAFETY: a C string that is read during the call.
     unsafe { libc::if_nametoindex(name.as_ptr()) }
 }
 

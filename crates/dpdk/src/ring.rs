@@ -9,25 +9,26 @@ use crate::eal::{Eal, error_text};
 use crate::pool::Pool;
 use crate::sys;
 
-/// A ring could not be made.
+/// The ring could not be created.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("no ring of {depth} places: {reason}")]
 pub struct RingError {
-    /// Places.
+    /// Number of entries.
     pub depth: u32,
-    /// DPDK's text.
+    /// DPDK's error text.
     pub reason: String,
 }
 
-/// A ring with one consumer. What lies in it at the end is freed.
+/// A ring with one consumer. Buffers that remain in it are freed at the end.
 #[derive(Debug)]
 pub(crate) struct Ring {
     raw: *mut sys::rte_ring,
 }
 
-// SAFETY: DPDK's rings are made to pass buffers between threads; the flags given at creation tell how many.
+// SAFETY: DPDK's rings pass buffers between threads; the creation flags state how many producers and consumers they
+// have.
 unsafe impl Send for Ring {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl Sync for Ring {}
 
 impl Ring {
@@ -35,7 +36,7 @@ impl Ring {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let name = CString::new(format!("ring{}", NUMBER.fetch_add(1, Ordering::Relaxed))).unwrap_or_default();
         let mut raw = std::ptr::null_mut();
-        // SAFETY: EAL runs (witness); the name is a C string; the result is written.
+        // SAFETY: the EAL runs (witness); the name is a C string; the result is written.
         match unsafe { sys::sluice_ring_create(name.as_ptr(), depth, &mut raw) } {
             0 => Ok(Ring { raw }),
             error => Err(RingError {
@@ -58,8 +59,8 @@ impl Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // SAFETY: `self` was the last name of the ring, so nobody produces or consumes any more, and what lies in
-        // it belongs to nobody else. Owners of rings keep the pools alive longer.
+        // SAFETY: `self` was the last reference to the ring, so it has no producer or consumer any more, and its
+        // buffers have no other owner. Owners of rings keep the pools alive longer.
         unsafe {
             sys::sluice_ring_drain(self.raw);
             sys::sluice_ring_destroy(self.raw);
@@ -67,21 +68,21 @@ impl Drop for Ring {
     }
 }
 
-/// Both directions between two ring ports of one name; one direction only where frames come back.
+/// Both directions between two ring ports with the same name, or one direction for a loop.
 #[derive(Debug)]
 pub(crate) struct Pair {
     pub(crate) depth: u32,
-    /// From end A to end B, by queue. A loop has only these.
+    /// Rings from end A to end B, by queue. A loop has only these.
     pub(crate) forward: Vec<Ring>,
     pub(crate) reverse: Vec<Ring>,
-    /// Pools whose buffers may lie in the rings; they go after the rings.
+    /// Pools whose buffers may lie in the rings; dropped after the rings.
     pools: Mutex<Vec<Arc<Pool>>>,
 }
 
 static PAIRS: Mutex<Option<HashMap<String, Weak<Pair>>>> = Mutex::new(None);
 
 impl Pair {
-    /// The pair of that name, made by whichever end comes first.
+    /// The pair with this name; the end that opens first creates it.
     pub(crate) fn named(eal: &Eal, name: &str, looped: bool, depth: u32, queues: u16) -> Result<Arc<Pair>, RingError> {
         let mut pairs = PAIRS.lock().unwrap_or_else(PoisonError::into_inner);
         let pairs = pairs.get_or_insert_default();
@@ -106,7 +107,7 @@ impl Pair {
         Ok(pair)
     }
 
-    /// Buffers of this pool may lie in the rings.
+    /// Keep a pool whose buffers may lie in the rings.
     pub(crate) fn keep(&self, pool: &Arc<Pool>) {
         self.pools
             .lock()
@@ -114,7 +115,7 @@ impl Pair {
             .push(pool.clone());
     }
 
-    /// Frames that wait in the rings towards end B (`forward`) or A.
+    /// Number of frames in the rings towards end B (`forward`) or end A.
     pub(crate) fn waiting(&self, forward: bool) -> usize {
         if forward { &self.forward } else { &self.reverse }
             .iter()

@@ -1,4 +1,4 @@
-//! A set of ports, pools and rings that open and close together, and the hands of its workers.
+//! A set of ports, pools and rings that are opened and closed together, and the packet I/O of its workers.
 
 mod plan;
 
@@ -21,40 +21,42 @@ use crate::port::{Port, PortError, PortPlan};
 use crate::ring::RingError;
 use crate::workers::Queues;
 
-/// DPDK's packets in and out of one worker.
+/// Packet I/O of one worker through DPDK.
 pub type DpdkIo = BurstBuffers<WorkerMbufs>;
 
-/// The queue of a worker among those that have one.
+/// Queue of a worker, given by its index among the workers with queues.
 fn queue(workers: &[u16], worker: u16, queues: u16) -> Option<u16> {
     let place = workers.iter().position(|&other| other == worker)?;
     u16::try_from(place).ok().filter(|&queue| queue < queues)
 }
 
-/// The kernel sets a queue free some time after its XDP socket was closed: how often it is asked for again, and after which pauses.
+/// The kernel releases a queue some time after its XDP socket was closed. So opening is retried this often, after these
+/// pauses.
 const AF_XDP_ATTEMPTS: u32 = 5;
 const AF_XDP_PAUSE: Duration = Duration::from_millis(50);
 
-/// Why a set, or a port of it, does not open.
+/// Why a set, or one of its ports, does not open.
 #[derive(Debug, thiserror::Error)]
 pub enum SetError {
-    /// A port.
+    /// A port failed to open.
     #[error(transparent)]
     Port(#[from] PortError),
-    /// A pool.
+    /// A pool could not be created.
     #[error(transparent)]
     Pool(#[from] crate::pool::PoolError),
-    /// A ring.
+    /// A ring could not be created.
     #[error(transparent)]
     Ring(#[from] RingError),
-    /// Every place has a port.
+    /// All places are occupied.
     #[error("{port}: there are places for {places} devices, and all are taken: restart the process to have more")]
     NoPlace {
         /// The port.
         port: String,
-        /// Places.
+        /// Number of places.
         places: usize,
     },
-    /// Buffers that workers make packets in are as large as the ports of the start need.
+    /// The MTU is too large for the buffers in which workers create packets; their size was determined by the ports at
+    /// start.
     #[error("{port}: an MTU of {mtu} needs larger buffers than the process began with: restart it, or lower the MTU")]
     Mtu {
         /// The port.
@@ -64,30 +66,30 @@ pub enum SetError {
     },
 }
 
-/// What the hands share. Fields go in this order: ports hold buffers of pools.
+/// State shared by the workers' burst buffers. Fields are dropped in this order: ports hold buffers of pools.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    /// By place: none where there is no device.
+    /// By place; `None` without a device.
     ports: Mutex<Vec<Option<Arc<Port>>>>,
-    /// By worker: what it has of the ports.
+    /// Port state of each worker.
     workers: Vec<WorkerPorts>,
-    /// What ports with pools of their own receive into.
+    /// Pools of ports that don't use the common pool.
     pools: Mutex<Vec<Arc<Pool>>>,
-    /// What the other ports receive into.
+    /// Receive pool of all other ports.
     common: Arc<Pool>,
-    /// What workers allocate from.
+    /// Pool from which workers allocate.
     made: Arc<Pool>,
 }
 
-/// What a worker has of the ports.
+/// A worker's queues of all ports.
 #[derive(Debug)]
 struct WorkerPorts {
-    /// By place: as it is to be after the worker's next renewal.
+    /// By place: the queues that apply after the worker's next renewal.
     ways: Mutex<Vec<PortQueues>>,
     queues: Queues,
 }
 
-/// A lock whose holders leave nothing half done.
+/// Lock a mutex, ignoring poisoning: its holders leave no inconsistent state.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -98,14 +100,14 @@ impl Shared {
         &self.made
     }
 
-    /// A worker's way to a port, as it is from now on.
+    /// Current queues of a worker for a port.
     pub(crate) fn port_queues(&self, worker: u16, port: PortIndex) -> PortQueues {
         let ways = self.workers.get(usize::from(worker)).map(|worker| lock(&worker.ways));
         ways.and_then(|ways| ways.get(usize::from(port)).copied())
             .unwrap_or(PortQueues::NONE)
     }
 
-    /// A ring port whose frames come back.
+    /// A ring port that loops frames back.
     pub(crate) fn loop_port(&self, port: PortIndex) -> Option<Arc<Port>> {
         let port = lock(&self.ports).get(usize::from(port))?.clone()?;
         port.first_loop().is_some().then_some(port)
@@ -127,36 +129,37 @@ pub struct Devices {
     eal: &'static Eal,
     shared: Arc<Shared>,
     plan: Plan,
-    /// The workers that receive, in the order of their queues.
+    /// Workers that receive, in order of their queues.
     receivers: Vec<u16>,
-    /// The workers that send, in the order of their queues.
+    /// Workers that send, in order of their queues.
     senders: Vec<u16>,
     failures: Vec<(PortIndex, SetError)>,
 }
 
-/// The pools of a closed set.
+/// Pools of a closed set.
 #[derive(Debug)]
 pub struct Closed {
     pools: Vec<Arc<Pool>>,
 }
 
 impl Closed {
-    /// What each pool should have and has.
+    /// Balance of each pool.
     pub fn balances(&self) -> Vec<PoolBalance> {
         self.pools.iter().map(|pool| pool.balance()).collect()
     }
 }
 
-/// A set can't close: its hands are still out.
+/// The set can't be closed because workers still hold its burst buffers.
 #[derive(Debug, thiserror::Error)]
 #[error("the devices are still in the hands of workers: stop and join them first")]
 pub struct StillInUse(pub Box<Devices>);
 
 impl Devices {
-    /// Open a set: pools, ports configured and started, and a hand for each worker.
+    /// Open a set: create pools, configure and start ports, and create burst buffers for each worker.
     ///
-    /// Each receiver polls the queue of its place among them, and each sender sends by its own. Where a port has fewer queues
-    /// the others receive nothing from it and can send nothing by it: they hand over to those who can.
+    /// Each receiver polls the queue of its index among the receivers, and each sender uses the queue of its index
+    /// among the senders. If a port has fewer queues, the remaining workers receive nothing from it, and hand frames to
+    /// be sent over to workers with a queue.
     pub fn open(eal: &'static Eal, plan: &Plan) -> Result<(Devices, Vec<DpdkIo>), SetError> {
         let workers = plan.workers.max(1);
         let all: Vec<u16> = (0..workers).collect();
@@ -212,8 +215,9 @@ impl Devices {
         Ok((devices, hands))
     }
 
-    /// Open a port at a place that has none. Workers see it once they have renewed it
-    /// ([`PacketIo::replace_device`](sluice_engine::packet::io::PacketIo::replace_device)); those of a set that is being opened do without.
+    /// Open a port at a free place. Workers use it after they have renewed the place
+    /// ([`PacketIo::replace_device`](sluice_engine::packet::io::PacketIo::replace_device)); workers of a set that is
+    /// being opened need not renew it.
     pub fn attach(&self, place: PortIndex, wanted: &PortPlan) -> Result<Arc<Port>, SetError> {
         let shared = &self.shared;
         let places = lock(&shared.ports).len();
@@ -229,7 +233,7 @@ impl Devices {
         let open = || -> Result<Port, SetError> {
             let pool = self.pool_of(wanted)?;
             if choice.driver == Driver::AfXdp {
-                // Also where it fails to open.
+                // This applies even if the port fails to open.
                 pool.allow_kept(u32::from(choice.queues) * (AF_XDP_KEPT_RECEIVE + AF_XDP_KEPT_TRANSMIT));
             }
             Ok(Port::open(self.eal, wanted, (&self.receivers, &self.senders), &pool)?)
@@ -257,7 +261,7 @@ impl Devices {
         Ok(port)
     }
 
-    /// Workers have their ways to the port at a place again, once they have renewed it.
+    /// Restore the workers' queues of the port at a place; effective after they have renewed it.
     pub fn resume(&self, place: PortIndex, port: &Port) {
         for (worker, of_worker) in (0..).zip(&self.shared.workers) {
             let way = PortQueues {
@@ -275,7 +279,7 @@ impl Devices {
         }
     }
 
-    /// Workers have no way to the port at a place any more, once they have renewed it.
+    /// Remove the workers' queues of the port at a place; effective after they have renewed it.
     pub fn pause(&self, place: PortIndex, port: &Port) {
         for of_worker in &self.shared.workers {
             lock(&of_worker.ways)[usize::from(place)] = PortQueues::NONE;
@@ -283,13 +287,14 @@ impl Devices {
         }
     }
 
-    /// What a port receives into. The pool of an earlier device of that name serves again, unless a driver has kept buffers.
+    /// Receive pool of a port. The pool of an earlier device with this name is reused, unless a driver has kept buffers
+    /// of it.
     fn pool_of(&self, wanted: &PortPlan) -> Result<Arc<Pool>, SetError> {
         let Some(size) = self.plan.own_pool(wanted) else {
             return Ok(self.shared.common.clone());
         };
         let mut pools = lock(&self.shared.pools);
-        // The list alone holds it: its port is closed.
+        // Only the list refers to the pool, so its port is closed.
         let is_idle = |pool: &Arc<Pool>| pool.name() == wanted.name && Arc::strong_count(pool) == 1;
         let known = pools.iter().position(is_idle);
         if let Some(known) = known {
@@ -303,8 +308,8 @@ impl Devices {
         Ok(pool)
     }
 
-    /// Take the port at a place out of the set. It closes when it is dropped, for which every worker must have renewed it:
-    /// until then they call it.
+    /// Remove the port at a place from the set. It closes when it is dropped; before that every worker must have
+    /// renewed the place, because until then the workers use the port.
     pub fn detach(&self, place: PortIndex) -> Option<Arc<Port>> {
         let port = lock(&self.shared.ports).get_mut(usize::from(place))?.take()?;
         self.pause(place, &port);
@@ -312,12 +317,12 @@ impl Devices {
         Some(port)
     }
 
-    /// Whether a worker has a queue of the port at a place to receive from.
+    /// Whether a worker has a receive queue of the port at a place.
     pub fn receives(&self, worker: u16, place: PortIndex) -> bool {
         self.shared.port_queues(worker, place).receive.is_some()
     }
 
-    /// What a worker receives from.
+    /// Receive queues of a worker.
     pub fn queues(&self, worker: u16) -> Queues {
         let of_worker = self.shared.workers.get(usize::from(worker));
         of_worker.map(|of_worker| of_worker.queues.clone()).unwrap_or_default()
@@ -328,22 +333,23 @@ impl Devices {
         lock(&self.shared.ports).get(usize::from(place))?.clone()
     }
 
-    /// The ports, in the order of their places.
+    /// Ports in order of their places.
     pub fn ports(&self) -> Vec<Arc<Port>> {
         lock(&self.shared.ports).iter().flatten().cloned().collect()
     }
 
-    /// The ports that did not open and are not required, by place.
+    /// Ports that are not required and failed to open, by place.
     pub fn failures(&self) -> &[(PortIndex, SetError)] {
         &self.failures
     }
 
-    /// What each pool has now.
+    /// Current balance of each pool.
     pub fn balances(&self) -> Vec<PoolBalance> {
         self.shared.all_pools().iter().map(|pool| pool.balance()).collect()
     }
 
-    /// Close the ports; all hands must be gone. What the pools then lack is lost, unless a driver keeps it.
+    /// Close the ports; the burst buffers of all workers must have been dropped. Buffers that are then missing in the
+    /// pools are leaked, unless a driver keeps them.
     pub fn close(self) -> Result<Closed, StillInUse> {
         if Arc::strong_count(&self.shared) > 1 {
             return Err(StillInUse(Box::new(self)));

@@ -1,8 +1,8 @@
-//! Receive-side steering: which fields of a packet, which key and which table choose the queue that it comes to.
+//! Receive-side steering (RSS): packet fields, key and redirection table that select the receive queue.
 //!
-//! What is wished is asked of the device, and what the device then does is read back from it: [`Steered`] says what
-//! it hashes, with which key, and where its table leads, and names all that is not as wished. Where a device can't
-//! steer as wished, it is asked for addresses and ports, then for whatever it hashes; in the end its frames come to
+//! The requested settings are applied to the device, and the actual settings are read back: [`Steered`] contains the
+//! hashed fields, the key and the table in use, and lists every deviation from the request. If a device can't steer as
+//! requested, addresses and ports are requested, then any hash that it supports; as a last resort all frames arrive at
 //! one queue, and workers hand them over.
 
 mod device;
@@ -20,16 +20,16 @@ pub use functions::{Fields, Flow, Functions};
 pub(crate) use device::PortHash;
 pub(crate) use negotiation::{Attempt, Configured, HashDevice, Refusal, configure, set_table, steer};
 
-/// Bytes of a key that cover the longest input, and of every key where the device names no other size.
+/// Key size in bytes that covers the longest hash input; also used if the device reports no other size.
 pub const KEY_BYTES: usize = 40;
 
-/// Which fields of a packet choose its queue, where the card can.
+/// Packet fields that select the queue, if the card supports it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Steering {
     /// Addresses and ports.
     #[default]
     FiveTuple,
-    /// The source address alone: for inside interfaces.
+    /// Only the source address: for inside interfaces.
     Source,
     /// Destination address and port: for outside interfaces.
     Destination,
@@ -45,19 +45,19 @@ impl fmt::Display for Steering {
     }
 }
 
-/// A key of the hash: [`KEY_BYTES`] or more.
+/// RSS key of at least [`KEY_BYTES`] bytes.
 #[derive(Clone, PartialEq, Eq)]
 pub struct HashKey(Vec<u8>);
 
 impl fmt::Debug for HashKey {
-    /// Without the key: who knows it can steer packets at will.
+    /// The key is not printed, because it allows packets to be steered at will.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "HashKey({} bytes)", self.0.len())
     }
 }
 
 impl HashKey {
-    /// A key of its bytes; fewer than [`KEY_BYTES`] are refused, for some fields would have no part in the hash.
+    /// Create from bytes; fewer than [`KEY_BYTES`] are rejected, because some fields would not contribute to the hash.
     pub fn new(bytes: &[u8]) -> Result<Self, SteeringError> {
         if bytes.len() < KEY_BYTES {
             return Err(SteeringError::ShortKey { bytes: bytes.len() });
@@ -65,12 +65,12 @@ impl HashKey {
         Ok(Self(bytes.to_vec()))
     }
 
-    /// Its bytes.
+    /// Bytes of the key.
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// As a device takes it: cut to so many bytes, or begun again where it has fewer.
+    /// The key at the device's size: truncated, or repeated if the device's key is longer.
     fn fitted(&self, bytes: usize) -> Self {
         Self(self.0.iter().copied().cycle().take(bytes).collect())
     }
@@ -82,18 +82,18 @@ impl From<&toeplitz::Key> for HashKey {
     }
 }
 
-/// What a device offers.
+/// RSS capabilities of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
     /// Hash functions.
     pub functions: Functions,
-    /// Bytes of a key.
+    /// Key size in bytes.
     pub key_bytes: usize,
-    /// Entries of the table from hash to queue; 0 where it has none that can be set.
+    /// Number of redirection table entries; 0 if the table can't be set.
     pub table_entries: u16,
-    /// Most receive queues.
+    /// Maximum number of receive queues.
     pub queues: u16,
-    /// The hash can come with the frame.
+    /// Whether the device can deliver the hash with the frame.
     pub delivers_hash: bool,
 }
 
@@ -113,25 +113,26 @@ impl fmt::Display for Capabilities {
     }
 }
 
-/// What a device is to do.
+/// Steering requested from a device.
 #[derive(Clone, Debug)]
 pub(crate) struct SteeringRequest {
     pub(crate) steering: Steering,
     pub(crate) key: Option<HashKey>,
-    /// The key where the fields are not as wished; `None`: the same.
+    /// Key to use if the requested fields are not supported; `None` uses the same key.
     pub(crate) fallback_key: Option<HashKey>,
-    /// Queues of the table's entries, begun again until the table is full, or cut to it; empty: each queue in turn.
+    /// Queues for the table's entries, repeated until the table is full, or truncated; empty assigns the queues
+    /// round-robin.
     pub(crate) table: Vec<u16>,
     pub(crate) queues: u16,
 }
 
 impl SteeringRequest {
-    /// The device may not be asked for queues that are not there.
+    /// Check that the table refers only to existing queues.
     pub(crate) fn check(&self) -> Result<(), SteeringError> {
         check_queues(&self.table, self.queues)
     }
 
-    /// The same with fewer queues: entries that lead to others begin again.
+    /// This request with fewer queues: table entries beyond the last queue wrap around.
     pub(crate) fn with_queues(&self, queues: u16) -> Self {
         Self {
             queues,
@@ -152,135 +153,136 @@ fn check_queues(table: &[u16], queues: u16) -> Result<(), SteeringError> {
     }
 }
 
-/// Why steering can't be so.
+/// Why a steering request is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SteeringError {
-    /// A key that is too short.
+    /// The key is too short.
     #[error("a key of {bytes} bytes is too short: it takes {KEY_BYTES}")]
     ShortKey {
-        /// Its bytes.
+        /// Key size in bytes.
         bytes: usize,
     },
-    /// A table that names a queue beyond the last.
+    /// The table refers to a queue beyond the last.
     #[error("entry {entry} of the table names queue {queue}, and there are {queues}, counted from 0")]
     NoSuchQueue {
-        /// The first such entry.
+        /// Index of the first such entry.
         entry: usize,
-        /// The queue that it names.
+        /// Queue in that entry.
         queue: u16,
-        /// Queues.
+        /// Number of queues.
         queues: u16,
     },
-    /// A table that is empty, or neither fills the device's evenly nor is filled by it.
+    /// The table is empty, or its length is neither a divisor nor a multiple of the device's table length.
     #[error(
         "a table of {given} entries does not fill the device's {entries}: give as many, a divisor of it or a multiple"
     )]
     TableLength {
-        /// Entries given.
+        /// Length of the requested table.
         given: usize,
-        /// Entries of the device.
+        /// Length of the device's table.
         entries: usize,
     },
-    /// There is no table to change: one queue, no hash, or a device without.
+    /// There is no table to change: the device has one queue, no hash, or no table.
     #[error("the device steers by no table that can be set")]
     NoTable,
-    /// The device did not take the table, or does not tell which it has.
+    /// The device did not accept the table, or does not report its table.
     #[error("the table is not as wished: {0}")]
     NotAsWished(Shortfall),
 }
 
-/// Something that a device does not do as wished; its text goes on after "hashes …: ".
+/// A deviation of the device from the request; its text continues after "hashes …: ".
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Shortfall {
-    /// The device has no function at all.
+    /// The device has no hash function.
     #[error("this device has no hash that can be set")]
     NoHash,
-    /// The device has no such function.
+    /// The device does not offer the function.
     #[error("this device can't hash {wished}")]
     NotOffered {
-        /// What was wished.
+        /// Requested steering.
         wished: Steering,
     },
-    /// The device offers a function and does not take it.
+    /// The device offers a function but rejects it.
     #[error("this device offers to hash {asked} and refuses it ({reason})")]
     Declined {
-        /// What was asked for.
+        /// Requested functions.
         asked: Functions,
         /// Text of the error number.
         reason: String,
     },
-    /// The device took a function and does another.
+    /// The device accepted a function but uses another.
     #[error("asked to hash {asked}, it hashes {hashed}{}", more(.asked, .hashed))]
     Otherwise {
-        /// What was asked for.
+        /// Requested functions.
         asked: Functions,
-        /// What it does.
+        /// Functions in use.
         hashed: Functions,
     },
-    /// One family of addresses is not hashed.
+    /// One address family is not hashed.
     #[error("{family} is not hashed and comes to one queue")]
     NotHashed {
-        /// Its name.
+        /// Name of the family.
         family: &'static str,
     },
-    /// The device does not say what it hashes.
+    /// The device does not report what it hashes.
     #[error("this device does not tell what it hashes ({reason})")]
     Untold {
         /// Text of the error number.
         reason: String,
     },
-    /// The device does not take the key.
+    /// The device rejects the key.
     #[error("it refuses the key ({reason}) and keeps its own")]
     KeyDeclined {
         /// Text of the error number.
         reason: String,
     },
-    /// The device took the key and uses another.
+    /// The device accepted the key but uses another.
     #[error("it hashes with another key than the one given")]
     KeyOtherwise,
-    /// The device does not say which key it uses.
+    /// The device does not report its key.
     #[error("it does not tell its key")]
     KeyUntold,
     /// The device has no table that can be set.
     #[error("it has no table from hash to queue that can be set")]
     NoTable,
-    /// The table wished for does not fill the device's evenly; each queue has its turn instead.
+    /// The length of the requested table does not fit the device's table; queues are assigned round-robin instead.
     #[error("its table has {entries} entries, which the {given} wished for do not fill")]
     TableLength {
-        /// Entries wished for.
+        /// Length of the requested table.
         given: usize,
-        /// Entries of the device.
+        /// Length of the device's table.
         entries: usize,
     },
-    /// The device's table is a part of the one wished for, and what the rest of that leads elsewhere comes as its beginning says.
+    /// The device's table is shorter than the requested one; hash values beyond its length use the entries from its
+    /// beginning.
     #[error("its table has {entries} entries, and {elsewhere} of the {given} wished for lead elsewhere")]
     TableFolded {
-        /// Entries wished for.
+        /// Length of the requested table.
         given: usize,
-        /// Entries of the device.
+        /// Length of the device's table.
         entries: usize,
-        /// Entries wished for that lead to another queue than the one that has their place.
+        /// Number of requested entries that differ from the entry used in their place.
         elsewhere: usize,
     },
-    /// The device does not take the table.
+    /// The device rejects the table.
     #[error("it refuses the table ({reason})")]
     TableDeclined {
         /// Text of the error number.
         reason: String,
     },
-    /// The device took the table and has another.
+    /// The device accepted the table but uses another.
     #[error("its table differs in {entries} entries: {first} leads to queue {found}, not {wished}")]
     TableOtherwise {
-        /// How many entries differ.
+        /// Number of entries that differ.
         entries: usize,
-        /// The first of them.
+        /// Index of the first one.
         first: usize,
-        /// The queue wished for there.
+        /// Requested queue of that entry.
         wished: u16,
-        /// The queue that it has there.
+        /// Actual queue of that entry.
         found: u16,
     },
-    /// The device does not say which table it has.
+    /// The device does not report its table.
     #[error("it does not tell its table ({reason})")]
     TableUntold {
         /// Text of the error number.
@@ -289,7 +291,7 @@ pub enum Shortfall {
 }
 
 impl Shortfall {
-    /// It is about the table, and goes with the next table.
+    /// Whether this shortfall concerns the table, so that setting another table clears it.
     fn is_of_table(&self) -> bool {
         matches!(
             self,
@@ -302,7 +304,7 @@ impl Shortfall {
     }
 }
 
-/// How two sets of functions differ where their phrases do not say it.
+/// Text for the difference of two function sets whose descriptions are equal.
 fn more(asked: &Functions, hashed: &Functions) -> &'static str {
     if hashed.contains(Functions::BEYOND) {
         ", and more"
@@ -313,31 +315,31 @@ fn more(asked: &Functions, hashed: &Functions) -> &'static str {
     }
 }
 
-/// How a started device chooses queues, as read back from it. Its text is for an operator.
+/// Receive steering of a started device, as read back from it. Its text is for operators.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Steered {
-    /// What was wished.
+    /// Requested steering.
     pub wish: Steering,
     /// Receive queues in use.
     pub queues: u16,
-    /// What the device offers; `None` where it was not asked.
+    /// Capabilities of the device; `None` if they were not queried.
     pub capabilities: Option<Capabilities>,
-    /// The way that packets are really steered; `None` where that is none, mixed or unknown: software distributes.
+    /// Actual steering; `None` if there is none, or it is mixed or unknown: packets are then distributed in software.
     pub steering: Option<Steering>,
-    /// What the device hashes; `None` where it does not tell.
+    /// Functions that the device hashes; `None` if it does not report them.
     pub functions: Option<Functions>,
-    /// The key that it hashes with; `None` where it hashes nothing, or does not tell.
+    /// Key in use; `None` if the device hashes nothing or does not report it.
     pub key: Option<HashKey>,
-    /// The queue of each entry of its table; `None` where it hashes nothing, has none, or does not tell.
+    /// Queue of each table entry; `None` if the device hashes nothing, has no table, or does not report it.
     pub table: Option<Vec<u16>>,
-    /// The hash comes with the frame.
+    /// Whether the hash is delivered with the frame.
     pub delivers_hash: bool,
-    /// What is not as wished.
+    /// Deviations from the request.
     pub shortfalls: Vec<Shortfall>,
 }
 
 impl Steered {
-    /// Nothing is steered, as with one queue.
+    /// State without steering, as with one queue.
     pub(crate) fn not(wish: Steering, queues: u16) -> Self {
         Self {
             wish,
@@ -352,7 +354,7 @@ impl Steered {
         }
     }
 
-    /// The queue to which frames of a hash come; `None` where the table is not known.
+    /// Queue of frames with a hash; `None` if the table is not known.
     pub fn queue_of(&self, hash: u32) -> Option<u16> {
         let table = self.table.as_ref()?;
         table.get(hash as usize % table.len().max(1)).copied()

@@ -1,25 +1,25 @@
-//! TAP interfaces of the kernel: frames between this process and a network namespace.
+//! TAP interfaces of the kernel: they exchange frames between this process and a network namespace.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Error, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
-/// A TAP interface that is held open. It stays when nobody holds it, without a carrier, until it is deleted.
+/// An open TAP interface. It is persistent: after closing it stays, without a carrier, until it is deleted.
 #[derive(Debug)]
 pub struct Tap {
     file: File,
 }
 
 impl Tap {
-    /// Make the TAP interface of that name in the calling thread's network namespace, or take it over where there is one
-    /// that nobody holds.
+    /// Create the TAP interface with this name in the calling thread's network namespace, or open an existing one that
+    /// is not in use.
     ///
     /// # Errors
-    /// There is no `/dev/net/tun`, this process may not, the name is too long, another kind of interface has it, or another
-    /// process holds it.
+    /// `/dev/net/tun` does not exist, this process lacks permission, the name is too long, an interface of another kind
+    /// has the name, or another process uses it.
     pub fn open(name: &str) -> Result<Self, Error> {
-        // SAFETY: plain data, all zeros valid.
+        // SAFETY: plain data for which all zeros is valid.
         let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
         let room = request.ifr_name.len() - 1;
         if name.is_empty() || name.len() > room {
@@ -36,34 +36,34 @@ impl Tap {
             .write(true)
             .custom_flags(flags)
             .open("/dev/net/tun")?;
-        // SAFETY: a request of the layout that this code reads and writes, alive during the call.
+        // SAFETY: the request has the layout that this code reads and writes, and lives during the call.
         if unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) } != 0 {
             return Err(Error::last_os_error());
         }
-        // SAFETY: takes its argument by value.
+        // SAFETY: the argument is passed by value.
         if unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETPERSIST as _, 1 as libc::c_int) } != 0 {
             return Err(Error::last_os_error());
         }
         Ok(Self { file })
     }
 
-    /// Say whether there is a carrier.
+    /// Set the carrier state.
     ///
     /// # Errors
-    /// The interface is gone.
+    /// The interface no longer exists.
     pub fn set_carrier(&self, up: bool) -> Result<(), Error> {
         let up = libc::c_int::from(up);
-        // SAFETY: this code reads an integer, which is alive during the call.
+        // SAFETY: this code reads an integer, which lives during the call.
         match unsafe { libc::ioctl(self.file.as_raw_fd(), libc::TUNSETCARRIER as _, &raw const up) } {
             0 => Ok(()),
             _ => Err(Error::last_os_error()),
         }
     }
 
-    /// The next frame that the namespace has sent; none where none waits. What is longer than `into` is cut.
+    /// The next frame that the namespace has sent, if any; truncated to the length of `into`.
     ///
     /// # Errors
-    /// The interface is gone.
+    /// The interface no longer exists.
     pub fn receive(&self, into: &mut [u8]) -> Result<Option<usize>, Error> {
         match (&self.file).read(into) {
             Ok(length) => Ok(Some(length)),
@@ -72,10 +72,10 @@ impl Tap {
         }
     }
 
-    /// Let the namespace receive a frame.
+    /// Deliver a frame to the namespace.
     ///
     /// # Errors
-    /// The interface is down there, or gone, or the kernel has no memory left.
+    /// The interface is down or no longer exists, or the kernel is out of memory.
     pub fn send(&self, frame: &[u8]) -> Result<(), Error> {
         (&self.file).write(frame).map(|_| ())
     }
@@ -87,12 +87,12 @@ impl AsFd for Tap {
     }
 }
 
-/// Give the calling thread a network namespace of its own, new and empty.
+/// Move the calling thread into a new, empty network namespace.
 ///
 /// # Errors
-/// This process may not.
+/// This process lacks permission.
 pub fn leave_network() -> Result<(), Error> {
-    // SAFETY: concerns the network of the calling thread alone, and no memory.
+    // SAFETY: affects only the network namespace of the calling thread, and no memory.
     match unsafe { libc::unshare(libc::CLONE_NEWNET) } {
         0 => Ok(()),
         _ => Err(Error::last_os_error()),

@@ -1,4 +1,4 @@
-//! TCP-MD5 signatures (RFC 2385): the option of the kernel that no crate has.
+//! TCP-MD5 signatures (RFC 2385), a socket option of the kernel that no crate supports.
 
 use std::ffi::c_int;
 use std::io::{Error, ErrorKind};
@@ -6,13 +6,13 @@ use std::mem::size_of;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Longest key, in bytes (TCP_MD5SIG_MAXKEYLEN).
+/// Maximum key length in bytes (TCP_MD5SIG_MAXKEYLEN).
 pub const MAX_KEY: usize = 80;
 
 /// `struct tcp_md5sig` of linux/tcp.h.
 #[repr(C, align(8))]
 struct Md5Signature {
-    /// `struct sockaddr_storage`: family, port, and the address behind them.
+    /// `struct sockaddr_storage`: family, port, then the address.
     address: [u8; 128],
     flags: u8,
     prefix_length: u8,
@@ -21,11 +21,11 @@ struct Md5Signature {
     key: [u8; MAX_KEY],
 }
 
-/// Have segments from and to a peer signed by a key, on a TCP socket of IPv6 or not; connections that a listening one accepts
-/// have the key too. Segments without the signature, or with another one, are dropped by the kernel.
+/// Sign segments to and from a peer with a key, on an IPv4 or IPv6 TCP socket. Connections accepted by a listening
+/// socket inherit the key. The kernel drops segments without a valid signature.
 ///
 /// # Errors
-/// The key is empty or too long, the peer is of IPv6 and the socket is not, or the kernel signs nothing.
+/// The key is empty or too long, the peer is IPv6 and the socket is not, or the kernel does not support signatures.
 pub fn sign(socket: impl AsFd, is_v6: bool, peer: IpAddr, key: &[u8]) -> Result<(), Error> {
     if key.is_empty() || key.len() > MAX_KEY {
         return Err(ErrorKind::InvalidInput.into());
@@ -39,7 +39,7 @@ pub fn sign(socket: impl AsFd, is_v6: bool, peer: IpAddr, key: &[u8]) -> Result<
         key: [0; MAX_KEY],
     };
     option.key[..key.len()].copy_from_slice(key);
-    // Sockets of IPv6 know IPv4 as ::ffff:0:0/96.
+    // IPv6 sockets represent IPv4 addresses in ::ffff:0:0/96.
     let (family, at, bytes) = match (peer.to_canonical(), is_v6) {
         (IpAddr::V4(peer), false) => (libc::AF_INET, 4, peer.octets().to_vec()),
         (IpAddr::V4(peer), true) => (libc::AF_INET6, 8, peer.to_ipv6_mapped().octets().to_vec()),
@@ -49,7 +49,7 @@ pub fn sign(socket: impl AsFd, is_v6: bool, peer: IpAddr, key: &[u8]) -> Result<
     option.address[..2].copy_from_slice(&(family as u16).to_ne_bytes());
     option.address[at..at + bytes.len()].copy_from_slice(&bytes);
     let length = size_of::<Md5Signature>() as libc::socklen_t;
-    // SAFETY: the option takes this structure of that length, which is alive during the call.
+    // SAFETY: the option reads this structure of this length, which lives during the call.
     match unsafe {
         libc::setsockopt(
             socket.as_fd().as_raw_fd(),

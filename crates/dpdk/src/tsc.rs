@@ -3,11 +3,11 @@
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// The counter now, in cycles.
+/// Current counter value in cycles.
 #[inline(always)]
 pub fn now() -> u64 {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: every x86-64 processor has the instruction, and it touches no memory.
+    // SAFETY: every x86-64 processor has the instruction, and it accesses no memory.
     unsafe {
         std::arch::x86_64::_rdtsc()
     }
@@ -17,7 +17,7 @@ pub fn now() -> u64 {
     }
 }
 
-/// Cycles per second, measured once against the system's clock (20 ms on the first call).
+/// Cycles per second, measured once against the system clock (the first call takes 20 ms).
 pub fn frequency() -> u64 {
     static FREQUENCY: OnceLock<u64> = OnceLock::new();
     *FREQUENCY.get_or_init(|| {

@@ -1,4 +1,4 @@
-//! Worker threads: pinned to cores, known to DPDK, and quiet when there is nothing to do.
+//! Worker threads: pinned to cores, registered with DPDK, and idle when there is no work.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,20 +11,20 @@ use crate::sys;
 /// Why a worker does not start.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WorkerError {
-    /// A core that this process may not use, or that does not exist.
+    /// The core does not exist, or this process may not use it.
     #[error(
         "core {core} is not among the cores that this process may use ({allowed:?}): name one of them, or widen its CPU set (taskset, CPUAffinity=, cpuset)"
     )]
     NoSuchCore {
-        /// The core named.
+        /// Number of the core.
         core: usize,
-        /// Cores that may be used.
+        /// Cores that this process may use.
         allowed: Vec<usize>,
     },
-    /// DPDK has no place for one more thread.
+    /// DPDK can't register another thread.
     #[error("DPDK takes no more threads ({0}): use fewer cores")]
     TooMany(String),
-    /// The system has no place for one more thread.
+    /// The system can't create another thread.
     #[error("no thread could be made ({0}): raise the limit on threads (ulimit -u)")]
     NoThread(String),
 }
@@ -37,12 +37,12 @@ pub struct Worker<T> {
     thread: JoinHandle<Option<T>>,
 }
 
-/// Asked once per round by the worker's loop.
+/// Stop request, checked once per round by the worker's loop.
 #[derive(Clone, Debug)]
 pub struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// The worker should end in order.
+    /// Whether the worker should end.
     #[inline(always)]
     pub fn is_asked(&self) -> bool {
         self.0.load(Ordering::Relaxed)
@@ -50,7 +50,7 @@ impl Stop {
 }
 
 impl<T: Send + 'static> Worker<T> {
-    /// Start `run` on a thread of its own, pinned to `core` and registered with DPDK.
+    /// Start `run` on a new thread that is pinned to `core` and registered with DPDK.
     pub fn start(
         _eal: &'static Eal,
         name: &str,
@@ -64,7 +64,7 @@ impl<T: Send + 'static> Worker<T> {
         let stop = Arc::new(AtomicBool::new(false));
         let asked = Stop(stop.clone());
         let (tell, told) = std::sync::mpsc::sync_channel(1);
-        // The kernel keeps 15 bytes of a thread's name.
+        // The kernel truncates thread names to 15 bytes.
         let name: String = name.chars().take(15).collect();
         let thread = std::thread::Builder::new()
             .name(name)
@@ -76,7 +76,7 @@ impl<T: Send + 'static> Worker<T> {
                     return None;
                 }
                 let result = run(asked);
-                // SAFETY: this thread was registered in `begin`.
+                // SAFETY: `begin` registered this thread.
                 unsafe { sys::sluice_thread_unregister() };
                 Some(result)
             })
@@ -86,25 +86,25 @@ impl<T: Send + 'static> Worker<T> {
         Ok(Self { core, stop, thread })
     }
 
-    /// The core that it runs on.
+    /// Core that the worker is pinned to.
     pub fn core(&self) -> usize {
         self.core
     }
 
-    /// Ask it to end.
+    /// Request the worker to end.
     pub fn ask_to_stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Has it ended?
+    /// Whether the worker has ended.
     pub fn is_finished(&self) -> bool {
         self.thread.is_finished()
     }
 
-    /// Ask it to end, wait, and take what it returns; its panic, where it had one.
+    /// Request the worker to end, wait for it, and return its result, or its panic.
     pub fn stop(self) -> std::thread::Result<T> {
         self.ask_to_stop();
-        // A worker that did not begin was reported by `start`, which then gave out no `Worker`.
+        // If the worker failed to begin, `start` reported that and returned no `Worker`.
         self.thread
             .join()
             .and_then(|result| result.ok_or_else(|| Box::new("the worker never began") as _))
@@ -120,7 +120,7 @@ pub fn pin(core: usize) -> Result<(), WorkerError> {
     if core >= libc::CPU_SETSIZE as usize {
         return Err(refused());
     }
-    // SAFETY: a set of plain bits, all zeros valid; the core was checked against its size.
+    // SAFETY: plain bits for which all zeros is valid; the core number was checked against its size.
     let error = unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         libc::CPU_SET(core, &mut set);
@@ -131,14 +131,14 @@ pub fn pin(core: usize) -> Result<(), WorkerError> {
 
 fn begin(core: usize) -> Result<(), WorkerError> {
     pin(core)?;
-    // SAFETY: EAL runs (`Worker::start` has its witness); each thread registers once.
+    // SAFETY: the EAL runs (`Worker::start` has its witness); each thread registers once.
     match unsafe { sys::sluice_thread_register() } {
         0 => Ok(()),
         error => Err(WorkerError::TooMany(error_text(error))),
     }
 }
 
-/// What an idle worker does: spin, pause, then sleep for short or until a device wakes it.
+/// Idle behaviour of a worker: spin, pause, then sleep briefly or until a device wakes it.
 #[derive(Debug)]
 pub struct Idle {
     waiting: IdlePolicy,
@@ -147,15 +147,16 @@ pub struct Idle {
     rounds: u32,
 }
 
-/// What a worker receives from. Ports come and go: a port that went is left alone from the worker's next sleep on.
+/// Receive queues of a worker. Ports may be attached and detached: a detached port is ignored from the worker's next
+/// sleep on.
 #[derive(Clone, Debug, Default)]
 pub struct Queues(Arc<List>);
 
 #[derive(Debug, Default)]
 struct List {
-    /// Raised by every change.
+    /// Incremented by every change.
     version: AtomicU32,
-    /// Each with the version that it came with: numbers of ports are used again.
+    /// Each queue with the version in which it was added, because port numbers are reused.
     queues: Mutex<Vec<(u32, sys::sluice_queue)>>,
 }
 
@@ -176,27 +177,27 @@ impl Queues {
     }
 }
 
-/// Queues that can wake the thread that waits.
+/// Queues that can wake the waiting thread.
 #[derive(Debug, Default)]
 struct ArmedQueues {
-    /// Of the list that they are by.
+    /// Version of the list that they reflect.
     version: u32,
     queues: Vec<sys::sluice_queue>,
-    /// The versions that these came with.
+    /// Version in which each queue was added.
     came: Vec<u32>,
-    /// Every queue of the list is among them.
+    /// Whether every queue of the list is included.
     all: bool,
 }
 
 impl ArmedQueues {
-    /// Follow the list: each queue is armed once. Returns whether all of them can wake this thread.
+    /// Update from the list and arm new queues once. Returns whether all queues can wake this thread.
     fn follow(&mut self, queues: &Queues) -> bool {
         let version = queues.0.version.load(Ordering::Acquire);
         if version != self.version {
             let wanted = queues.0.queues.lock().unwrap_or_else(PoisonError::into_inner);
             let (mut queues, mut came) = (Vec::new(), Vec::new());
             for &(since, queue) in wanted.iter() {
-                // SAFETY: numbers alone, of this worker's own queues; DPDK refuses those of ports that are not open.
+                // SAFETY: only numbers, of this worker's own queues; DPDK rejects those of ports that are not open.
                 let arm = || unsafe { sys::sluice_interrupt_arm(queue) == 0 };
                 if self.came.contains(&since) || arm() {
                     queues.push(queue);
@@ -210,30 +211,30 @@ impl ArmedQueues {
         self.all
     }
 
-    /// Wait until one has frames, for so many milliseconds at most. Returns how many told so.
+    /// Wait at most `milliseconds` until a queue has frames. Returns the number of queues that signalled frames.
     fn wait(&self, milliseconds: i32) -> usize {
         let count = u16::try_from(self.queues.len()).unwrap_or(u16::MAX);
-        // SAFETY: `count` queues lie there; this thread has armed them.
+        // SAFETY: the array has `count` queues, which this thread has armed.
         let rang = unsafe { sys::sluice_interrupt_wait(self.queues.as_ptr(), count, milliseconds) };
         usize::try_from(rang).unwrap_or(0)
     }
 }
 
-/// How an idle worker waits.
+/// Waiting policy of an idle worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdlePolicy {
-    /// Rounds without a packet that follow one another at once.
+    /// Number of empty rounds without a pause in between.
     pub spin: u32,
-    /// Rounds after these with a pause of the processor between them.
+    /// Number of further empty rounds with a processor pause in between.
     pub pause: u32,
-    /// How long it then sleeps; none: it goes on with pauses.
+    /// Duration of the sleep afterwards; `None` continues with pauses.
     pub sleep: Option<Duration>,
-    /// It is woken before by devices that can, and sleeps a millisecond at least.
+    /// Whether devices that support it wake the worker earlier; it then sleeps at least a millisecond.
     pub interrupt: bool,
 }
 
 impl Idle {
-    /// A worker that waits in this way for frames of these queues.
+    /// Create idle behaviour with a policy, for the worker of these queues.
     pub fn new(waiting: IdlePolicy, queues: Queues) -> Self {
         Self {
             waiting,
@@ -243,25 +244,25 @@ impl Idle {
         }
     }
 
-    /// There was something to do.
+    /// Record that a round had work.
     #[inline(always)]
     pub fn busy(&mut self) {
         self.rounds = 0;
     }
 
-    /// Would the next [`quiet`](Self::quiet) sleep? The caller marks itself offline before.
+    /// Whether the next [`quiet`](Self::quiet) would sleep. The caller goes offline before that.
     #[inline(always)]
     pub fn sleeps_next(&self) -> bool {
         self.waiting.sleep.is_some() && self.rounds >= self.waiting.spin.saturating_add(self.waiting.pause)
     }
 
-    /// A round brought nothing.
+    /// Record that a round was empty, and wait.
     #[inline]
     pub fn quiet(&mut self) {
         self.quiet_within(Duration::MAX);
     }
 
-    /// The same where something may come that wakes nobody: it sleeps so long at most.
+    /// [`quiet`](Self::quiet), but sleep at most `most`, for a caller with work sources that can't wake the thread.
     #[inline]
     pub fn quiet_within(&mut self, most: Duration) {
         if let Some(sleep) = self.waiting.sleep.filter(|_| self.sleeps_next()) {

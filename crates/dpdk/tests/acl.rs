@@ -1,4 +1,4 @@
-//! rte_acl finds what a comparison rule by rule finds.
+//! rte_acl returns the same results as a rule-by-rule comparison.
 
 use std::ops::RangeInclusive;
 
@@ -11,9 +11,9 @@ use sluice_dpdk::acl::{Acl, AclError, AclKey, AclRule, Prefix};
 type Tuple = (u32, u32, u16, u16, u8);
 type Addresses = RangeInclusive<u32>;
 
-/// A rule, and its addresses as ranges.
+/// A rule, and its address ranges.
 fn rule() -> impl Strategy<Value = (AclRule, Addresses, Addresses)> {
-    // Few addresses and ports, so that rules overlap.
+    // Few different addresses and ports, so that rules overlap.
     let addresses = || {
         (0..16u32, 24..=32u32).prop_map(|(low, length)| {
             let hosts = u32::MAX.checked_shr(length).unwrap_or(0);
@@ -42,7 +42,7 @@ fn tuple() -> impl Strategy<Value = Tuple> {
     (address(), address(), 0..320u16, 0..320u16, 0..20u8)
 }
 
-/// Values that are the same in every run.
+/// Generated values that are the same in every run.
 fn some<S: Strategy>(strategy: S, count: usize) -> Vec<S::Value> {
     let mut runner = TestRunner::deterministic();
     let mut draw = || strategy.new_tree(&mut runner).expect("a value").current();

@@ -1,4 +1,4 @@
-//! rte_fib finds what a comparison route by route finds.
+//! rte_fib returns the same results as a route-by-route comparison.
 
 use crate::support::on_each_memory;
 use sluice_dpdk::fib::{Fib, FibError, NO_ROUTE};
@@ -20,7 +20,7 @@ fn fib_finds_the_longest_route_as_linear_search_does() {
         let eal = scenario.eal(256 << 20);
         let mut fib = Fib::new(eal, 1_000, 1_000).unwrap_or_else(|error| panic!("{error}"));
         let mut draw = numbers();
-        // Few first bytes, so that routes cover one another.
+        // Few different leading bits, so that routes overlap.
         let address = |draw: &mut dyn FnMut() -> u32| draw() & 0x03ff_ffff;
         let mut routes = Vec::new();
         for value in 0..500 {

@@ -233,7 +233,7 @@ fn af_packet_spreads_flows_over_the_queues_of_two_workers() {
     });
 }
 
-/// A frame of a UDP flow of its own.
+/// A frame of a separate UDP flow.
 fn flow(number: u32) -> Vec<u8> {
     let mut bytes = frame(number, 60);
     bytes[12..14].copy_from_slice(&[8, 0]);

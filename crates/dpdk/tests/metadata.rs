@@ -1,4 +1,4 @@
-//! What drivers say beside the frame: stripped tags, checksums; and buffers that must not reach a hand.
+//! Frame metadata that drivers report (stripped tags, checksums), and buffers that must not be delivered.
 
 use crate::support::{close, frame, on_each_memory, plan, port, receive_some, send, veth, wait_for};
 use sluice_dpdk::injection::Injected;
@@ -6,7 +6,7 @@ use sluice_dpdk::{Devices, Driver, Plan, PortPlan};
 use sluice_engine::packet::io::{PacketIo, Packets, ReceiveError};
 use sluice_wire::Checksums;
 
-/// A frame with tags before its type.
+/// A frame with VLAN tags.
 fn tagged(tags: &[[u8; 4]]) -> Vec<u8> {
     let mut bytes = frame(9, 80);
     bytes.splice(12..12, tags.concat());
@@ -24,7 +24,7 @@ fn tags_arrive_as_they_were_sent() {
         let mut opened = scenario.open(&Plan::new(vec![port("va"), packet_socket], 1));
         let one = tagged(&[[0x81, 0, 0x20, 7]]);
         let two = tagged(&[[0x88, 0xa8, 0, 9], [0x81, 0, 0, 7]]);
-        // AF_PACKET shows an outer 0x88a8 as 0x8100: a limit that `limits` names.
+        // AF_PACKET shows an outer 0x88a8 tag as 0x8100, a limitation that `limits` reports.
         let two_by_packet_socket = tagged(&[[0x81, 0, 0, 9], [0x81, 0, 0, 7]]);
         for (from, to, sent, expected) in [
             (1, 0, &one, &one),
@@ -81,7 +81,7 @@ fn checksum_flags_become_what_is_known() {
             hand.packets(&mut lent);
             assert_eq!(expected, lent[0].checksums(), "{kind:?}");
             drop(lent);
-            // And what is known goes along over a ring.
+            // The checksum state is passed along over a ring.
             assert_eq!(1, hand.transmit(0, &[0]));
             assert_eq!(0, hand.end());
             assert_eq!(1, hand.receive(0));
@@ -129,7 +129,7 @@ fn shared_and_empty_buffers_are_refused_by_name() {
             ],
             *hand.refused(0)
         );
-        // The other holder of the shared buffer still has it: the one that the pool lacks.
+        // The other holder of the shared buffer still has it, so the pool lacks one buffer.
         let balance = opened.devices.balances()[0].clone();
         assert_eq!(balance.size - 1, balance.available);
         drop(other);

@@ -1,7 +1,7 @@
-//! Single ownership, against a fake source of buffers that knows where each of them is.
+//! Single ownership, tested with a fake buffer source that tracks the location of every buffer.
 //!
-//! Each buffer is an allocation of its own, freed when it is given back, so that Miri sees what the fake's own
-//! book-keeping would not: `cargo +nightly miri test -p sluice-dpdk --test ownership`.
+//! Each buffer is a separate allocation that is freed when it is returned, so that Miri detects what the fake's own
+//! bookkeeping would miss: `cargo +nightly miri test -p sluice-dpdk --test ownership`.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::{HashMap, VecDeque};
@@ -18,30 +18,30 @@ use sluice_wire::{Checksums, Window};
 
 const ROOM: usize = 256;
 
-/// Buffers of the fake, by their address, and what it is told to do next.
+/// Buffers of the fake by address, and its next actions as set by the test.
 #[derive(Default)]
 struct Ledger {
-    /// Given and not given back, with a serial that is written into the buffer.
+    /// Delivered and not returned, with a serial number that is written into the buffer.
     out: HashMap<usize, u32>,
     serial: u32,
     limit: usize,
     sent: Vec<(u32, Window)>,
     freed: u64,
-    /// Put for another worker and not taken.
+    /// Handed over to another worker and not taken.
     ring: VecDeque<(Buffer, Window, NoteWords)>,
     ring_room: usize,
-    /// Frames that a receive brings.
+    /// Number of frames that a receive delivers.
     come: usize,
-    /// One of so many received frames is unusable; 0 for none.
+    /// One of this many received frames is unusable; 0 for none.
     faulty: usize,
-    /// Frames that a transmit takes.
+    /// Number of frames that a transmit accepts.
     take: usize,
 }
 
-// SAFETY: names of buffers that nobody holds but the ledger's ring.
+// SAFETY: pointers to buffers that only the ledger's ring holds.
 unsafe impl Send for Ledger {}
 
-/// A source that takes and refuses as it is told.
+/// A source that accepts and refuses as set by the test.
 struct Fake(Arc<Mutex<Ledger>>);
 
 fn layout() -> Layout {
@@ -62,7 +62,7 @@ impl Ledger {
             self.out.insert(start as usize, self.serial),
             "a buffer was given that is out"
         );
-        // SAFETY: 64 and four bytes lie in the 256 just allocated.
+        // SAFETY: the four bytes at offset 64 lie in the 256 bytes just allocated.
         unsafe { start.add(64).cast::<u32>().write_unaligned(self.serial) };
         coming.buffers[at] = Buffer(start);
         coming.rooms[at] = BufferMemory {
@@ -83,7 +83,7 @@ impl Ledger {
             .out
             .remove(&(buffer.0 as usize))
             .expect("a buffer came back twice, or was never given");
-        // SAFETY: it was out, so it is allocated, and now nobody owns it.
+        // SAFETY: it was delivered, so it is allocated, and it now has no owner.
         unsafe { dealloc(buffer.0, layout()) };
         serial
     }
@@ -95,7 +95,7 @@ impl Fake {
     }
 }
 
-// SAFETY: each buffer is given once between `give` and `back`, its room is its own allocation.
+// SAFETY: each buffer is delivered once between `give` and `back`, and its memory is a separate allocation.
 unsafe impl RawBuffers for Fake {
     fn ports(&self) -> usize {
         2
@@ -182,7 +182,7 @@ unsafe impl RawBuffers for Fake {
     }
 }
 
-/// What a worker may do to its hand, right or wrong.
+/// Correct and incorrect uses of burst buffers by a worker.
 #[derive(Clone, Debug)]
 enum Step {
     Receive { come: usize, faulty: usize },
@@ -200,7 +200,7 @@ enum Step {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    // Slots twice, out of order, never used and out of range are among them.
+    // Includes buffer indexes that are repeated, out of order, never used and out of range.
     let slots = || prop::collection::vec(any::<BufferIndex>().prop_map(|slot| slot % 140), 0..40);
     prop_oneof![
         3 => (0..=BURST_SIZE, 0..5usize).prop_map(|(come, faulty)| Step::Receive { come, faulty }),
@@ -218,7 +218,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A hand, and the ledger of its fake.
+/// Burst buffers, and the ledger of their fake.
 struct Bench {
     ledger: Arc<Mutex<Ledger>>,
     hand: BurstBuffers<Fake>,
@@ -284,7 +284,7 @@ impl Bench {
                 }
             }
             Step::Forged(handle) => {
-                // Where it happens to be a true one, that one is worth nothing afterwards.
+                // If the guessed handle happens to be valid, it becomes invalid now.
                 self.parked.retain(|parked| parked.0 != handle);
                 self.hand.release(Parked(handle));
             }
@@ -312,7 +312,7 @@ impl Bench {
         );
     }
 
-    /// Take back what lies in the ring, drop the hand, and count.
+    /// Take back the buffers in the ring, drop the burst buffers, and count.
     fn finish(mut self) {
         loop {
             self.hand.end();

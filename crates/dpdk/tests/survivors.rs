@@ -1,4 +1,4 @@
-//! What a killed process leaves behind does not keep the next one from starting.
+//! Leftovers of a killed process do not prevent the next one from starting.
 
 use sluice_testkit::process;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -9,13 +9,13 @@ use sluice_dpdk::{Driver, Plan, PortPlan};
 
 const ROLE: &str = "SLUICE_SCENARIO_HOLDS";
 
-/// Let a process of its own open what `names` says, then kill it. In that process this does not return.
+/// Open the named devices in a separate process, then kill it. In that process this does not return.
 fn killed_while_open(test: &str, scenario: &support::Scenario, names: &[String]) {
     if let Ok(names) = std::env::var(ROLE) {
         let _opened = scenario.open(&Plan::new(names.split(' ').map(port).collect(), 1));
         println!("\nopen");
         std::io::stdout().flush().expect("stdout");
-        // Until the parent kills us, or is gone.
+        // Wait until the parent kills this process or ends.
         let _ = std::io::stdin().read(&mut [0]);
         std::process::exit(0);
     }

@@ -1,4 +1,4 @@
-//! The control thread: commits, workers, memory.
+//! The control thread's part of the engine: commits, workers, memory.
 
 pub mod graph;
 pub mod plane;

@@ -1,7 +1,6 @@
-//! What nodes need beside sessions and routes.
+//! Features of the data plane that nodes use in addition to sessions and routes.
 
 pub mod announcements;
-pub mod applications;
 pub mod context;
 pub mod creation;
 pub mod filter;
@@ -11,8 +10,8 @@ pub mod inspection;
 pub mod mss;
 pub mod pending_syns;
 pub mod pool_migration;
-pub mod punt;
 pub mod redirect;
+pub mod session_end;
 pub mod sites;
 pub mod source_validation;
 pub mod translation;

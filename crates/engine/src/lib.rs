@@ -1,11 +1,11 @@
-//! The engine: sessions, nodes, batches, execution.
+//! The engine: sessions, nodes, batches and their execution.
 //!
-//! A worker receives a burst, `parse` finds out what it holds, and every node moves the packets of its list to the
-//! list of their next node, until each is sent, dropped, parked or handed over. Nodes never own a buffer; the worker
-//! moves ownership at the end of the burst ([`packet::io`]).
+//! A worker receives a burst, `parse` parses its packets, and each node moves the packets of its list to the list of their next
+//! node, until each packet is sent, dropped, parked or handed over. Nodes never own a buffer; the worker moves ownership at the
+//! end of the burst ([`packet::io`]).
 #![forbid(unsafe_code)]
 
-// The table of nodes first: the lists follow from it.
+// The table of nodes comes first, because the packet lists are derived from it.
 #[macro_use]
 pub mod nodes;
 

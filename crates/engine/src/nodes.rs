@@ -1,10 +1,10 @@
-//! The nodes: one file each. A node takes the slots of its list and puts each on the list of its next.
+//! The graph nodes, one file each. A node takes the packets of its list and puts each on the list of the next node.
 
-/// The nodes, in the order in which a round of a burst runs them: `KIND FILE: LIST;`.
+/// The nodes, in the order in which a burst runs them: `KIND FILE: LIST;`.
 ///
-/// A node is a file of this folder with its declaration [`declaration::Node`] as `NODE` and a function of its name; `list`
-/// gives it one list of packets, `by_family` one of each family, and runs it for each. Of an `inline` node others do the part
-/// on the way. A new node is its file and its line here.
+/// A node is a file of this folder with its declaration [`declaration::Node`] as `NODE` and a function of its name. The kind
+/// `list` gives the node one list of packets, `by_family` one list for each address family; both run the node once per list. An
+/// `inline` node has no list: other nodes do its work. To add a node, add its file and its line here.
 macro_rules! node_table {
     ($receiver:ident) => {
         $receiver! {
@@ -87,7 +87,7 @@ use crate::packet::lists::Lists;
 use crate::session::family::Family;
 use output::OutputResult;
 
-/// Count an IPv4 packet's TTL, an IPv6 packet's hop limit, down by one.
+/// Decrement the TTL of an IPv4 packet or the hop limit of an IPv6 packet by one.
 #[inline(always)]
 pub fn decrement<F: Family>(packet: &mut Packet<'_>, layers: &Layers) {
     let datagram = layers.datagram_mut(packet.bytes_mut());
@@ -100,12 +100,12 @@ pub fn decrement<F: Family>(packet: &mut Packet<'_>, layers: &Layers) {
     }
 }
 
-/// Whether an IPv4 packet must not be cut.
+/// Whether an IPv4 packet has the Don't Fragment flag.
 pub fn dont_fragment(frame: &[u8], layers: &Layers) -> bool {
     Ipv4::new(layers.datagram(frame)).is_none_or(|header| header.dont_fragment())
 }
 
-/// Put a packet where output decided.
+/// Put a packet on the list that `output` chose.
 #[inline(always)]
 pub fn leave(slot: BufferIndex, out: OutputResult, meta: &mut Meta, hop: AdjacencyIndex, lists: &mut Lists) {
     meta.egress = hop.interface() as u16;

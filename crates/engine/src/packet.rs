@@ -1,4 +1,4 @@
-//! Buffers, what is known of a packet, and how packets leave a burst.
+//! Packet buffers, packet metadata, and the lists by which packets leave a burst.
 
 pub mod adjacency;
 pub mod batch;
@@ -8,6 +8,7 @@ pub mod hand_off;
 pub mod icmp_error;
 pub mod io;
 pub mod lists;
+pub mod punt;
 pub mod reason;
 pub mod task;
 pub mod time;

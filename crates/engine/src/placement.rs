@@ -1,8 +1,8 @@
-//! Which worker does what, and what that is worth: run-to-completion, pipelines, and the packets per second to expect.
+//! Placement of work on workers and the expected performance: run-to-completion, pipelines, and packets per second.
 //!
-//! A packet goes through four [`Part`]s. A [`Placement`] says for each which workers do it; adjacent parts of the same
-//! workers run to completion there, and where the workers differ packets are handed over. [`predict`] tells from measured
-//! [`Costs`] what a placement carries, [`candidates()`] lists those worth asking about, [`choose`] takes one.
+//! A packet passes four [`Part`]s. A [`Placement`] lists the workers of each part. Adjacent parts of the same workers run to
+//! completion there; between different workers packets are handed over. [`predict`] computes from measured [`Costs`] the rate
+//! of a placement, [`candidates()`] lists the placements to compare, [`choose`] selects one.
 
 mod candidates;
 mod choice;
@@ -18,25 +18,25 @@ use std::fmt;
 
 use crate::packet::io::WorkerIndex;
 
-/// A worker, named by the core that it is pinned to.
+/// A worker, identified by the core that it is pinned to.
 pub type Core = u16;
 
-/// A part of the packet's way.
+/// A part of packet processing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(usize)]
 pub enum Part {
-    /// Frames from devices; spread by the devices' queues.
+    /// Receive frames from devices; spread by the devices' queues.
     Receive,
-    /// Headers and validity; spread freely.
+    /// Parse and validate headers; spread freely.
     Parse,
-    /// Everything from lookup to the finished packet, timers included; spread by shard.
+    /// Everything from session lookup to the finished packet, including timers; spread by shard.
     Session,
-    /// Frames to devices; spread freely over the workers that have a queue.
+    /// Transmit frames to devices; spread freely over the workers that have a queue.
     Transmit,
 }
 
 impl Part {
-    /// All of them, in the order of a packet's way.
+    /// All parts, in the order of processing.
     pub const ALL: [Part; 4] = [Self::Receive, Self::Parse, Self::Session, Self::Transmit];
 
     /// The part's name in configuration and tables.
@@ -50,24 +50,24 @@ impl Part {
     }
 }
 
-/// Which workers do which part.
+/// The workers of each part.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Placement {
     workers: [Vec<Core>; 4],
     assists: bool,
 }
 
-/// Adjacent parts that the same workers do.
+/// Adjacent parts with the same workers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CoreGroup<'p> {
-    /// The parts, in order.
+    /// The parts of the group, in order.
     pub parts: Vec<Part>,
-    /// The workers, in order.
+    /// The workers of the group, in order.
     pub workers: &'p [Core],
 }
 
 impl Placement {
-    /// A placement by part, in the order of [`Part::ALL`]. `None` where a part has no worker.
+    /// A placement by part, in the order of [`Part::ALL`]. `None` if a part has no worker.
     pub fn new(mut workers: [Vec<Core>; 4]) -> Option<Self> {
         for of_part in &mut workers {
             of_part.sort_unstable();
@@ -80,8 +80,8 @@ impl Placement {
         })
     }
 
-    /// The same with workers that receive and parse taking sessions over from those that have too many. `None` where it makes no
-    /// sense: the roles are not split, or others send than either.
+    /// This placement with assistance: workers that receive and parse take over sessions from overloaded session workers.
+    /// `None` if the roles are not split, or if other workers transmit.
     pub fn with_assist(&self) -> Option<Self> {
         let [receive, parse, session, transmit] = &self.workers;
         let are_split = receive == parse && session.iter().all(|core| !receive.contains(core));
@@ -92,12 +92,12 @@ impl Placement {
         })
     }
 
-    /// Whether workers that receive take sessions over from those that have too many.
+    /// Whether workers that receive take over sessions from overloaded session workers.
     pub fn assists(&self) -> bool {
         self.assists
     }
 
-    /// Every part on every worker. `None` without workers.
+    /// All parts on every worker. `None` without workers.
     pub fn run_to_completion(workers: &[Core]) -> Option<Self> {
         Self::new([(); 4].map(|()| workers.to_vec()))
     }
@@ -107,7 +107,7 @@ impl Placement {
         &self.workers[part as usize]
     }
 
-    /// All workers, in order.
+    /// All workers of the placement, in order.
     pub fn workers(&self) -> Vec<Core> {
         let mut all = self.workers.concat();
         all.sort_unstable();
@@ -115,8 +115,8 @@ impl Placement {
         all
     }
 
-    /// The workers of each part by their numbers, in the order of [`Part::ALL`], where worker `k` is on `cores[k]`. `None`
-    /// where a core has no worker.
+    /// The worker numbers of each part, in the order of [`Part::ALL`], with worker `k` on `cores[k]`. `None` if a core has no
+    /// worker.
     pub fn numbered(&self, cores: &[Core]) -> Option<[Vec<WorkerIndex>; 4]> {
         let number = |core: &Core| {
             cores
@@ -132,12 +132,12 @@ impl Placement {
         Some(numbers)
     }
 
-    /// Whether packets go from some workers to others by design.
+    /// Whether packets are handed from worker to worker by design.
     pub fn is_pipeline(&self) -> bool {
         self.workers.iter().any(|of_part| *of_part != self.workers[0])
     }
 
-    /// The stages: adjacent parts of the same workers.
+    /// The stages: adjacent parts with the same workers.
     pub fn stages(&self) -> Vec<CoreGroup<'_>> {
         let mut stages: Vec<CoreGroup<'_>> = Vec::new();
         for part in Part::ALL {
@@ -170,7 +170,7 @@ impl fmt::Display for Placement {
     }
 }
 
-/// Numbers in order, three or more in a row as a range: `0-3,8`.
+/// Format sorted numbers, with runs of three or more as a range: `0-3,8`.
 pub fn list(numbers: &[Core]) -> String {
     let mut runs: Vec<(Core, Core)> = Vec::new();
     for &number in numbers {
@@ -187,51 +187,51 @@ pub fn list(numbers: &[Core]) -> String {
     text.collect::<Vec<_>>().join(",")
 }
 
-/// Cycles per packet to give it to another worker, and to take it.
+/// Cycles per packet to hand it to another worker, and to take it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct HandOver {
-    /// Of who gives.
+    /// Cycles of the giving worker.
     pub out: f64,
-    /// Of who takes.
+    /// Cycles of the taking worker.
     pub take: f64,
 }
 
-/// Cycles per packet.
+/// Costs of packet processing, in cycles per packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Costs {
-    /// Of each part, in the order of [`Part::ALL`].
+    /// Cost of each part, in the order of [`Part::ALL`].
     pub parts: [f64; 4],
-    /// Of hand-overs, in the order of [`Distance::ALL`].
+    /// Cost of a hand-over by distance, in the order of [`Distance::ALL`].
     pub hand_overs: [HandOver; 4],
-    /// Of hand-overs beside that, by the part that comes next, in the order of [`Part::ALL`]: before `parse` the giver hashes
-    /// addresses, before `session` it finds the shard, and who takes looks at headers or does not.
+    /// Additional cost of a hand-over by the next part, in the order of [`Part::ALL`]: before `parse` the giver hashes
+    /// addresses, before `session` it determines the shard, and the taker may have to read headers.
     pub next: [HandOver; 4],
-    /// Of a buffer that another worker had last, to the one that receives into it, in the order of [`Distance::ALL`].
+    /// Cost of receiving into a buffer that another worker used last, in the order of [`Distance::ALL`].
     pub back: [f64; 4],
 }
 
 impl Costs {
-    /// Of a part.
+    /// Cost of a part.
     pub fn of(&self, part: Part) -> f64 {
         self.parts[part as usize]
     }
 
-    /// Of all parts together: what a worker alone needs.
+    /// Cost of all parts: what a worker needs if it does everything.
     pub fn total(&self) -> f64 {
         self.parts.iter().sum()
     }
 }
 
-/// The traffic and the devices, as far as they limit how work spreads.
+/// Properties of traffic and devices that limit how work can be spread.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Load {
-    /// Shards of the session table.
+    /// Number of shards of the session table.
     pub shards: u16,
-    /// Share of the packets that the busiest shard has: 1/shards where traffic is even, near 1 for an elephant.
+    /// Share of the packets in the busiest shard: 1/shards for even traffic, near 1 for an elephant flow.
     pub busiest: f64,
-    /// Queues that each device has at most, receiving and sending.
+    /// Maximum number of queues of each device, for receive and for transmit.
     pub queues: u16,
-    /// Packets per second that have to be carried, where known.
+    /// Required packets per second, if known.
     pub offered: Option<f64>,
 }
 
@@ -246,8 +246,7 @@ impl Load {
         }
     }
 
-    /// Shares of the packets that each of some workers has, when they own the shards in turn. The busiest shard is the
-    /// first worker's.
+    /// Share of the packets of each worker if they own the shards in turn. The first worker has the busiest shard.
     pub fn shares(&self, workers: usize) -> Vec<f64> {
         let (shards, workers) = (usize::from(self.shards.max(1)), workers.max(1));
         let busiest = self.busiest.clamp(1.0 / shards as f64, 1.0);

@@ -1,12 +1,13 @@
-//! The session record, its families, and the shards that hold it.
+//! Session records, their address families, and the shards that hold them.
 
 pub mod application;
 pub mod bound_interfaces;
 pub mod events;
 pub mod family;
+pub mod identification;
 pub mod inspect_state;
 pub mod ip_id;
 pub mod record;
 pub mod records;
+pub mod rule_channel;
 pub mod shard;
-pub mod shared_capacity;

@@ -1,14 +1,20 @@
-//! What a commit decides: one immutable snapshot that every worker loads once per burst.
+//! The configuration of a commit: one immutable snapshot that every worker loads once per burst.
 
 pub mod assist;
 pub mod chains;
 pub mod forwarding;
+pub mod fragment_limits;
+pub mod gateway_flows;
 pub mod inside_hosts;
+pub mod inspection;
 mod interface;
 mod link;
 pub mod marks;
+pub mod overload;
 pub mod probes;
+pub mod shard_memory;
 pub mod shard_owners;
+pub mod shared_capacity;
 pub mod shares;
 pub mod sites;
 pub mod stages;
@@ -35,19 +41,19 @@ use sluice_table::changes::Changes;
 use sluice_wire::Context;
 use sluice_wire::vlan::Tag;
 
-use crate::features::applications::IdentificationSettings;
-use crate::features::input_filter::GatewayFlows;
-use crate::features::inspection::InspectionPolicy;
-use crate::features::punt;
-use crate::features::virtual_reassembly;
 use crate::packet::batch::{Meta, Origin};
 use crate::packet::counters::WorkerCounters;
 use crate::packet::io::{PortIndex, WorkerIndex};
+use crate::packet::punt;
 use crate::packet::time::{Now, Pace};
 use crate::session::family::{Family, PerFamily, V4, V6};
+use crate::session::identification::IdentificationSettings;
 use crate::snapshot::assist::Assist;
 use crate::snapshot::chains::{Chains, NamedPolicers};
+use crate::snapshot::fragment_limits::FragmentLimits;
+use crate::snapshot::gateway_flows::GatewayFlows;
 use crate::snapshot::inside_hosts::InsideHosts;
+use crate::snapshot::inspection::InspectionPolicy;
 use crate::snapshot::marks::Marks;
 use crate::snapshot::probes::Probes;
 use crate::snapshot::shard_owners::ShardOwners;
@@ -65,62 +71,62 @@ pub use interface::{
 pub use link::{HEAD, Link};
 pub use sites::SiteClassifier;
 
-/// What is fixed from start to end, because memory and devices hang on it.
+/// Parameters that are fixed for the lifetime of the process, because memory and devices depend on them.
 #[derive(Clone, Debug)]
 pub struct StartParameters {
-    /// Shards, and which packets belong to which.
+    /// The shards, and the function that assigns packets to them.
     pub steering: Steering,
-    /// Worker in charge of each shard.
+    /// The worker that owns each shard.
     pub owners: Arc<ShardOwners>,
-    /// Which workers do which part of a packet's way.
+    /// The workers of each part of packet processing.
     pub stages: Stages,
-    /// Workers that receive take shards over from those with sessions when these have too much to do.
+    /// Assistance: workers that receive take over shards from overloaded session workers.
     pub assist: Option<Arc<Assist>>,
-    /// Sessions of IPv4 and IPv6, all shards together.
+    /// Maximum number of IPv4 and of IPv6 sessions, over all shards.
     pub sessions: [u32; 2],
-    /// Ports that there is room for; at least those of the start.
+    /// Number of ports that there is room for; at least those of the start.
     pub ports: usize,
     /// Secret of the hashes that place sessions and choose ports.
     pub secret: [u64; 2],
-    /// Datagrams in fragments.
-    pub fragments: virtual_reassembly::Limits,
-    /// SYNs that nobody expects which may wait for their answer, all shards together.
+    /// Limits of fragmented datagrams.
+    pub fragments: FragmentLimits,
+    /// Maximum number of parked unsolicited SYNs, over all shards.
     pub unsolicited_syns: u32,
-    /// Public IPv4 addresses that pools may gain later, as far as memory for their leases is concerned.
+    /// Number of public IPv4 addresses that pools may gain later without more memory for their allocations.
     pub spare_addresses: u32,
-    /// Subscribers of translation.
+    /// Limits of subscribers.
     pub subscribers: SubscriberCapacity,
-    /// How much of applications each worker looks at, where it does.
+    /// Capacity of application identification of each worker, if enabled.
     pub applications: Option<sluice_inspect::applications::ApplicationCapacity>,
-    /// How much is inspected at once in each shard, where anything is.
+    /// Capacity of inspection of each shard, if enabled.
     pub inspection: Option<sluice_inspect::inspector::InspectorCapacity>,
-    /// Sessions of pools and router, where they are limited.
+    /// Session counts of pools and routers, if limited.
     pub meters: Arc<Meters>,
-    /// Events of translation.
+    /// Translation events.
     pub events: EventSettings,
-    /// Interfaces that there is room for; at least those of the start.
+    /// Number of interfaces that there is room for; at least those of the start.
     pub interfaces: usize,
 }
 
-/// What is kept of the events of translation until somebody takes it.
+/// Settings of translation events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventSettings {
-    /// Which are wanted.
+    /// The kinds of events to record.
     pub wanted: EventKinds,
-    /// Events that wait in each worker's queue at most; further ones are counted and lost. 0: there is no queue.
+    /// Capacity of each worker's queue; further events are counted as lost. 0: no queue.
     pub most: usize,
 }
 
-/// What is fixed about subscribers.
+/// Limits of subscribers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SubscriberCapacity {
-    /// Most of each family, all shards together.
+    /// Maximum number of subscribers of each family, over all shards.
     pub most: u32,
-    /// Port blocks of all of them.
+    /// Number of port blocks of all subscribers.
     pub blocks: u32,
-    /// Ports and blocks that wait before they are lent again (RFC 6888, REQ-8), all shards together.
+    /// Number of ports and blocks in quarantine (RFC 6888, REQ-8), over all shards.
     pub held: u32,
-    /// Length of the inside prefix that is one subscriber, in IPv4 and IPv6.
+    /// Length of the inside prefix that forms one subscriber, in IPv4 and IPv6.
     pub prefix: [u8; 2],
 }
 
@@ -136,14 +142,15 @@ impl Default for SubscriberCapacity {
 }
 
 impl StartParameters {
-    /// Sessions of IPv4 and IPv6 in each shard, at least one.
+    /// IPv4 and IPv6 sessions of each shard, at least one.
     pub fn sessions_per_shard(&self) -> [usize; 2] {
         self.sessions
             .map(|all| (all as usize).div_ceil(self.steering.shards().count() as usize).max(1))
     }
 
-    /// Room of each shard for what pools of a family lend. Every session may have a mapping of its own, and a permission
-    /// where filtering is address-dependent. Subscribers don't spread evenly over shards: there is room for a quarter more.
+    /// Capacity of each shard for allocations of a family's pools. Every session may have a mapping of its own, and a filtering
+    /// entry if filtering is address-dependent. Subscribers are spread unevenly over shards, so there is room for a quarter
+    /// more.
     pub fn capacity<F: Family>(&self, snapshot: &Snapshot) -> Capacity {
         let family = usize::from(F::IS_V6);
         let nat = snapshot.nat::<F>();
@@ -175,32 +182,32 @@ impl StartParameters {
     }
 }
 
-/// The workers that have a queue of a port to send by: none where each has its own.
+/// The workers that have a transmit queue of a port; empty if each worker has its own.
 pub type Senders = Box<[WorkerIndex]>;
 
 /// Translation of one family.
 #[derive(Clone, Debug)]
 pub struct Nat<F: Family> {
-    /// Rules.
+    /// Translation rules.
     pub rules: Rules<F::Address>,
-    /// Where single rules have changed since the last generations.
+    /// Changes of individual rules in recent generations.
     pub changes: Changes<Changed>,
-    /// Pools.
+    /// Address pools.
     pub pools: Pools<F::Address>,
-    /// Where flows that are not translated have sessions too: networks of the hosts that translation knows.
+    /// Networks of inside hosts, if untranslated flows have sessions, too.
     pub hosts: Option<InsideHosts<F::Address>>,
-    /// Ends whose flows belong to the shards of their clients, where rules make any such.
+    /// Endpoints whose flows belong to the shards of their clients, if rules define any.
     pub spread: Option<TranslationTargets<F::Address>>,
-    /// Whose addresses are that sites have of their own.
+    /// The sites with public addresses of their own.
     pub sites: Option<Arc<Sites>>,
-    /// Networks of hosts that translation knows, to whom others may begin from outside. The snapshot fills it in.
+    /// Networks of inside hosts that outside hosts may connect to. The snapshot derives it.
     pub inside: InsideHosts<F::Address>,
-    /// Some rule translates by whatever interface, so that hosts come in by outside interfaces too. The snapshot fills it in.
+    /// Some rule translates on any interface, so that inside hosts use outside interfaces, too. The snapshot derives it.
     pub everywhere: bool,
 }
 
 impl<F: Family> Nat<F> {
-    /// Find out whose hosts are inside, of the interfaces there are.
+    /// Derive the networks of inside hosts from the rules and the interfaces.
     fn find_inside_hosts(&mut self, interfaces: &[Interface]) {
         self.inside = InsideHosts::of(self, interfaces, true);
         let rules = self.rules.sources(usize::MAX);
@@ -209,8 +216,8 @@ impl<F: Family> Nat<F> {
             .any(|(_, rule, _)| rule.outside.is_none() && rule.action != SourceAction::Exempt);
     }
 
-    /// Whether what comes in from outside is for an inside host's own address, and answered from there. Where flows that are not
-    /// translated have sessions anyway, the two ends of a flow say it.
+    /// Whether a packet from outside starts a flow to an inside host's own address. If untranslated flows have sessions, the
+    /// two endpoints decide instead.
     #[inline(always)]
     pub fn begins_outside(&self, context: Context, source: F::Address, destination: F::Address) -> bool {
         self.hosts.is_none()
@@ -234,13 +241,13 @@ impl<F: Family> Default for Nat<F> {
     }
 }
 
-/// Limits of the gateway's own traffic: packets a second and burst, by [`sluice_route::policer::Class`].
+/// Limits of the gateway's own traffic: packets a second and burst size, by [`sluice_route::policer::Class`].
 pub type Limits = [(u64, u64); ControlClass::ALL.len()];
 
-/// Redirects of an interface: nanoseconds between two, and how many at once. A host needs one for each destination.
+/// Limits of redirects of an interface: nanoseconds between two, and burst size. A host needs one redirect per destination.
 const REDIRECTS: (u64, u64) = (100_000_000, 10);
 
-/// Limits where the configuration names none, in the order of [`sluice_route::policer::Class::ALL`].
+/// Default limits, in the order of [`sluice_route::policer::Class::ALL`].
 pub const LIMITS: Limits = [
     (2_000, 500),
     (1_000, 200),
@@ -250,21 +257,22 @@ pub const LIMITS: Limits = [
     (500, 100),
 ];
 
-/// Where port leases lie. The plane fills it in.
+/// Memory layout of port allocations. The control plane sets it.
 #[derive(Clone, Debug, Default)]
 pub struct PortLayouts {
-    /// Generation of the commit that was the last to change it.
+    /// Generation of the last commit that changed it.
     pub generation: u32,
-    /// Leases of IPv4 pools.
+    /// Layout of IPv4 pools.
     pub four: Layout<u32>,
-    /// Leases of IPv6 pools.
+    /// Layout of IPv6 pools.
     pub six: Layout<[u64; 2]>,
-    /// Of IPv4 and IPv6: pools that map, choose or deal their ports in another way since a generation.
+    /// IPv4 and IPv6 pools whose allocation scheme (mapping, selection or distribution of ports) has changed, with the
+    /// generation of the change.
     pub reshaped: Arc<[Vec<(PoolIndex, u32)>; 2]>,
 }
 
 impl PortLayouts {
-    /// Leases of a snapshot's pools.
+    /// The layouts of a snapshot's pools.
     pub fn of(snapshot: &Snapshot, shards: Shards) -> Self {
         Self {
             generation: 0,
@@ -274,7 +282,7 @@ impl PortLayouts {
         }
     }
 
-    /// Whether a pool maps, chooses or deals its ports in another way than at a generation.
+    /// Whether a pool's allocation scheme has changed since a generation.
     #[inline]
     pub fn is_reshaped_since(&self, six: bool, pool: PoolIndex, generation: u32) -> bool {
         let reshaped = &self.reshaped[usize::from(six)];
@@ -283,7 +291,7 @@ impl PortLayouts {
             .any(|&(index, since)| index == pool && (generation.wrapping_sub(since) as i32) < 0)
     }
 
-    /// What is to be known of the change from the leases `before`, at a generation.
+    /// Record the changes from the layouts `before`, at a generation.
     pub fn follow(&mut self, before: &Self, generation: u32) {
         let mut reshaped = (*before.reshaped).clone();
         let [four, six] = &mut reshaped;
@@ -293,42 +301,42 @@ impl PortLayouts {
         self.reshaped = Arc::new(reshaped);
     }
 
-    /// Whether the same ports are lent in the same way.
+    /// Whether the layouts are equal.
     pub fn is_same(&self, other: &Self) -> bool {
         self.four.is_same(&other.four) && self.six.is_same(&other.six)
     }
 }
 
-/// A virtual router. Its number is the context of what comes in by its interfaces.
+/// A virtual router. Its number is the context of packets that arrive on its interfaces.
 #[derive(Clone, Debug, Default)]
 pub struct Router {
-    /// Name in the configuration; empty where there is no router of this number.
+    /// Name in the configuration; empty if no router has this number.
     pub name: String,
-    /// Limits of its sessions, of both families together.
+    /// Session limits, of both families together.
     pub limits: sluice_nat::Limits,
-    /// The packet filter is asked about what it forwards.
+    /// The packet filter applies to packets that it forwards.
     pub filters: bool,
-    /// What it may have beside sessions.
+    /// Quotas other than those of sessions.
     pub quotas: Quotas,
 }
 
-/// What a router may have; without limit where none is given.
+/// Quotas of a router; unlimited if not configured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Quotas {
-    /// Routes that are learned.
+    /// Number of learned routes.
     pub routes: Option<usize>,
-    /// Neighbours, those asked for included.
+    /// Neighbours, including those being resolved.
     pub neighbours: Option<u32>,
-    /// Packets that wait at each worker: for neighbours, fragments, what comes before them in a stream, an expected SYN.
+    /// Parked packets at each worker: for neighbours, fragments, stream reassembly and unsolicited SYNs.
     pub buffers: Option<u32>,
 }
 
-/// A commit.
+/// The configuration of a commit.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// Raised by every commit, and by changes of single rules and of routes.
+    /// Incremented by every commit, and by changes of individual rules and of routes.
     pub generation: u32,
-    /// Generation of the last commit: since then only single rules and routes have changed.
+    /// Generation of the last commit. Since then only individual rules and routes have changed.
     pub committed: u32,
     /// Virtual routers by number.
     pub routers: Vec<Router>,
@@ -336,78 +344,78 @@ pub struct Snapshot {
     pub interfaces: Vec<Interface>,
     /// By port: the interface of untagged frames, if any.
     pub untagged: Vec<Option<u16>>,
-    /// By port: who sends by it.
+    /// By port: the transmitting workers.
     pub senders: Vec<Senders>,
-    /// Those of frames with tags.
+    /// The interfaces of tagged frames.
     tagged: Arc<VlanTable>,
-    /// Tunnels.
+    /// Tunnels of all interfaces.
     pub tunnels: Arc<Tunnels>,
-    /// By interface: what the short way has to know of it. The plane fills it in.
+    /// By interface: what the fast path needs. Set by [`Self::link`].
     pub(crate) links: Arc<[Link]>,
-    /// Interfaces that send router advertisements. The plane fills it in.
+    /// Interfaces that send router advertisements. Set by [`Self::link`].
     pub(crate) advertising: Arc<[u16]>,
-    /// By interface: redirects, where any sends them. The plane fills it in.
+    /// By interface: rate limits of redirects, if any interface sends them. Set by [`Self::link`].
     redirects: Arc<[Pace]>,
-    /// Interfaces whose addresses are announced. The plane fills it in.
+    /// Interfaces whose addresses are announced. Set by [`Self::link`].
     pub(crate) announcing: Arc<[u16]>,
     /// By interface: its router.
     router_of: Vec<RouterIndex>,
     /// By router: its interfaces.
     interfaces_of: Arc<Vec<Vec<u16>>>,
-    /// SYNs that nobody expects are answered, after a while; otherwise dropped at once.
+    /// Unsolicited SYNs are answered after a delay; otherwise they are dropped immediately.
     pub answers_syns: bool,
-    /// By interface, the gateways of IPv4 and IPv6 that a default route leads to by it, whether or not that is the one in use: by
-    /// them answers go back to who has come in there.
+    /// By interface: the IPv4 and IPv6 gateways of its default routes, whether active or not. Answers to packets that arrived
+    /// by that interface go back to them.
     pub uplinks: Vec<[Option<Address>; 2]>,
-    /// Echo requests that wait for answers. The plane fills it in.
+    /// Pending echo requests. The control plane sets it.
     pub probes: Arc<Probes>,
-    /// Routes by source. Their tables have the numbers behind those of routers.
+    /// Source-based routes. Their tables are numbered after those of routers.
     pub sources: Arc<SourceTables>,
-    /// Whether hosts outside may open connections to the own addresses of inside hosts that source rules translate.
+    /// Whether outside hosts may connect to the own addresses of inside hosts that source rules translate.
     pub passes_untranslated: bool,
-    /// Marks of sessions, once rules have set any. The plane fills it in.
+    /// Marks of sessions, once rules have set any. The control plane sets it.
     pub marks: Option<Arc<Marks>>,
-    /// Code points of sessions, likewise.
+    /// Code points of sessions, once rules have set any. The control plane sets it.
     pub code_points: Option<Arc<Marks>>,
-    /// Flows to and from the gateway itself, once rules have been about these. The plane fills it in.
+    /// Flows to and from the gateway itself, once input filter rules have existed. The control plane sets it.
     pub local_flows: Option<Arc<GatewayFlows>>,
-    /// Some interface limits TCP's segment size.
+    /// Some interface clamps the MSS.
     pub limits_segments: bool,
     /// Some interfaces are bridged.
     pub bridges: bool,
     /// Some routers have hosts.
     pub hosted: bool,
-    /// What routers and interfaces may have, where any is given something.
+    /// Shares of routers and interfaces, if any are configured.
     pub shares: Option<Arc<Shares>>,
-    /// Chains by router; empty where none has any.
+    /// Chains by router; empty if no router has any.
     pub chains: Vec<Option<Arc<Chains>>>,
     /// IPv4 translation.
     pub nat4: Nat<V4>,
     /// IPv6 translation.
     pub nat6: Nat<V6>,
-    /// Subscribers' sites, where there are any.
+    /// Subscribers' sites, if configured.
     pub sites: Option<Arc<SiteClassifier>>,
-    /// Inspection, where there is any.
+    /// Inspection, if configured.
     pub inspection: Option<Arc<InspectionPolicy>>,
-    /// Whose applications are looked for, where any are.
+    /// Application identification, if configured.
     pub applications: Option<Arc<IdentificationSettings>>,
-    /// Generation of its rules.
+    /// Generation of the inspection rules.
     pub inspected: u32,
-    /// The packet filter; all packets pass where there is none.
+    /// The packet filter. Without one, all packets pass.
     pub filter: Option<Arc<Filters>>,
-    /// Where single rules of the filter have changed since the last generations, in IPv4 and IPv6.
+    /// Changes of individual filter rules in recent generations, for IPv4 and IPv6.
     pub filter_changes: [Changes<Changed>; 2],
-    /// Where routes have changed since each of the last generations.
+    /// Changes of routes in recent generations.
     pub route_changes: Changes<sluice_route::RouteChanges>,
     /// Timeouts of sessions without a pool.
     pub timeouts: Schedule,
     /// Limits of the gateway's own traffic.
     pub limits: Limits,
-    /// What hosts get, by the number of their router.
+    /// Hosts, by the number of their router.
     pub hosts: Vec<Arc<punt::Host>>,
     /// Worker that owns neighbours and the gateway's own traffic.
     pub owner: WorkerIndex,
-    /// Where port leases lie.
+    /// Memory layout of port allocations.
     pub leases: PortLayouts,
 }
 
@@ -421,7 +429,7 @@ fn note<A: sluice_nat::Address>(
         let (Some(old), Some(new)) = (before.pool(index), now.pool(index)) else {
             return;
         };
-        // Where there was no pool, or is none, there is nothing to compare.
+        // An added or removed pool has no allocation scheme to compare.
         if old.addresses() > 0 && new.addresses() > 0 && !new.has_shape_of(old) {
             reshaped.retain(|&(known, _)| known != index);
             reshaped.push((index, generation));
@@ -443,7 +451,7 @@ impl Snapshot {
         F::select::<AllNat>(&self.nat4, &self.nat6)
     }
 
-    /// Interfaces with nothing else, for `ports` ports.
+    /// A snapshot with interfaces only, for `ports` ports.
     pub fn new(ports: usize, interfaces: Vec<Interface>) -> Self {
         let mut untagged = vec![None; ports];
         for (number, interface) in interfaces.iter().enumerate() {
@@ -503,7 +511,7 @@ impl Snapshot {
         }
     }
 
-    /// The interface of a port's frames with these tags. Those with priority tags alone are untagged (IEEE 802.1Q, 6.9).
+    /// The interface of a port's frames with these tags. Frames with priority tags only are untagged (IEEE 802.1Q, 6.9).
     #[inline]
     pub fn tagged(&self, port: PortIndex, tags: &[Option<Tag>; 2]) -> Option<u16> {
         match tags.iter().flatten().all(|tag| tag.is_priority()) {
@@ -512,25 +520,26 @@ impl Snapshot {
         }
     }
 
-    /// Whether frames with tags come in by a port.
+    /// Whether a port receives tagged frames.
     #[inline(always)]
     pub fn is_tagged(&self, port: PortIndex) -> bool {
         self.tagged.is_on(port)
     }
 
-    /// Whether frames with some tags that come in by a port belong to bridges.
+    /// Whether some VLANs of a port belong to bridges.
     #[inline(always)]
     pub fn bridges_tags(&self, port: PortIndex) -> bool {
         self.tagged.is_bridged(port)
     }
 
-    /// Find out whose hosts are inside: where rules or interfaces are others, as there may be very many rules.
+    /// Derive the networks of inside hosts. Only called if rules or interfaces have changed, because there may be very many
+    /// rules.
     pub(crate) fn know_inside(&mut self) {
         self.nat4.find_inside_hosts(&self.interfaces);
         self.nat6.find_inside_hosts(&self.interfaces);
     }
 
-    /// Gather what workers would otherwise look for among all interfaces: to be called when nothing else changes any more.
+    /// Derive the data that workers would otherwise search for among all interfaces. Must be called after all other changes.
     pub(crate) fn link(&mut self) {
         let numbered = (0..).zip(&self.interfaces);
         let advertising = numbered.filter(|(_, interface)| interface.advertise.is_some());
@@ -551,36 +560,36 @@ impl Snapshot {
             .collect();
     }
 
-    /// Whether a host behind an interface may be told of a better next hop now.
+    /// Whether a redirect may be sent through an interface now.
     pub fn admits_redirect(&self, interface: u16, now: Now) -> bool {
         let pace = self.redirects.get(usize::from(interface));
         pace.is_some_and(|pace| pace.admits(now, REDIRECTS))
     }
 
-    /// The interface of a port's frames with the tags in a word, as [`VlanTable::find_word`] has them.
+    /// The interface of a port's frames with the tags in a word of [`VlanTable::find_word`].
     #[inline(always)]
     pub fn tagged_by(&self, port: PortIndex, word: u64) -> Option<u16> {
         self.tagged.find_word(port, word)
     }
 
-    /// The worker that must send by a port in the place of `own`; none where that may.
+    /// The worker that transmits on a port in place of `own`. `None` if `own` does so itself.
     #[inline(always)]
     pub fn sender(&self, port: PortIndex, own: WorkerIndex) -> Option<WorkerIndex> {
         let senders = self.senders.get(port as usize)?;
-        // One for all by this port: a shard that moves takes its flows to no other.
+        // All workers use the same sender of a port, so that the flows of a moving shard keep their sender and their order.
         let sender = *senders.get(usize::from(port).checked_rem(senders.len())?)?;
         (!senders.contains(&own)).then_some(sender)
     }
 
-    /// Gather what rules of translation lead to that has no shard of its own. Call it when interfaces and rules of translation
-    /// are there.
+    /// Derive the endpoints of translation rules whose flows belong to the shards of their clients. Must be called after
+    /// interfaces and translation rules are set.
     pub fn spread_flows(&mut self) {
         self.nat4.spread = TranslationTargets::of(&self.nat4, &self.interfaces);
         self.nat6.spread = TranslationTargets::of(&self.nat6, &self.interfaces);
     }
 
-    /// Ask a filter about the packets of the routers that have one, of all where none says so. Call it when routers,
-    /// interfaces and rules of translation are there.
+    /// Apply a filter to the routers that have filtering enabled, or to all routers if none has. Must be called after routers,
+    /// interfaces and translation rules are set.
     pub fn filter_by(&mut self, filter: Arc<Filters>) {
         if !self.routers.iter().any(|router| router.filters) {
             self.routers.iter_mut().for_each(|router| router.filters = true);
@@ -592,7 +601,7 @@ impl Snapshot {
         self.filter = Some(filter);
     }
 
-    /// Keep the marks and code points of sessions by the snapshot before, and make room for those that rules set now.
+    /// Keep the marks and code points of the previous snapshot, and allocate tables if rules now set any.
     pub(crate) fn keep_marks(&mut self, before: [Option<Arc<Marks>>; 2], start: &StartParameters) {
         let filter = self.filter.as_ref();
         let sets = filter.map_or([false; 2], |filter| [filter.marks, filter.code_points]);
@@ -604,27 +613,26 @@ impl Snapshot {
         (self.marks, self.code_points) = (kept(0), kept(1));
     }
 
-    /// Keep what the snapshot before knew of flows to and from the gateway itself, and make room for it where rules are about these
-    /// now.
+    /// Keep the flows to and from the gateway of the previous snapshot, and allocate tables if input filter rules exist.
     pub(crate) fn keep_local_flows(&mut self, before: Option<Arc<GatewayFlows>>) {
         let filter = self.filter.as_ref();
         let is_asked = filter.is_some_and(|filter| filter.gateway.is_some());
         self.local_flows = before.or_else(|| is_asked.then(Arc::default));
     }
 
-    /// Inspect the flows of some interfaces. Call it when interfaces and rules of translation are there.
+    /// Inspect the flows of some interfaces. Must be called after interfaces and translation rules are set.
     pub fn inspect_by(&mut self, inspection: Arc<InspectionPolicy>) {
         self.keep_sessions(|_, interface| inspection.is_on(interface));
         self.inspection = Some(inspection);
     }
 
-    /// Look for the applications of sessions by some interfaces. Call it when interfaces and rules of translation are there.
+    /// Identify the applications of sessions of some interfaces. Must be called after interfaces and translation rules are set.
     pub fn identify_by(&mut self, seeking: Arc<IdentificationSettings>) {
         self.keep_sessions(|_, interface| seeking.is_on(interface));
         self.applications = Some(seeking);
     }
 
-    /// Serve subscribers' sites. Call it when interfaces and rules of translation are there.
+    /// Serve subscribers' sites. Must be called after interfaces and translation rules are set.
     pub fn serve_sites(&mut self, sites: SiteClassifier) {
         let settings = sites.settings();
         let doors = settings.doors.iter().flat_map(|(_, behind)| behind.contexts());
@@ -632,7 +640,7 @@ impl Snapshot {
         self.nat4.sites = Some(sites.table.clone());
         for (number, interface) in (0..).zip(&mut self.interfaces).filter(|(_, one)| one.bridge.is_none()) {
             let is_door = sites.is_access(number);
-            // What is addressed to a pool may come in by any.
+            // Packets to the address of a pool may arrive on any interface of the router.
             let is_outside = sites.is_public(number) || !is_door && pooled.contains(&interface.context);
             interface.stateful[0] |= is_door || is_outside;
             interface.outside |= is_outside;
@@ -640,25 +648,25 @@ impl Snapshot {
         self.sites = Some(Arc::new(sites));
     }
 
-    /// Whether terminals of sites come in by an interface.
+    /// Whether an interface is the access interface of sites' terminals.
     #[inline(always)]
     pub fn is_access(&self, number: u16) -> bool {
         self.sites.as_deref().is_some_and(|sites| sites.is_access(number))
     }
 
-    /// Give routers and interfaces, by number, their shares.
+    /// Set the shares of routers and interfaces, by number.
     pub fn share_by(&mut self, routers: Vec<RouterShare>, links: Vec<LinkShare>) {
         self.shares = Shares::new(routers, links, &self.interfaces, self.untagged.len()).map(Arc::new);
     }
 
-    /// Whether the applications of sessions between two interfaces are looked for.
+    /// Whether the applications of sessions between two interfaces are identified.
     #[inline(always)]
     pub fn identifies(&self, interfaces: [u16; 2]) -> bool {
         let seeking = self.applications.as_deref();
         seeking.is_some_and(|seeking| interfaces.iter().any(|&interface| seeking.is_on(interface)))
     }
 
-    /// Flows that are not translated have sessions, too, in the routers of some interfaces: both directions have to find them.
+    /// Create sessions for untranslated flows in the routers of some interfaces. Both directions must find them.
     fn keep_sessions(&mut self, wanted: impl Fn(Context, u16) -> bool) {
         let routed = |interface: &&Interface| interface.bridge.is_none();
         let wanting = (0..).zip(&self.interfaces).filter(|(_, interface)| routed(interface));
@@ -676,37 +684,37 @@ impl Snapshot {
         self.nat6.hosts = Some(InsideHosts::of(&self.nat6, &self.interfaces, false));
     }
 
-    /// The filter, where it is asked about a router's packets.
+    /// The filter, if it applies to a router's packets.
     #[inline(always)]
     pub fn filter_of(&self, context: Context) -> Option<&Filters> {
         let filter = self.filter.as_deref()?;
         self.router(context)?.filters.then_some(filter)
     }
 
-    /// Whether the filter is asked about the first packets of a router's flows that are not translated.
+    /// Whether the filter is stateful for a router, so that it evaluates the first packets of untranslated flows.
     #[inline(always)]
     pub fn filters_sessions(&self, context: Context) -> bool {
         self.filter_of(context).is_some_and(|filter| filter.sessions)
     }
 
-    /// The MTU of an interface now: of a tunnel what its path takes.
+    /// The present MTU of an interface. For a tunnel it depends on the path MTU.
     #[inline]
     pub fn mtu(&self, number: u16, now: Now) -> u16 {
         let configured = self.interface(number).map_or(0, |interface| interface.mtu);
         self.tunnels.mtu(number, configured, now)
     }
 
-    /// Whether an interface is one of a bridge's.
+    /// Whether an interface belongs to a bridge.
     pub fn is_bridged(&self, number: u16) -> bool {
         self.interface(number)
             .is_some_and(|interface| interface.bridge.is_some())
     }
 
-    /// The context of a packet's flow: of the interface that it came in by, on a bridge of its tags too, and of what comes from
-    /// a site that of the site.
+    /// The context of a packet's flow: that of its site, if it comes from one, otherwise that of the interface, which includes
+    /// the tags on a bridge.
     #[inline(always)]
     pub fn context(&self, meta: &Meta, frame: &[u8]) -> Context {
-        // What turns back at an outside address comes from outside.
+        // A hairpinned packet is treated as received from outside.
         let site = self.sites.as_deref().filter(|_| meta.origin != Origin::Hairpinned);
         if let Some(context) = site.and_then(|sites| sites.context(meta.interface, &meta.layers, frame)) {
             return context;
@@ -723,7 +731,7 @@ impl Snapshot {
         }
     }
 
-    /// The virtual router of a context; none where that is of a bridge.
+    /// The virtual router of a context. `None` for the context of a bridge.
     #[inline(always)]
     pub fn router(&self, context: Context) -> Option<&Router> {
         self.routers.get(outer(context) as usize)
@@ -735,7 +743,7 @@ impl Snapshot {
         Some(place as RouterIndex)
     }
 
-    /// The router of an interface; the first one's where there is no such interface.
+    /// The router of an interface; router 0 if the interface doesn't exist.
     #[inline(always)]
     pub fn router_of(&self, interface: u16) -> RouterIndex {
         self.router_of.get(interface as usize).copied().unwrap_or(0)
@@ -746,7 +754,7 @@ impl Snapshot {
         *self.uplinks.get(usize::from(interface))?.get(usize::from(six))?
     }
 
-    /// What the routes of a router are looked up by for packets from an address.
+    /// The route lookup key of a router for packets from a source address.
     #[inline(always)]
     pub fn lookup<F: Family>(&self, router: RouterIndex, source: F::Address) -> Lookup<'_> {
         self.sources.lookup(router, F::address(source))
@@ -757,7 +765,7 @@ impl Snapshot {
         (0..self.interfaces.len()).map(|number| self.router_of(number as u16))
     }
 
-    /// Whether one more packet that came in by an interface may wait at the worker that counts so.
+    /// Whether another packet of an interface may be parked. `counters` are those of the worker.
     pub fn may_wait(&self, interface: u16, counters: &WorkerCounters) -> bool {
         let router = usize::from(self.router_of(interface));
         let Some(most) = self.routers.get(router).and_then(|router| router.quotas.buffers) else {
@@ -769,27 +777,27 @@ impl Snapshot {
         waiting.fold(0, u64::wrapping_add) < u64::from(most)
     }
 
-    /// Let shards share ports of the pools, and with a snapshot before those of the addresses that both have.
+    /// Let shards share the ports of pools. Addresses that were in the pools `before` keep their ports' owners.
     pub(crate) fn share_ports(&mut self, before: Option<&Self>, start: &StartParameters) {
         let shards = start.steering.shards();
         self.nat4.pools.share(before.map(|before| &before.nat4.pools), shards);
         self.nat6.pools.share(before.map(|before| &before.nat6.pools), shards);
     }
 
-    /// Routers and interfaces that were there before go on with what is left of their rates.
+    /// Keep the state of rate limits for routers and interfaces of the previous snapshot.
     pub fn adopt_shares(&mut self, before: &Self) {
         if let (Some(own), Some(old)) = (&mut self.shares, &before.shares) {
             Arc::make_mut(own).adopt(old);
         }
     }
 
-    /// Whether plain IPv4 packets that come in by an interface need nothing but a route.
+    /// Whether plain IPv4 packets of an interface need only a route.
     #[inline]
     pub fn needs_routes_alone(&self, interface: &Interface) -> bool {
         self.only_routes(interface) && !self.limits_segments && !interface.neighbours.redirects
     }
 
-    /// Whether nobody decides by what stands behind the IP header of packets that come in by an interface.
+    /// Whether no feature of an interface depends on the headers after IP.
     #[inline]
     pub fn only_routes(&self, interface: &Interface) -> bool {
         !interface.stateful[0]
@@ -804,7 +812,7 @@ impl Snapshot {
         !self.chains.is_empty()
     }
 
-    /// The chains that what comes in by an interface takes.
+    /// The chains for packets that arrive on an interface.
     #[inline]
     pub fn chains_at(&self, interface: u16) -> Option<&Chains> {
         self.chains_of(self.router_of(interface))
@@ -816,8 +824,7 @@ impl Snapshot {
         self.chains.get(usize::from(router))?.as_deref()
     }
 
-    /// Chains of routers that were there before go on counting, where nothing about them changes as they are. Policers with
-    /// names are every router's.
+    /// Keep the counters and policers of unchanged chains of the previous snapshot. Named policers are shared by all routers.
     pub fn adopt_chains(&mut self, before: &Self) {
         let mut named = NamedPolicers::default();
         for chains in before.chains.iter().flatten() {
@@ -836,8 +843,7 @@ impl Snapshot {
         }
     }
 
-    /// Routers that were there before keep their hosts, where nothing about them changes; what these have been given is
-    /// counted on in any case.
+    /// Keep the hosts of unchanged routers of the previous snapshot. Their counters are kept in any case.
     pub fn adopt_hosts(&mut self, before: &Self) {
         for (router, host) in self.routers.iter().zip(&mut self.hosts) {
             let same = before.routers.iter().position(|other| other.name == router.name);
@@ -861,15 +867,15 @@ impl Snapshot {
         self.interfaces.get(number as usize)
     }
 
-    /// Source for what the gateway sends to an IPv4 address by an interface: of another one of its router where it has none
-    /// itself.
+    /// Source address for a packet that the gateway sends to an IPv4 address through an interface. If the interface has none, it is
+    /// taken from another interface of its router.
     pub fn source4(&self, interface: &Interface, address: u32) -> Option<u32> {
         let others = || self.interfaces.iter().filter(|other| other.router == interface.router);
         let own = interface.source4(address);
         own.or_else(|| others().find_map(|other| other.source4(address)))
     }
 
-    /// Whether an address is one of an interface's router.
+    /// Whether an address belongs to an interface's router.
     pub fn owns(&self, interface: &Interface, address: sluice_route::Address) -> bool {
         let mut others = self.interfaces.iter().filter(|other| other.router == interface.router);
         others.any(|other| other.link.owns(address))

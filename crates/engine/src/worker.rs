@@ -1,4 +1,4 @@
-//! A worker: receives bursts, lets the nodes decide, and moves every buffer where its slot was sent.
+//! A worker: receives bursts, runs the nodes, and disposes of every buffer as they decide.
 
 use std::sync::Arc;
 
@@ -8,12 +8,10 @@ use sluice_table::hash::Hasher;
 use sluice_table::prefix::Quiescence;
 use sluice_table::publish::Reader;
 
-use crate::features::applications::Identification;
 use crate::features::context::{Generations, NodeContext, OwnerState, Revalidations, WaitingPacket};
 use crate::features::inspection::{FragmentNote, Inspector};
 use crate::features::pending_syns::PendingSyns;
 use crate::features::pool_migration::PoolMigration;
-use crate::features::punt::{PuntQueue, PuntReceiver};
 use crate::nodes::dispatch::{NodeTools, Observer};
 use crate::nodes::session_lookup::LookupScratch;
 use crate::nodes::{admit, chain, hand_off, inter_router_link, parse, run_nodes, subscriber};
@@ -21,9 +19,11 @@ use crate::packet::batch::{Batch, Meta, put};
 use crate::packet::counters::{CycleStage, WorkerCounters};
 use crate::packet::io::{BURST_BUFFERS, BURST_SIZE, Handover, NoteWords, Packets, PortIndex, WorkerIndex};
 use crate::packet::lists::Lists;
+use crate::packet::punt::{PuntQueue, PuntReceiver};
 use crate::packet::reason::{Own, Reason};
 use crate::packet::time::Now;
 use crate::session::events::EventQueue;
+use crate::session::identification::Identification;
 use crate::session::records::RecordQueue;
 use crate::session::shard::Shard;
 use crate::snapshot::forwarding::ForwardingState;
@@ -62,57 +62,57 @@ mod watch;
 
 pub use shard_moves::MAX_HELD;
 
-/// Rounds of the nodes in one burst: a packet that opens a session takes two, what looks at it one each, an error another. One
-/// that comes back opens two sessions.
+/// Maximum number of rounds of the nodes in one burst. A packet that creates a session takes two, each of inspection and identification one,
+/// an ICMP error another. A hairpinned packet creates two sessions.
 const ROUNDS: usize = 8 * inter_router_link::MAX_PASSES as usize;
 
-/// Everything that a worker is made of.
+/// The parts that a worker is made of.
 pub struct WorkerParts<'m> {
-    /// This worker.
+    /// Number of this worker.
     pub own: WorkerIndex,
-    /// What is fixed.
+    /// Start parameters.
     pub start: Arc<StartParameters>,
-    /// What it leaves to others.
+    /// The stages that it leaves to other workers.
     pub role: Role,
-    /// The commits.
+    /// Reader of the published snapshots.
     pub snapshot: Reader<Snapshot>,
     /// Routes and neighbours.
     pub paths: ForwardingState,
-    /// Where this worker marks that it keeps nothing that it read: its number is `own`.
+    /// Where this worker reports its quiescent states, at index `own`.
     pub quiescence: Arc<Quiescence>,
-    /// The shards that this worker is in charge of.
+    /// The shards that this worker owns.
     pub shards: Vec<Shard<'m>>,
-    /// Counters.
+    /// Counters of this worker.
     pub counters: Arc<WorkerCounters>,
-    /// Its devices.
+    /// Packet I/O of the worker's devices.
     pub io: Box<dyn Handover + 'm>,
     /// The ports that it receives from.
     pub receives: Vec<PortIndex>,
-    /// What the owner has, if this worker is the owner.
+    /// The owner's state, if this worker is the owner.
     pub owner: Option<OwnerState>,
-    /// A clock of cycles, for the counters by stage.
+    /// Reads the cycle counter, for the counters by stage.
     pub cycles: fn() -> u64,
     /// Requests from the control thread.
     pub desk: RequestServer,
-    /// Where events of translation go.
+    /// Queue of translation events.
     pub events: EventQueue,
-    /// Where records of inspected flows go.
+    /// Queue of records of inspected flows.
     pub records: RecordQueue,
-    /// Where packets for routers' hosts go.
+    /// Queue of packets to routers' hosts.
     pub punts: PuntQueue,
-    /// What these hosts send, where this worker is the owner.
+    /// Queue of packets from hosts, if this worker is the owner.
     pub host: Option<PuntReceiver>,
-    /// Where what is for who serves subscribers' sites goes.
+    /// Queue of packets to the subscriber service.
     pub subscribers: PuntQueue,
-    /// What they send, where this worker is the owner.
+    /// Queue of packets from the subscriber service, if this worker is the owner.
     pub service: Option<PuntReceiver>,
-    /// What it finds applications out with.
+    /// Application identification.
     pub recognition: Identification,
-    /// What it inspects with, where anything is inspected.
+    /// Inspection, if any interface is inspected.
     pub inspecting: Option<Box<Inspector>>,
 }
 
-/// A worker.
+/// A worker of the data plane.
 pub struct Worker<'m> {
     parts: State<'m>,
     io: Box<dyn Handover + 'm>,
@@ -124,41 +124,41 @@ pub struct Worker<'m> {
     generations: Generations,
     online: bool,
     next_shard: usize,
-    /// More sessions of a shard are due than a round ends.
+    /// More sessions of a shard have expired than one round ends.
     is_behind: bool,
-    /// The last round's shard has this round, too.
+    /// This round serves the same shard as the last one.
     stayed: bool,
     tracer: Option<Box<Tracer>>,
     tap: Option<Box<Tap>>,
     carried: ArrayVec<NoteWords, BURST_SIZE>,
-    /// Packets in the hand that nobody has parsed yet.
+    /// Packets of the burst that are not parsed yet.
     runs: Runs,
-    /// Room of the rings to the next stage.
+    /// Free entries of the rings to the next stage.
     rooms: Vec<usize>,
     resumed: ArrayVec<(WaitingPacket, ResumeReason), BURST_BUFFERS>,
     syns: PendingSyns,
     host: Option<PuntReceiver>,
     service: Option<PuntReceiver>,
-    /// Hosts may send something by this worker.
+    /// Hosts may send packets by this worker.
     serves_hosts: bool,
     moving: Moving<'m>,
-    /// What it takes over shards from others with, where it has none of its own.
+    /// State for taking over shards from other workers, if it has no sessions of its own.
     assisting: Option<Box<Assisting>>,
-    /// Packets in the bursts that came full from devices, one after the other: as many at least have waited there.
+    /// Packets in consecutive full bursts from devices. At least as many have waited there.
     behind: u64,
-    /// What routers may have of what is received.
+    /// Sharing of received packets among routers.
     receiving: SideState,
-    /// What interfaces may have of what is sent.
+    /// Sharing of sent packets among interfaces.
     sending: SideState,
-    /// Whose packets are received next.
+    /// Order in which ports are served.
     turns: Schedule,
-    /// Cycles that the last burst took; 0 where there was none.
+    /// Cycles that the last burst took; 0 if there was none.
     took: u64,
-    /// Held segments that are to be dropped.
+    /// Parked fragments that are to be dropped.
     gone: Vec<(WaitingPacket, sluice_inspect::Reason)>,
 }
 
-/// What the nodes work with, beside the snapshot.
+/// The state that nodes use, apart from the snapshot.
 struct State<'m> {
     own: WorkerIndex,
     start: Arc<StartParameters>,
@@ -180,42 +180,42 @@ struct State<'m> {
     inspecting: Option<Box<Inspector>>,
 }
 
-/// Why a parked packet comes back.
+/// Why a parked packet is resumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ResumeReason {
-    /// What it waited for is there.
+    /// The event that it waited for has occurred.
     Ready,
-    /// It is a fragment that inspection let wait: what it was told of its datagram, and whether that was inspected.
+    /// It is a fragment parked by inspection, with what virtual reassembly has resolved for it, and whether it has been inspected.
     Fragment(FragmentNote, bool),
-    /// It came over a virtual link.
+    /// The packet came over an inter-router link.
     Crossed,
-    /// It leaves by a tunnel.
+    /// The packet leaves through a tunnel.
     Tunnelled,
-    /// Its neighbour does not answer.
+    /// The packet's neighbour did not answer.
     Failed,
-    /// It is a SYN that nobody expected when it came, for this reason.
+    /// The packet is an unsolicited SYN, with the reason to reject it.
     Unsolicited(Reason),
 }
 
-/// Where the packets of a burst come from.
+/// Source of the packets of a burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
     Port(PortIndex),
     Workers,
     Parking,
-    /// What was held until its shard had come.
+    /// Packets that were held until their shard arrived.
     Held,
-    /// What waited for its turn.
+    /// Packets of own shards that were queued.
     Queue,
-    /// What hosts send.
+    /// Packets from hosts.
     Hosts,
-    /// What who serves subscribers' sites sends.
+    /// Packets from the subscriber service.
     Service,
     Nothing,
 }
 
 impl<'m> Worker<'m> {
-    /// A worker of its parts.
+    /// Build a worker from its parts.
     pub fn new(parts: WorkerParts<'m>) -> Self {
         let count = parts.start.steering.shards().count() as usize;
         let rooms = parts.role.beyond.len();
@@ -284,8 +284,8 @@ impl<'m> Worker<'m> {
         }
     }
 
-    /// One round: a burst from each port, as many of what other workers handed over, what has waited, timers, requests.
-    /// Returns how many packets there were.
+    /// Run one round: a burst from each port, as many bursts from other workers, unparked packets, timers and requests. Returns the number of
+    /// packets.
     pub fn round(&mut self, now: Now) -> usize {
         self.wake();
         self.parts.counters.heartbeat.add(1);
@@ -328,7 +328,7 @@ impl<'m> Worker<'m> {
         packets
     }
 
-    /// Before sleep: keep nothing that others may want to free.
+    /// Prepare to sleep: release all references that would delay the freeing of memory.
     pub fn sleep(&mut self) {
         self.snapshot.offline();
         self.quiescence.offline(self.parts.own as usize);
@@ -342,28 +342,28 @@ impl<'m> Worker<'m> {
         }
     }
 
-    /// Whether something is under way that rounds without packets bring forward: what the control thread asked for, or timers
-    /// of more sessions than one round ends.
+    /// Whether rounds without packets have work to do: a request of the control thread, the move of a shard, or more expired sessions than
+    /// one round ends.
     pub fn is_answering(&self) -> bool {
         let is_assisting = self.assisting.as_ref().is_some_and(|work| work.is_answering());
         let is_moving = is_assisting || self.is_moving();
         self.desk.is_answering() || self.parts.settling.is_under_way() || is_moving || self.is_behind
     }
 
-    /// Receive nothing more: further rounds let out what is under way, a shard too that nobody will say of that it may go.
+    /// Stop receiving. Further rounds complete the packets in progress, and the release of a shard that the control thread has started.
     pub fn stop_receiving(&mut self) {
         self.receives.clear();
         self.give_soon();
     }
 
-    /// Ports of an IPv4 pool that are lent, for tests.
+    /// Number of allocated ports of an IPv4 pool, for tests.
     pub fn allocated_ports(&self, pool: PoolIndex) -> u32 {
         let shards = self.parts.shards.iter().flatten();
         let used = |shard: &Shard<'_>| PortClass::ALL.map(|class| shard.bindings4.ports().used(pool, class));
         shards.flat_map(|shard| used(shard)).sum()
     }
 
-    /// The devices, to be fed and read by tests and `replay`.
+    /// The packet I/O, for tests and `replay`.
     pub fn io_mut(&mut self) -> &mut (dyn Handover + 'm) {
         &mut *self.io
     }
@@ -374,7 +374,7 @@ impl<'m> Worker<'m> {
         now
     }
 
-    /// One burst. Returns how many packets it had.
+    /// Process one burst. Returns its number of packets.
     fn burst(&mut self, source: Source, now: Now) -> usize {
         let start = (self.cycles)();
         let count = match source {
@@ -418,7 +418,7 @@ impl<'m> Worker<'m> {
                 .and_then(|shares| shares.port(port))
                 .is_some_and(|port| port.shared)
         {
-            // What there is no room for is not what comes first, but what is above its share.
+            // If the next stage lacks capacity, packets above their router's share are dropped, instead of the first ones.
             most = count - std::mem::take(&mut shed);
         }
         self.generations.observe(snapshot.generation, now.nanoseconds);
@@ -498,7 +498,7 @@ impl<'m> Worker<'m> {
             state.counters.cycles[CycleStage::Parse as usize].add(parsed.wrapping_sub(mark));
             let mut watch = Watch::new(self.tracer.as_deref_mut(), self.tap.as_deref_mut());
             if let Some(watch) = &mut watch {
-                // What waited, or another worker handed over, was parsed before.
+                // Unparked packets and packets from other workers have been parsed before.
                 let begin = if self.runs.is_empty() { "arrive" } else { "parse" };
                 watch.begin(begin, &batch, lists, now);
             }
@@ -534,7 +534,7 @@ impl<'m> Worker<'m> {
         let over = self.dispose(now);
         self.parts.counters.bursts.add(1);
         self.parts.counters.packets.add(count as u64);
-        // What was given away on the way has its own account.
+        // The cycles for passing packets to other workers are counted separately.
         self.took = self
             .count(CycleStage::Transmit, end.wrapping_add(over))
             .wrapping_sub(start);

@@ -1,4 +1,4 @@
-//! All tests of the crate, in one program: what they share is built and linked once.
+//! All integration tests of the crate in one program, so that their shared dependencies are built and linked once.
 
 mod access_switch;
 mod announcements;

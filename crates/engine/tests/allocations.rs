@@ -1,5 +1,5 @@
-//! A worker allocates nothing. Counted: every allocation of the thread within `Worker::round`, but for those of the
-//! devices in memory themselves, which make a buffer for each frame where a driver has its pool.
+//! A worker allocates no memory. Every allocation of the thread within `Worker::round` is counted, except those of the
+//! in-memory devices, which allocate a buffer for each frame where a driver would use its pool.
 
 mod inspected;
 mod rig;
@@ -18,7 +18,7 @@ use sluice_nat::sites::{Terminal, context};
 use sluice_testkit::packet::{self, Frame};
 use sluice_wire::Checksums;
 
-/// Devices in memory whose own allocations are not counted.
+/// In-memory devices whose own allocations are not counted.
 struct Uncounted(MemoryIo);
 
 fn paused<R>(run: impl FnOnce() -> R) -> R {
@@ -96,7 +96,7 @@ fn rig(change: impl FnOnce(&mut Plan)) -> Rig {
     Rig::new(plan)
 }
 
-/// Rounds with these frames, until nothing is left to do, allocate nothing; how many frames came out.
+/// Process these frames until the worker is idle, and assert that nothing is allocated. Returns the number of frames sent.
 #[track_caller]
 fn allocates_nothing(rig: &mut Rig, interface: u16, frames: &[Vec<u8>]) -> usize {
     for frame in frames {
@@ -184,7 +184,7 @@ fn refusals_and_errors_allocate_nothing() {
 #[test]
 fn neighbours_fragments_and_what_waits_allocate_nothing() {
     let mut rig = rig(|plan| (plan.known_neighbours, plan.translate) = (false, false));
-    // What is asked for first may make room once and for all.
+    // The first neighbour request may grow a buffer once.
     let other: std::net::SocketAddrV4 = "203.0.113.99:9".parse().unwrap();
     rig.host_sends(&packet::udp4(
         "192.168.1.10:1".parse::<std::net::SocketAddrV4>().unwrap(),
@@ -231,7 +231,7 @@ fn listing_and_clearing_allocate_nothing_in_the_worker() {
         filter: Filter::default(),
         ended: 0,
     };
-    // A channel makes room as a reply is sent first.
+    // The channel allocates when the first reply is sent.
     rig.ask(0, Request::EndTrace);
     let bound = |into| Request::ListBindings {
         cursor: Cursor::default(),
@@ -258,7 +258,7 @@ fn listing_and_clearing_allocate_nothing_in_the_worker() {
     assert_eq!(0, rig.live());
 }
 
-/// A filter of a log, a limit, rules that match and some that do not, and a rejecting default.
+/// A filter with a logging rule, a limit, rules that match and others that don't, and a rejecting default.
 fn filtered(snapshot: &mut sluice_engine::snapshot::Snapshot, sessions: bool, kind: sluice_filter::MatcherKind) {
     use sluice_filter::{Action, CompiledRule, Counters, Field, Filters, RejectKind, Rule, Settings, Verdict};
     let to_port = |action, port| CompiledRule {
@@ -303,7 +303,7 @@ fn filter_allocates_nothing_whatever_its_matcher() {
         let source = std::net::SocketAddrV4::new(HOST.parse().unwrap(), 1000);
         let refused = packet::tcp4(source, "198.51.100.7:9999".parse::<std::net::SocketAddrV4>().unwrap());
         frames.push(refused.macs(HOST_MAC, INSIDE_MAC).build());
-        // What the limit lets pass, and a reset.
+        // The packets within the limit, and one reset.
         assert_eq!(
             101,
             allocates_nothing(&mut rig, INSIDE, &frames),
@@ -389,7 +389,7 @@ fn inspection_and_its_records_allocate_nothing() {
     allocates_nothing(&mut rig, INSIDE, &[]);
     rig.seconds(1);
     let told: u64 = rig.plane.counters().iter().map(|worker| worker.records.get()).sum();
-    // A message, two packets that were dropped, the flow.
+    // A message, two dropped packets, and the end of the flow.
     assert_eq!((0, 4), (rig.live(), told));
 }
 
@@ -411,7 +411,7 @@ fn inspection_of_fragments_and_of_what_is_shed_allocates_nothing() {
         });
         let (_, routes) = rig::snapshot(&Plan::default());
         rig.plane.commit(snapshot, std::slice::from_ref(&routes)).unwrap();
-        // The first of each opens what is kept.
+        // The first fragment creates the session.
         let mut frames = Vec::new();
         for number in 0..40 {
             let whole = question(1000).payload(&[b'.'; 96]);
@@ -421,7 +421,7 @@ fn inspection_of_fragments_and_of_what_is_shed_allocates_nothing() {
         frames.remove(90);
         rig.send(INSIDE, &frames[0]);
         allocates_nothing(&mut rig, INSIDE, &frames);
-        // What is late is dropped without, too.
+        // Timed-out fragments are dropped without allocation, too.
         rig.now = sluice_engine::packet::time::Now::at(rig.now.nanoseconds + 5_000_000_000);
         allocates_nothing(&mut rig, INSIDE, &[]);
         inspected::ledger(&mut rig);
@@ -430,7 +430,7 @@ fn inspection_of_fragments_and_of_what_is_shed_allocates_nothing() {
 
 #[test]
 fn applications_are_found_and_denied_without_allocation() {
-    use sluice_engine::features::applications::IdentificationSettings;
+    use sluice_engine::session::identification::IdentificationSettings;
     use sluice_filter::{
         Action, ApplicationMatch, CompiledRule, Counters, Filters, MatcherKind, RejectKind, Rule, Settings, Verdict,
     };
@@ -480,7 +480,7 @@ fn applications_are_found_and_denied_without_allocation() {
         let frame = packet::udp4(source, remote).payload(payload);
         frame.macs(HOST_MAC, INSIDE_MAC).build()
     };
-    // More sessions than are looked at, some of them over at once and some not.
+    // More sessions than can be identified at a time; the identification of some ends immediately.
     let frames: Vec<_> = (0..300)
         .flat_map(|port| {
             let said: (u16, &[u8]) = if port % 2 == 0 {
@@ -525,7 +525,7 @@ fn rules_that_give_way_to_others_are_neither_made_nor_freed_in_the_worker() {
         rig.sent();
         freed += measure(|| rig.plane.collect()).bytes_current;
     }
-    // The control thread has.
+    // The control thread has freed the memory.
     assert!(freed < 0, "{freed}");
     let reopened = rig.plane.counters()[0].reopened.get();
     assert!(reopened > 0);
@@ -589,7 +589,7 @@ fn packets_of_sites_allocate_nothing() {
         };
         writer.add_terminal(&terminal).unwrap();
     }
-    // Two terminals with one port, an unknown one, DHCP, ARP for the gateway.
+    // Two terminals with the same source port, an unknown terminal, DHCP, and ARP for the gateway.
     let udp = |from: &str, to: &str| packet::udp4(from, to).macs(HOST_MAC, INSIDE_MAC).build();
     let frames = [
         udp("192.168.1.10:5000", "198.51.100.7:53"),

@@ -1,4 +1,5 @@
-//! Applications of sessions: found in their first packets, kept with the session, whatever becomes of its packets.
+//! Application identification of sessions by their first packets. The result stays with the session even if later packets
+//! differ.
 
 use crate::applied::captured;
 use crate::applied::{CAPACITY, Played, by_itself, capture, plan, seek, sessions};
@@ -10,7 +11,7 @@ use sluice_inspect::applications::ApplicationCapacity;
 use sluice_testkit::packet::{self, flag};
 use sluice_wire::Checksums;
 
-/// By name, what became of sessions whose applications are looked for.
+/// The counter with this name of the outcomes of identification.
 fn fate(rig: &Rig, name: &str) -> u64 {
     let place = OUTCOMES.iter().position(|(known, _)| *known == name).unwrap();
     let counters = rig.plane.counters().iter();
@@ -22,7 +23,7 @@ fn sought(rig: &Rig) -> u64 {
     counters.map(|counters| counters.applications_sought.get()).sum()
 }
 
-/// Sessions of captures, and what nDPI's own reader calls them.
+/// Sessions of captures, and the applications that nDPI's own reader reports for them.
 const NAMED: [(&str, usize, &str); 7] = [
     ("443-curl.pcap", 0, "TLS.ntop"),
     ("ftp.pcap", 0, "FTP_CONTROL"),
@@ -106,7 +107,7 @@ fn session_beyond_the_pool_is_refused_and_goes_on() {
         .collect();
     assert_eq!(1, known.iter().filter(|known| known.is_none()).count());
     assert_eq!(1, known.iter().flatten().filter(|pair| pair.application == 0).count());
-    // Its place is the next one's once the first session has ended.
+    // The entry of the first session is reused once that session has ended.
     rig.seconds(300);
     assert_eq!((0, 0), (rig.live(), sought(&rig)));
     rig.host_sends(&syn(1002));
@@ -161,7 +162,7 @@ fn connection_in_its_midst_is_forwarded_without_a_session() {
     assert_eq!(0, rig.live());
 }
 
-/// A bridge that looks for applications, and does nothing else.
+/// A bridge that only identifies applications.
 fn bridge() -> Plan {
     Plan {
         translate: false,
@@ -250,7 +251,7 @@ fn inspected_session_has_its_application_too() {
 
 const GIT: &str = "git.pcap";
 
-/// Let the shard of the host's sessions go to the other of two workers.
+/// Move the shard of the host's sessions to the other of two workers.
 fn move_shard(rig: &mut Rig, shard: u16) -> usize {
     let from = usize::from(rig.plane.start_parameters().owners.of(shard).unwrap());
     let to = 1 - from;
@@ -296,7 +297,7 @@ fn session_that_is_looked_at_when_its_shard_moves_is_given_up() {
     );
     let known = rig.sessions(Filter::default())[0].application;
     assert_eq!(Some(0), known.map(|pair| pair.application));
-    // Its packets go the fast way there.
+    // The session's packets are no longer identified on the new worker.
     let again = packet::tcp4(HOST, "198.51.100.7:9999").flags(flag::SYN);
     rig.wires[0].inject(
         INSIDE,
@@ -321,6 +322,6 @@ fn session_that_comes_back_is_looked_at_on_both_its_ways() {
         "{:?}",
         rig.all_drops()
     );
-    // The callee's own, the caller's, and what comes back.
+    // The callee's own session, the caller's session, and its hairpinned session.
     assert_eq!((3, 3), (fate(&rig, "opened"), sought(&rig)));
 }

@@ -1,4 +1,4 @@
-//! Source validation holds for every packet of a session, and says by which interface it goes on.
+//! Source validation of every packet of a session, and the binding of sessions to interfaces.
 
 use std::net::SocketAddrV4;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use sluice_route::{Route, SourceValidation, Via};
 use sluice_testkit::packet::{self, Frame, flag};
 use sluice_wire::vlan::Tag;
 
-/// A second inside network, and a second uplink, behind tags.
+/// A second inside network and a second uplink, both VLANs.
 const OFFICE: u16 = 2;
 const UPLINK: u16 = 3;
 
@@ -60,7 +60,7 @@ fn rig(interfaces: fn(&mut Vec<Interface>)) -> Rig {
     })
 }
 
-/// Nothing is translated, and flows have sessions for the sake of a filter that lets all pass.
+/// A gateway without translation, whose flows have sessions because of a stateful filter that accepts all packets.
 fn filtering(interfaces: fn(&mut Vec<Interface>)) -> Rig {
     fn filter(snapshot: &mut Snapshot) {
         let settings = Settings {
@@ -81,7 +81,7 @@ fn filtering(interfaces: fn(&mut Vec<Interface>)) -> Rig {
     })
 }
 
-/// How many frames leave when one comes in by an interface.
+/// Number of frames that leave after one has arrived on an interface.
 fn arrives(rig: &mut Rig, interface: u16, frame: &Frame) -> usize {
     let frame = match interface {
         INSIDE => frame.clone().macs(HOST_MAC, INSIDE_MAC),
@@ -158,7 +158,7 @@ fn loose_validation_binds_a_session_to_the_interface_that_it_goes_on_by() {
     }
     assert_eq!(2, rebound(&rig));
     assert_eq!(OFFICE, rig.sessions(Default::default())[0].interface);
-    // Neither side is bound to the other's interface.
+    // A direction is not bound to the interface of the other one.
     assert_eq!(1, arrives(&mut rig, UPLINK, &question()));
     assert_eq!(OFFICE, rig.sessions(Default::default())[0].interface);
 }
@@ -177,7 +177,7 @@ fn without_validation_packets_pass_by_any_interface_and_bind_nothing() {
 fn answer_of_an_outside_address_that_did_not_turn_is_forged() {
     let mut rig = rig(off);
     let own = rig.public(&packet::udp4("192.168.1.10:5999", REMOTE));
-    // Of another address: what comes from an address to itself is dropped as such.
+    // With another address than the remote one, because a packet from an address to itself is dropped.
     let called = (11..30)
         .find_map(|host| {
             rig.know(INSIDE, plain(&format!("192.168.1.{host}")), [2, 0, 0, 0, 1, host]);
@@ -232,7 +232,7 @@ fn answers_may_come_by_each_way_that_a_route_has_and_no_longer_by_one_that_it_ha
         ..Plan::default()
     });
     rig.know(UPLINK, plain("192.0.2.254"), ROUTER_MAC);
-    // One that leaves by the first uplink is translated.
+    // A flow that leaves through the first uplink is translated.
     let (question, public) = (5000..5100)
         .find_map(|port| {
             let question = packet::udp4(&*format!("192.168.1.10:{port}"), REMOTE);
@@ -271,7 +271,7 @@ fn hosts_that_talk_by_their_outside_addresses_stay_valid() {
     assert_eq!(0, rig.all_drops().len(), "{:?}", rig.all_drops());
 }
 
-/// A gateway with two uplinks, of which a route leads by the first alone.
+/// A gateway with two uplinks. The active route uses the first one only.
 fn uplinks() -> Plan {
     fn snapshot(snapshot: &mut Snapshot) {
         snapshot.uplinks = vec![[None; 2]; 4];
@@ -314,7 +314,7 @@ fn answers_leave_by_the_uplink_that_their_connection_came_in_by() {
             assert_eq!(address, rig::flow(&sent[0].frame).0.to_string());
         };
         leaves(&mut rig);
-        // Commits that leave rules and routes as they are do not move it.
+        // Commits that keep rules and routes don't move the session.
         let before = rig.live();
         for _ in 0..2 {
             let (snapshot, routes) = snapshot(&uplinks());
@@ -322,7 +322,7 @@ fn answers_leave_by_the_uplink_that_their_connection_came_in_by() {
             leaves(&mut rig);
         }
         assert_eq!(before, rig.live());
-        // Of one client and one port inside there is one session alone.
+        // A client has only one session to one inside port.
         let clear = Request::Clear {
             cursor: Cursor::default(),
             filter: Filter::default(),
@@ -336,7 +336,7 @@ fn answers_leave_by_the_uplink_that_their_connection_came_in_by() {
 fn answer_waits_for_the_gateway_of_its_uplink() {
     let mut rig = Rig::new(uplinks());
     let syn = packet::tcp4(REMOTE, "192.0.2.1:8443").flags(flag::SYN);
-    // The way back is asked for before the packet goes on.
+    // The next hop of the reverse direction is resolved before the packet is forwarded.
     rig.send(
         UPLINK % 2,
         &syn.clone().macs(ROUTER_MAC, OUTSIDE_MAC).tag(0x8100, 30).build(),

@@ -1,5 +1,5 @@
-//! Cores split by role: where those with sessions have too much to do, the others take whole shards over, and give them back.
-//! The bytes are those of run-to-completion, nothing is lost, and flows keep their order.
+//! Assistance with split roles: I/O workers take over whole shards from overloaded session workers and give them back. The
+//! output is equal to that of run-to-completion, no packet is lost, and flows keep their order.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -32,12 +32,12 @@ fn frame(number: u8, sequence: u32) -> Vec<u8> {
     frame.macs(HOST_MAC, INSIDE_MAC).build()
 }
 
-/// Who does what.
+/// Roles of the workers.
 #[derive(Clone, Copy, Debug)]
 struct Roles {
     io: u16,
     inspect: u16,
-    /// Who has the sessions sends, too.
+    /// The session workers transmit, too.
     sends: bool,
 }
 
@@ -105,7 +105,7 @@ fn ready(plan: Plan) -> Rig {
     rig
 }
 
-/// A generator of choices.
+/// A pseudo-random generator.
 struct Dice(u64);
 
 impl Dice {
@@ -118,19 +118,19 @@ impl Dice {
     }
 }
 
-/// Frames by flow, in the order in which they left.
+/// Frames by flow, in the order in which they were sent.
 type Output = BTreeMap<Vec<u8>, Vec<Vec<u8>>>;
 
-/// Traffic of all hosts, the workers stepped one by one in any order.
+/// Traffic of all hosts. The workers are stepped one at a time, in random order.
 struct Traffic {
     rig: Rig,
     roles: Roles,
     dice: Dice,
     next: Vec<u32>,
-    /// Frames that came, in order.
+    /// Received frames, in order.
     came: Vec<Vec<u8>>,
     got: Output,
-    /// How many have left.
+    /// Number of sent frames.
     left: usize,
     /// Owners of the shards at the start.
     homes: Vec<u16>,
@@ -159,14 +159,14 @@ impl Traffic {
         let sequence = self.next[usize::from(number)];
         self.next[usize::from(number)] += 1;
         let frame = frame(number, sequence);
-        // A card keeps a flow at a queue.
+        // A card keeps the packets of a flow in one queue.
         let worker = usize::from(number) % usize::from(self.roles.io);
         self.rig.wires[worker].inject(INSIDE, &frame, Checksums::Unverified);
         self.came.push(frame);
     }
 
-    /// So many frames come, and workers have turns: one with sessions `slow` times as seldom as one that receives. Microseconds
-    /// pass.
+    /// Inject frames, and run workers in random order: a session worker runs `slow` times less often than an I/O worker. Then
+    /// let microseconds pass.
     fn step(&mut self, frames: usize, slow: usize) {
         for _ in 0..frames {
             let number = self.dice.roll(HOSTS.into()) as u8;
@@ -209,13 +209,13 @@ impl Traffic {
         counters.map(|worker| of(worker).get()).fold(0, u64::wrapping_add)
     }
 
-    /// More comes than those with sessions can do, as long as so many shards are not lent.
+    /// Overload the session workers until `lent` shards are borrowed.
     fn rise(&mut self, lent: u64) {
         for _ in 0..20_000 {
             if self.sum(|w| &w.shards_lent) >= lent {
                 return;
             }
-            // No more than rings and queues have room for.
+            // No more than rings and queues can hold.
             let frames = if self.under_way() < 700 { 40 } else { 0 };
             self.step(frames, 24);
         }
@@ -228,7 +228,7 @@ impl Traffic {
         );
     }
 
-    /// Little comes, until all shards are back.
+    /// Send little traffic until all shards have been given back.
     fn fall(&mut self) {
         for _ in 0..20_000 {
             if self.sum(|w| &w.shards_lent) == 0
@@ -241,7 +241,7 @@ impl Traffic {
         panic!("{} shards are still lent", self.sum(|w| &w.shards_lent));
     }
 
-    /// All that came has left, as a single worker would have sent it.
+    /// Check that all received packets have left, with the same output as from a single worker.
     fn check(&mut self) {
         self.rig.round();
         self.collect();
@@ -284,7 +284,7 @@ fn assist_comes_and_goes_with_the_load_and_nobody_can_tell_by_the_packets() {
         }
         let assisted = traffic.sum(|w| &w.assisted);
         assert!(assisted > 0, "seed {seed}");
-        // Each shard that went came back.
+        // Each shard that was borrowed was given back.
         assert!(traffic.sum(|w| &w.shards_taken).is_multiple_of(2));
         traffic.check();
     }
@@ -320,7 +320,7 @@ fn worker_that_stands_still_delays_what_is_its_and_loses_nothing() {
     for (seed, roles) in (0..).zip(ROLES) {
         let mut traffic = Traffic::new(seed, roles);
         let still = usize::from(roles.io);
-        // Enough for a question to be asked of who does not answer.
+        // Enough traffic for a request to be sent to the worker that doesn't run.
         while traffic.under_way() < 600 {
             traffic.step(40, 24);
         }
@@ -381,14 +381,14 @@ fn moves_by_the_control_thread_and_lending_keep_out_of_each_others_way() {
             let to = 2 + traffic.dice.roll(3) as u16;
             moved += u32::from(by_control(&mut traffic, shard, to));
         }
-        // Shards that are lent go back to whom they came from.
+        // Borrowed shards are given back to their session workers.
         traffic.fall();
         traffic.check();
         assert!(traffic.sum(|w| &w.assists_begun) > 0, "seed {seed}");
     }
 }
 
-/// A move as the control thread leads it. False where a worker refused.
+/// Move a shard as the control thread does. Returns `false` if a worker refused.
 fn by_control(traffic: &mut Traffic, shard: u16, to: u16) -> bool {
     let ask = |traffic: &mut Traffic, worker: u16, request| {
         let desk = usize::from(worker);
@@ -426,7 +426,7 @@ fn by_control(traffic: &mut Traffic, shard: u16, to: u16) -> bool {
 }
 
 thread_local! {
-    /// Cycles that have passed: so many with each look.
+    /// The cycle counter, which advances by a fixed amount with each reading.
     static CYCLES: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -437,7 +437,7 @@ fn cycles() -> u64 {
 
 #[test]
 fn slice_ends_the_work_on_lent_shards_and_the_worker_receives_again() {
-    // A burst of whatever size looks at the clock some times, and that is all of a slice.
+    // A burst of any size reads the counter several times, which uses up a whole slice.
     let settings = Settings {
         threshold: THRESHOLD,
         slice: 50,
@@ -500,7 +500,7 @@ fn what_waits_goes_out_where_all_ends_while_shards_are_lent() {
         for _ in 0..traffic.dice.roll(20) {
             traffic.step(20, 24);
         }
-        // What devices have is received before.
+        // Receive everything that waits in the devices first.
         while !traffic.rig.wires.iter().all(|wires| wires.is_idle()) {
             (0..usize::from(roles.io)).for_each(|worker| traffic.turn(worker));
         }
@@ -518,7 +518,7 @@ fn what_waits_goes_out_where_all_ends_while_shards_are_lent() {
 
 #[test]
 fn workers_on_threads_lend_and_keep_order() {
-    // Only where one worker sends all does what is collected tell in which order it was sent.
+    // The order of sent frames can only be checked if a single worker transmits.
     for roles in [ROLES[0], ROLES[2]] {
         let mut traffic = Traffic::new(5, roles);
         let assist = traffic.rig.plane.start_parameters().assist.clone().unwrap();
@@ -533,7 +533,7 @@ fn workers_on_threads_lend_and_keep_order() {
                 scope.spawn(move || {
                     while !end.load(Ordering::Relaxed) {
                         worker.round(now());
-                        // Those with sessions leave the others more turns than they take.
+                        // Session workers yield more often, so that they become overloaded.
                         let turns = if number < roles.io.into() { 1 } else { 20 };
                         (0..turns).for_each(|_| std::thread::yield_now());
                     }

@@ -1,4 +1,4 @@
-//! Lists of what pools have lent, while traffic runs.
+//! Lists of mappings, subscribers and port blocks under traffic.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
@@ -35,7 +35,7 @@ fn host(number: u16) -> Ipv4Addr {
     Ipv4Addr::new(192, 168, 64 + high, low)
 }
 
-/// `hosts` hosts with `flows` mappings each, of two sessions.
+/// Sessions of `hosts` hosts with `flows` mappings each and two sessions per mapping.
 fn opened(hosts: u16, flows: u16, workers: usize) -> Rig {
     let mut rig = Rig::new(plan(workers));
     for number in 0..hosts {
@@ -58,7 +58,7 @@ fn opened(hosts: u16, flows: u16, workers: usize) -> Rig {
     rig
 }
 
-/// Every part of a list of every worker, with memory made anew by `memory`.
+/// Pass every part of the list of every worker to `part`. `memory` allocates the memory for each part.
 fn list(rig: &mut Rig, filter: BindingFilter, memory: impl Fn() -> BindingList, mut part: impl FnMut(BindingList)) {
     for worker in 0..rig.workers.len() {
         let mut cursor = Some(Cursor::default());

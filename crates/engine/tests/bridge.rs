@@ -1,4 +1,4 @@
-//! Bridges: what comes in by one interface leaves by the other as it came, what is inspected too.
+//! Bridges: frames received on one interface leave through the other one unchanged, also if they are inspected.
 
 use std::net::{SocketAddrV4, SocketAddrV6};
 use std::sync::Arc;
@@ -60,7 +60,7 @@ fn bridged(interfaces: &mut [Interface], change: fn(&mut Bridge)) {
     }
 }
 
-/// A bridge that does not inspect.
+/// A bridge without inspection.
 fn plain() -> Plan {
     Plan {
         translate: false,
@@ -70,7 +70,7 @@ fn plain() -> Plan {
     }
 }
 
-/// A bridge that does.
+/// A bridge with inspection.
 fn plan() -> Plan {
     let streams = stream::StreamCapacity::of(8);
     let protocols = ParserCapacity {
@@ -90,7 +90,7 @@ fn plan() -> Plan {
     }
 }
 
-/// What comes out of the other interface, and only there.
+/// The frames that leave through the other interface. Asserts that none leave through the same one.
 #[track_caller]
 fn over(rig: &mut Rig, interface: u16, frame: &[u8]) -> Vec<Vec<u8>> {
     let mut sent = rig.send(interface, frame);
@@ -121,7 +121,7 @@ fn frame(from: &str, to: &str) -> Frame {
     packet::tcp4(v4(from), v4(to)).macs(HOST_MAC, ROUTER_MAC)
 }
 
-/// Open a connection over the bridge, whose frames `dress` makes what they are.
+/// Open a connection over the bridge. `dress` adds tags or options to its frames.
 fn open(rig: &mut Rig, client: &str, server: &str, dress: fn(Frame) -> Frame) {
     let syn = dress(frame(client, server).flags(flag::SYN).numbers(99, 0)).build();
     assert_eq!(vec![syn.clone()], over(rig, INSIDE, &syn), "{:?}", rig.all_drops());
@@ -186,8 +186,8 @@ fn kinds() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// Two hosts on one side whose router is on the other: each packet crosses the bridge twice. And somebody who feigns to be the
-/// client from the server's side says nothing in the client's place.
+/// Two hosts on one side have their router on the other side, so that each packet crosses the bridge twice. A forged packet
+/// with the client's address from the server's side is not added to the client's stream.
 #[test]
 fn frames_of_a_flow_from_the_other_side_are_another_flow() {
     let mut rig = Rig::new(plan());
@@ -214,7 +214,7 @@ fn frames_of_a_flow_from_the_other_side_are_another_flow() {
         frame(CLIENT, SERVER).flags(flag::ACK).numbers(100, 500),
     );
     assert_eq!(2, rig.live());
-    // What is said on either side is searched as far as it was said there.
+    // The streams of both sides are searched separately.
     cross(&mut rig, INSIDE, data(CLIENT, SERVER, 0, b"ev"));
     cross(&mut rig, OUTSIDE, data(CLIENT, SERVER, 0, b"il"));
     for interface in [INSIDE, OUTSIDE] {
@@ -264,7 +264,7 @@ fn frames_of_every_kind_pass_unchanged_where_flows_are_inspected() {
             );
         }
     }
-    // ARP, spanning tree; MPLS, PPPoE; too many tags, broken header, short frame.
+    // In this order: ARP and spanning tree; MPLS and PPPoE; too many tags, a broken header and a short frame.
     assert_eq!((4, 4), (spared(&rig, "not-ip"), spared(&rig, "encapsulated-ip")));
     assert_eq!(14, uninspected(&rig));
     assert!(rig.live() > 0);
@@ -385,7 +385,7 @@ fn acknowledgment_from_the_senders_side_does_not_count() {
     }
     let sent = over(&mut rig, INSIDE, &data(CLIENT, SERVER, 0, b"evil").build());
     assert_eq!(data(CLIENT, SERVER, 0, b"aaaa").build(), sent[0]);
-    // From the side of who receives it it does.
+    // An acknowledgement from the receiver's side does.
     over(&mut rig, OUTSIDE, &acknowledge(100 + 16_000));
     let old = data(CLIENT, SERVER, 0, b"evil").build();
     assert_eq!(vec![old.clone()], over(&mut rig, INSIDE, &old));
@@ -397,7 +397,7 @@ fn reject_answers_for_the_other_end_behind_the_same_tags() {
     let server = "10.0.0.2:81";
     open(&mut rig, CLIENT, server, |frame| frame.tag(0x8100, 7));
     let bad = data(CLIENT, server, 0, b"evil").tag(0x8100, 7).build();
-    // Whom it was for is told at once, who sent it as it sends again.
+    // The receiver gets a reset immediately, the sender when it retransmits.
     let sent = rig.send(INSIDE, &bad);
     assert_eq!(
         (1, 1 - INSIDE, &bad[..18]),
@@ -423,7 +423,7 @@ fn reject_answers_for_the_other_end_behind_the_same_tags() {
         .macs(HOST_MAC, ROUTER_MAC);
     let sent = rig.send(INSIDE, &query.build());
     assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
-    // Who is asked says that it is prohibited: a bridge has no address.
+    // The error has the address of the packet's destination, because a bridge has none.
     assert_eq!(
         (INSIDE, [10, 0, 0, 9], [3, 13]),
         (
@@ -435,7 +435,7 @@ fn reject_answers_for_the_other_end_behind_the_same_tags() {
     rig.check();
 }
 
-/// A bridge that says something else about an exception.
+/// A bridge with another policy for an exception.
 macro_rules! saying {
     ($exception:ident, $said:ident) => {
         Plan {
@@ -463,7 +463,7 @@ fn connection_in_its_midst_is_inspected_from_there_or_not_as_its_policy_says() {
         assert_eq!(vec![frame.clone()], over(&mut rig, INSIDE, frame));
     }
     assert_eq!(2, uninspected(&rig));
-    // Who answers a SYN that was not seen has not called.
+    // The sender of a SYN-ACK whose SYN was not seen is not the client.
     let answer = frame(SERVER, CLIENT).flags(flag::SYN | flag::ACK).build();
     let mut rig = Rig::new(plan());
     assert_eq!(1, over(&mut rig, OUTSIDE, &answer).len());
@@ -539,7 +539,7 @@ fn first_packets_of_both_directions_in_one_burst_both_cross() {
     for port in 0..16 {
         let (client, server) = (format!("10.0.0.1:{}", 1000 + port), "10.0.0.2:7");
         let frame = |from: &str, to: &str| packet::udp4(v4(from), v4(to)).macs(HOST_MAC, ROUTER_MAC).build();
-        // One of the workers hands both over to the other, which has them in one burst.
+        // One of the workers hands both packets to the other one, which processes them in one burst.
         rig.wires[0].inject(INSIDE, &frame(&client, server), Checksums::Unverified);
         rig.wires[0].inject(OUTSIDE, &frame(server, &client), Checksums::Unverified);
         rig.round();
@@ -615,7 +615,7 @@ proptest! {
         for (frame, interface, place, bits, worker) in frames {
             let mut bytes = frame.build();
             let at = place.index(bytes.len());
-            // Half of them stay as they are.
+            // Half of the frames stay unchanged.
             bytes[at] ^= bits.saturating_sub(128);
             rig.wires[worker % workers].inject(interface, &bytes, Checksums::Unverified);
             rig.round();

@@ -1,5 +1,5 @@
-//! Destination rules of an interface, for whatever address; those that lead to the router's own host; and those that deal flows
-//! among several hosts.
+//! Destination rules of an inbound interface for any address, rules that translate to the router's own host, and rules that
+//! distribute flows among several hosts.
 
 use std::net::SocketAddrV4;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ fn rule(interface: u16, protocol: u8, port: u16, action: DestinationAction<u32>)
     }
 }
 
-/// Several workers, so that what comes to the wrong shard is not found.
+/// Several workers, so that a flow assigned to the wrong shard is not found.
 fn plan(forwards: Vec<DestinationRule<u32>>) -> Plan {
     Plan {
         workers: 3,
@@ -58,7 +58,7 @@ fn host_answers(rig: &mut Rig, frame: &Frame) -> Vec<Sent> {
     rig.host_sends(frame)
 }
 
-/// What hosts of routers have got since the last call: source and destination, and the interface.
+/// Packets that routers' hosts have received since the last call: interface, source and destination.
 fn punted(rig: &mut Rig) -> Vec<(u16, SocketAddrV4, SocketAddrV4)> {
     let mut all = Vec::new();
     for desk in &mut rig.desks {
@@ -74,7 +74,7 @@ fn punted(rig: &mut Rig) -> Vec<(u16, SocketAddrV4, SocketAddrV4)> {
     all
 }
 
-/// The router's host sends a frame by an interface; what comes out.
+/// Let the router's host send a frame through an interface. Returns the frames that leave.
 fn own_sends(rig: &mut Rig, interface: u16, frame: &Frame) -> Vec<Sent> {
     let frame = frame.clone().macs(INSIDE_MAC, INSIDE_MAC).build();
     let queue = rig.desks[rig.owner].from_hosts.as_mut().unwrap();
@@ -83,7 +83,7 @@ fn own_sends(rig: &mut Rig, interface: u16, frame: &Frame) -> Vec<Sent> {
     rig.sent()
 }
 
-/// Flows that are not translated have sessions, too.
+/// Create sessions for untranslated flows, too.
 fn filtered_by_session(snapshot: &mut Snapshot) {
     let settings = Settings {
         kind: MatcherKind::Best,
@@ -139,14 +139,15 @@ fn other_interfaces_and_rules_of_an_address_are_not_the_rules_of_any() {
     assert_eq!((INSIDE, remote, socket("192.168.1.10:99")), only(&rig, &sent));
     let sent = rig.router_sends(&packet::udp4(remote, "203.0.113.78:808"));
     assert_eq!((INSIDE, remote, socket("192.168.1.10:80")), only(&rig, &sent));
-    // From inside to that port of somebody else nothing is led anywhere.
+    // A packet from inside to that port of another host is not redirected.
     let sent = rig.host_sends(&packet::udp4("192.168.1.10:5000", "198.51.100.7:808"));
     let (port, source, destination) = only(&rig, &sent);
     assert_eq!((OUTSIDE, socket("198.51.100.7:808")), (port, destination));
     assert_ne!(v4(HOST), source.ip().to_bits());
 }
 
-/// Hosts' DNS goes to the resolver of the operator, whomever they ask: outside, where their source is translated, and inside.
+/// DNS queries of hosts are redirected to the operator's resolver, which is either outside, where their source is translated,
+/// or inside.
 #[test]
 fn rule_of_an_inside_interface_leads_hosts_elsewhere_and_their_answers_back() {
     let (server, server_mac) = ("192.168.1.53", [2, 0, 0, 0, 1, 53]);
@@ -224,10 +225,10 @@ fn flow_to_an_own_address_by_a_rule_comes_to_the_host_and_its_answers_are_transl
             .ttl(64);
         let sent = own_sends(&mut rig, INSIDE, &answer);
         assert_eq!((INSIDE, asked, client), only(&rig, &sent));
-        // As a host that is asked directly sends it.
+        // The TTL is as in an answer that the host sends without translation.
         assert_eq!(64, sent[0].frame[14 + 8]);
     }
-    // And from outside.
+    // The rule also applies to clients outside.
     let (remote, asked) = (socket("198.51.100.9:5000"), socket("192.0.2.99:53"));
     assert_eq!(0, rig.router_sends(&packet::udp4(remote, asked)).len());
     assert_eq!(
@@ -307,7 +308,7 @@ fn fragments_of_an_answer_of_the_host_are_translated() {
     let answer = packet::udp4("192.168.1.1:53", client).payload(&[7; 800]).build();
     let mut sent = Vec::new();
     for (offset, more) in [(0, true), (400, false)] {
-        // The first one has the UDP header.
+        // The UDP header is in the first fragment.
         let payload = &answer[34 + offset..][..if more { 400 } else { 408 }];
         let piece = packet::frame4(v4(OWN).into(), v4(HOST).into(), Transport::Raw(IpNumber(17)));
         let piece = piece.payload(payload).fragment(offset as u16, more, 77);
@@ -359,7 +360,7 @@ fn balanced(balance: Balance) -> Rig {
     rig
 }
 
-/// A client opens a connection; the server that it is led to, whose answer it gets.
+/// A client opens a connection. Returns the server that it is translated to, if the client gets its answer.
 fn opened(rig: &mut Rig, client: u16, port: u16) -> Option<SocketAddrV4> {
     let client = SocketAddrV4::new([198, 51, (client >> 8) as u8, client as u8].into(), port);
     let asked = socket("203.0.113.80:80");
@@ -448,7 +449,8 @@ fn one_client_keeps_its_host_and_that_of_another_going_down_moves_nobody_else() 
     assert!((15..50).contains(&there), "{there}");
 }
 
-/// The router's host begins: its source becomes an address of the pool where a rule says so, and the answers come back to it.
+/// The router's host starts a flow. If a rule matches, its source is translated to an address of the pool, and answers are
+/// translated back.
 #[test]
 fn flow_that_the_host_begins_is_translated_where_a_rule_of_its_own_says_so() {
     let wan = "203.0.113.1";
@@ -481,7 +483,7 @@ fn flow_that_the_host_begins_is_translated_where_a_rule_of_its_own_says_so() {
         let more = packet::tcp4(own, remote).flags(flag::ACK).numbers(2, 10);
         let sent = own_sends(&mut rig, OUTSIDE, &more);
         assert_eq!((OUTSIDE, outside, remote), only(&rig, &sent));
-        // To the resolver inside, by whatever address.
+        // DNS queries are redirected to the inside resolver, whichever interface the host sends them by.
         let (own, asked) = (SocketAddrV4::new(OWN.parse().unwrap(), port), socket("8.8.8.8:53"));
         let sent = own_sends(&mut rig, OUTSIDE, &packet::udp4(own, asked));
         assert_eq!((INSIDE, own, socket("192.168.1.10:5353")), only(&rig, &sent));
@@ -492,7 +494,7 @@ fn flow_that_the_host_begins_is_translated_where_a_rule_of_its_own_says_so() {
         assert_eq!(vec![(INSIDE, asked, own)], punted(&mut rig), "{:?}", rig.all_drops());
     }
     assert_eq!(20, rig.live());
-    // Hosts are not asked by rules of the router's own, nor does what they are not about change.
+    // Rules of the router's host don't apply to other hosts, and flows of the host that match no rule stay unchanged.
     let sent = rig.host_sends(&packet::udp4("192.168.1.10:4000", "8.8.8.8:53"));
     assert_eq!(socket("8.8.8.8:53"), only(&rig, &sent).2);
     let sent = own_sends(&mut rig, INSIDE, &packet::udp4("192.168.1.1:4000", "192.168.1.10:80"));
@@ -500,7 +502,7 @@ fn flow_that_the_host_begins_is_translated_where_a_rule_of_its_own_says_so() {
         (INSIDE, socket("192.168.1.1:4000"), socket("192.168.1.10:80")),
         only(&rig, &sent)
     );
-    // A commit changes nothing about them.
+    // A commit does not change these sessions.
     let snapshot = Snapshot::clone(rig.plane.snapshot());
     rig.plane
         .commit(snapshot, &[rig::snapshot(&Plan::default()).1])

@@ -1,4 +1,4 @@
-//! ICMP errors about translated packets (RFC 5508, section 4): from both sides, with the quote translated.
+//! ICMP errors about translated packets (RFC 5508, section 4), from both sides, with the quoted packet translated.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -21,7 +21,7 @@ fn host() -> Ipv4Addr {
     HOST.parse().unwrap()
 }
 
-/// What each kind of flow sends from inside, as the inside and as the outside see it.
+/// A packet of each kind of flow from inside, as seen on the inside and on the outside.
 fn flows(public: SocketAddrV4) -> [(Frame, Frame); 3] {
     [
         (
@@ -50,8 +50,8 @@ fn rfc5508_req4_error_from_outside_arrives_with_the_quote_as_the_host_sent_it() 
                 let public = rig.public(&flows(NOWHERE)[kind].0);
                 let (sent_inside, seen_outside) = &flows(public)[kind];
                 let quoted = seen_outside.clone().ttl(1).build();
-                let complaint = packet::icmp4_error(MIDDLE, *public.ip(), error, code, &quoted, quote);
-                let sent = rig.router_sends(&complaint.ttl(50));
+                let icmp_error = packet::icmp4_error(MIDDLE, *public.ip(), error, code, &quoted, quote);
+                let sent = rig.router_sends(&icmp_error.ttl(50));
                 assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
                 let quoted = sent_inside.clone().ttl(1).build();
                 let expected = packet::icmp4_error(MIDDLE, host(), error, code, &quoted, quote).ttl(49);
@@ -85,8 +85,8 @@ fn rfc5508_req5_error_from_inside_leaves_from_the_public_address_with_the_quote_
         let public = rig.public(&flows(NOWHERE)[1].0);
         let came = packet::udp4(remote(), public).payload(b"answer").ttl(60);
         let went = packet::udp4(remote(), inside()).payload(b"answer").ttl(60);
-        let complaint = packet::icmp4_error(source, *remote().ip(), 3, 3, &went.build(), 548);
-        let sent = rig.host_sends(&complaint);
+        let icmp_error = packet::icmp4_error(source, *remote().ip(), 3, 3, &went.build(), 548);
+        let sent = rig.host_sends(&icmp_error);
         assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
         let expected = packet::icmp4_error(*public.ip(), *remote().ip(), 3, 3, &came.build(), 548).ttl(63);
         assert_eq!(expected.macs(OUTSIDE_MAC, ROUTER_MAC).build(), sent[0].frame);
@@ -151,7 +151,7 @@ fn rfc5508_req4_req5_error_without_a_session_is_dropped_whichever_side_it_comes_
             .is_empty()
     );
     assert_eq!(vec![("icmp-error-without-session", 1)], rig.all_drops());
-    // From inside it would carry a private source address to the outside.
+    // An error from inside would carry a private source address to the outside.
     let quoted = packet::udp4(remote(), inside()).build();
     let sent = rig.host_sends(&packet::icmp4_error(host(), *remote().ip(), 3, 3, &quoted, 548));
     assert!(sent.is_empty(), "{:?}", flow(&sent[0].frame));
@@ -239,7 +239,7 @@ fn rfc4787_req13_rfc5508_req10a_datagram_too_long_for_the_outside_link_is_report
     assert_eq!(OUTSIDE, rig.host_sends(&fits)[0].port);
 }
 
-/// The gateway chooses identification, flags, type of service and time to live.
+/// Compare frames, except for the fields that the gateway chooses: IP ID, flags, type of service and TTL.
 fn assert_same_but_identification(expected: &Frame, frame: &[u8]) {
     assert!(rig::is_valid(frame));
     let (mut expected, mut frame) = (expected.build(), frame.to_vec());

@@ -1,4 +1,4 @@
-//! The packet filter on packets: by session and one by one, with and without translation.
+//! The packet filter applied to packets, stateful and stateless, with and without translation.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4, SocketAddrV6};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ fn all<T: Copy>(first: T, last: T) -> Range<T> {
     Range { first, last }
 }
 
-/// A rule of both families: protocol and destination port.
+/// A rule for both families with a protocol and a destination port.
 fn to_port(action: Action, protocol: u32, port: u32) -> CompiledRule {
     let with = |rule: Result<Rule<u32>, _>| {
         rule.and_then(|rule| rule.with(Field::DestinationPort, port, port))
@@ -120,7 +120,7 @@ fn filter_by_session_lets_replies_and_errors_of_accepted_flows_pass() {
         28,
     );
     assert_eq!(INSIDE, rig.router_sends(&error)[0].port);
-    // What nobody asked for does not.
+    // A packet without a session does not pass.
     assert!(
         rig.router_sends(&packet::udp4(
             server(53),
@@ -134,7 +134,7 @@ fn filter_by_session_lets_replies_and_errors_of_accepted_flows_pass() {
     assert_eq!(2, rig.live());
 }
 
-/// A connection in which all that was sent is acknowledged: both ends' next numbers.
+/// A connection in which all data is acknowledged. Returns the next sequence numbers of both ends.
 fn open(rig: &mut Rig) -> [u32; 2] {
     assert_eq!(1, rig.host_sends(&syn(80).numbers(1_000, 0)).len());
     let answer = packet::tcp4(server(80), host()).flags(SYN | ACK).numbers(9_000, 1_001);
@@ -183,7 +183,7 @@ fn filter_is_asked_who_may_open_the_next_connection_on_the_ports_of_one_that_has
             assert!(rig.router_sends(&asks).is_empty());
             assert_eq!(tried, rig.drops("filter-default"));
         }
-        // Who may, does, and rules count that.
+        // A host that the rules allow may open a new connection, which is counted.
         assert_eq!(1, packets(&rig, 0));
         assert_eq!(1, rig.host_sends(&syn(80).numbers(700_000, 0)).len());
         assert_eq!(2, packets(&rig, 0));
@@ -197,7 +197,7 @@ fn filter_is_asked_who_may_open_the_next_connection_on_the_ports_of_one_that_has
     }
 }
 
-/// The refusal of a connection lets nobody in.
+/// A reset in answer to a SYN doesn't allow its sender to open a connection.
 #[test]
 fn who_refused_a_connection_may_not_open_it_itself() {
     let mut rig = Rig::new(Plan {
@@ -215,7 +215,7 @@ fn who_refused_a_connection_may_not_open_it_itself() {
 
 #[test]
 fn filter_by_session_finds_both_directions_on_any_worker() {
-    // Both ends behind an interface that is not outside, so that nothing but the addresses says where the session is.
+    // Both hosts are behind inside interfaces, so that only the addresses determine the shard.
     for workers in [1, 2] {
         let mut rig = Rig::new(Plan {
             translate: false,
@@ -282,7 +282,7 @@ fn filter_without_sessions_asks_about_every_packet() {
     }
     assert_eq!((3, 3), (packets(&rig, 0), by_default(&rig)));
     assert_eq!(0, rig.live());
-    // Later fragments have no ports: a rule about ports is not about them.
+    // Later fragments have no ports, so rules with ports don't match them.
     let later = packet::udp4(host(), server(53)).payload(&[1; 64]).fragment(2, false, 7);
     assert!(rig.host_sends(&later).is_empty());
 }
@@ -314,7 +314,7 @@ fn filter_rejects_tcp_by_a_reset_and_others_by_an_error() {
     let tcp = etherparse::TcpSlice::from_slice(&sent[0].frame[34..]).unwrap();
     assert!(tcp.rst() && tcp.ack() && !tcp.syn());
     assert_eq!((0, 1_005), (tcp.sequence_number(), tcp.acknowledgment_number()));
-    // A reset is never answered.
+    // A reset is never answered by the filter.
     assert!(rig.host_sends(&packet::tcp4(host(), server(80)).flags(RST)).is_empty());
     let sent = rig.host_sends(&packet::udp4(host(), server(53)));
     assert_eq!([3, 3], sent[0].frame[34..36]);
@@ -347,7 +347,7 @@ fn filter_commit_that_denies_ends_the_session_and_one_that_does_not_keeps_it() {
     assert!(rig.host_sends(&packet::tcp4(host(), server(80)).flags(ACK)).is_empty());
     assert_eq!(1, rig.router_sends(&packet::udp4(server(53), host())).len());
     assert_eq!(1, rig.live());
-    // Asking again counts nothing.
+    // A repeated evaluation is not counted.
     assert_eq!(0, packets(&rig, 1));
 }
 
@@ -496,7 +496,7 @@ fn filter_by_session_lets_fragments_of_accepted_datagrams_pass_in_both_families(
     let later = packet::udp6(host, server).payload(&[1; 64]).fragment(10, false, 9);
     assert_eq!(1, rig.host_sends(&first).len(), "{:?}", rig.all_drops());
     assert_eq!(1, rig.host_sends(&later).len(), "{:?}", rig.all_drops());
-    // Of a datagram that is denied none passes.
+    // No fragment of a denied datagram passes.
     let denied = packet::udp4("192.168.1.10:4000".parse::<SocketAddrV4>().unwrap(), self::server(54));
     assert!(
         rig.host_sends(&denied.clone().payload(&[1; 72]).fragment(0, true, 8))
@@ -583,7 +583,7 @@ fn filter_is_not_passed_by_later_fragments_of_what_it_denies() {
     }
 }
 
-/// What comes out of frames of the inside host that come in together.
+/// The frames that leave after frames of the inside host have arrived in one burst.
 fn burst(rig: &mut Rig, frames: &[&Frame]) -> Vec<Sent> {
     for frame in frames {
         let frame = (*frame).clone().macs(HOST_MAC, INSIDE_MAC).build();
@@ -635,7 +635,7 @@ fn filter_by_session_leaves_icmp_without_identifier_as_it_is() {
         snapshot: all,
         ..Plan::default()
     });
-    // An information request (RFC 792), whose second word no session translates.
+    // An information request (RFC 792), whose identifier is not translated.
     let (from, to) = (Ipv4Addr::new(192, 168, 1, 10), Ipv4Addr::new(198, 51, 100, 7));
     let frame = packet::icmp4_error(from, to, 15, 0, &[0; 64], 20);
     let mut sent = frame.clone().macs(rig::HOST_MAC, rig::INSIDE_MAC).build();

@@ -1,4 +1,4 @@
-//! Rules of the packet filter about what stands beside addresses and ports: MAC addresses, congestion, marks.
+//! Filter rules that match other fields than addresses and ports: MAC addresses, DSCP and ECN, marks.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
@@ -66,7 +66,7 @@ fn commit(rig: &mut Rig, translate: bool, filter: fn(&mut Snapshot)) {
     rig.plane.commit(snapshot, std::slice::from_ref(&routes)).unwrap();
 }
 
-/// What a station sends.
+/// Number of frames that leave after a station has sent one.
 fn sends(rig: &mut Rig, source: [u8; 6], frame: &Frame) -> usize {
     let frame = frame.clone().macs(source, INSIDE_MAC).build();
     rig.send(INSIDE, &frame).len()
@@ -83,7 +83,7 @@ fn filter_by_mac_address_opens_sessions_of_that_station_alone() {
         let flow = |port| packet::udp4(host(port), server());
         assert_eq!(1, sends(&mut rig, HOST_MAC, &flow(4_000)), "{:?}", rig.all_drops());
         assert_eq!(0, sends(&mut rig, OTHER_MAC, &flow(4_001)));
-        // The session is the flow's, whoever sends it on.
+        // The MAC address is only checked for the first packet of a session.
         assert_eq!(1, sends(&mut rig, OTHER_MAC, &flow(4_000)));
         assert_eq!((1, 1), (rig.live(), rig.drops("filter-default")));
     }
@@ -110,7 +110,7 @@ fn filter_by_mac_address_is_asked_again_by_the_neighbour_that_answers_go_to() {
     }
 }
 
-/// A frame with another second byte of its IPv4 header.
+/// A frame with another second byte of the IPv4 header.
 fn with_service(frame: &Frame, service: u8) -> Vec<u8> {
     let mut frame = frame.clone().macs(HOST_MAC, INSIDE_MAC).build();
     frame[15] = service;
@@ -158,7 +158,7 @@ fn is_marked(value: u32, mask: u32) -> Conditions {
     }
 }
 
-/// Expedited forwarding is marked, and what is marked passes.
+/// Rules that mark expedited forwarding, and accept marked packets.
 fn marks(snapshot: &mut Snapshot) {
     let expedited = CompiledRule {
         v4: vec![Rule::any().with(Field::Dscp, 46, 46).unwrap()],
@@ -180,9 +180,9 @@ fn filter_marks_sessions_and_later_rules_match_the_mark() {
         assert_eq!(1, rig.send(INSIDE, &with_service(&frame(4_000), 46 << 2)).len());
         assert_eq!(0, rig.send(INSIDE, &with_service(&frame(4_001), 45 << 2)).len());
         assert_eq!([0x11], *shown(&mut rig));
-        // Other packets of the session are not asked about.
+        // Further packets of the session are not filtered.
         assert_eq!(1, sends(&mut rig, HOST_MAC, &frame(4_000)));
-        // Asked again, the session has its mark, whatever its packets look like now.
+        // When the session is filtered again, its mark matches, whatever its packets look like now.
         commit(&mut rig, translate, marks);
         assert_eq!(1, sends(&mut rig, HOST_MAC, &frame(4_000)), "{:?}", rig.all_drops());
         assert_eq!([0x11], *shown(&mut rig));
@@ -240,7 +240,7 @@ fn remarks(sessions: bool) -> fn(&mut Snapshot) {
     }
 }
 
-/// IPv4's second byte, of a frame that is right.
+/// The second byte of the IPv4 header of a valid frame.
 fn service(sent: &[sluice_engine::packet::io::memory::Sent]) -> u8 {
     assert_eq!(1, sent.len());
     assert!(rig::is_valid(&sent[0].frame), "{:?}", sent[0].frame);
@@ -258,13 +258,13 @@ fn filter_sets_the_code_point_of_all_packets_of_a_session_in_its_direction() {
         let frame = packet::udp4(host(4_000), server());
         let public = rig.public(&frame);
         for was in [3, 12 << 2 | 2, 46 << 2] {
-            // Congestion is told by others.
+            // The ECN bits are not changed.
             let sent = rig.send(INSIDE, &with_service(&frame, was));
             assert_eq!(46 << 2 | was & 3, service(&sent));
         }
         let answers = rig.router_sends(&packet::udp4(server(), public));
         assert_eq!(0, service(&answers));
-        // A commit leaves the session what it has; one without such rules gives new sessions nothing.
+        // Existing sessions keep their code point after a commit; new sessions get none if the rules no longer set one.
         commit(&mut rig, translate, |snapshot| {
             snapshot.filter_by(filters(true, &[rule(ACCEPT, Conditions::default())]));
         });

@@ -1,4 +1,4 @@
-//! Rules of the packet filter that come and go one by one: new flows follow at once, sessions soon.
+//! Filter rules that are added and removed individually: new flows follow immediately, sessions soon after.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ const SETTINGS: Settings = Settings {
     workers: 1,
 };
 
-/// All UDP passes.
+/// A rule that accepts all UDP packets.
 fn all_udp() -> CompiledRule {
     let rule = Rule::<u32>::any().with(Field::Protocol, 17, 17).unwrap();
     let six = Rule::<u128>::any().with(Field::Protocol, 17, 17).unwrap();
@@ -38,7 +38,7 @@ fn start(snapshot: &mut Snapshot) {
     snapshot.filter_by(Arc::new(filters));
 }
 
-/// A gateway, and the list that its filter is edited by.
+/// A gateway, and the rule list that edits its filter.
 struct Edited {
     rig: Rig,
     list: RuleList<&'static str>,
@@ -93,7 +93,7 @@ fn from_host(port: u16, to: [u8; 4]) -> Frame {
     packet::udp4(host, SocketAddrV4::new(to.into(), 53))
 }
 
-/// No packet to a host.
+/// A rule that drops all packets to a host.
 fn deny_to(address: [u8; 4]) -> CompiledRule {
     let to = u32::from(Ipv4Addr::from(address));
     let any = Rule::<u32>::any();
@@ -135,7 +135,7 @@ fn session_of_a_neighbour_is_confirmed_and_keeps_its_translation() {
     let mut edited = Edited::new(true);
     let flow = from_host(1, [198, 51, 100, 7]);
     let public = edited.rig.public(&flow);
-    // In the same region of addresses, so that it has to be asked about.
+    // In the same region of addresses, so that the session has to be checked.
     edited.insert(deny_to([198, 51, 100, 8]));
     edited.follow();
     let before = edited.revised();

@@ -1,4 +1,4 @@
-//! The packet filter on ICMP: queries of several types, and of both hosts, that have the same identifier.
+//! The packet filter applied to ICMP: queries of several types and of both hosts with the same identifier.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ const FAR4: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 7);
 const HOST6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 0x10);
 const FAR6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 9, 0, 0, 0, 0, 1);
 
-/// Echo requests that come in by an interface, in both families.
+/// A rule for echo requests that arrive on an interface, in both families.
 fn echo_from(interface: u16, action: Action) -> CompiledRule {
     fn rule<A: sluice_filter::Address>(interface: u16, kind: u32) -> Rule<A> {
         Rule::any()
@@ -57,9 +57,9 @@ fn untranslated(snapshot: fn(&mut Snapshot)) -> Rig {
     })
 }
 
-/// A message with identifier 8 from the inside host to one far away, or back.
+/// A message with identifier 8 from the inside host to a remote one, or back.
 fn message(six: bool, back: bool, reply: bool) -> Frame {
-    // An identifier that is a type as well.
+    // An identifier that is also the value of an ICMP type.
     let echo = IcmpEchoHeader { id: 8, seq: 1 };
     if six {
         let kind = if reply {
@@ -103,11 +103,11 @@ fn filter_by_session_asks_about_echo_requests_against_a_session() {
             assert!(rig::is_valid(&came[0].frame));
             assert_eq!(OUTSIDE, rig.host_sends(&message(six, false, true))[0].port);
         }
-        // And the session is what it was.
+        // The session still has its original direction.
         assert_eq!(1, rig.host_sends(&message(six, false, false)).len());
         assert_eq!(1, rig.router_sends(&message(six, true, true)).len());
     }
-    // Each host's requests are a flow of their own.
+    // The requests of each host are a separate flow.
     assert_eq!((2, 2), (packets(&rig, 0), packets(&rig, 1)));
     assert_eq!(4, rig.live());
 }
@@ -117,7 +117,7 @@ fn filter_by_session_refuses_echo_requests_against_a_session_by_their_own_rule()
     let mut rig = untranslated(|snapshot| filter(snapshot, &[echo_from(INSIDE, ACCEPT), echo_from(OUTSIDE, REJECT)]));
     for six in [false, true] {
         assert_eq!(1, rig.host_sends(&message(six, false, false)).len());
-        // An answer to what nobody has asked.
+        // An echo reply without a request.
         assert!(rig.host_sends(&message(six, false, true)).is_empty());
         let told = rig.router_sends(&message(six, true, false).ttl(1));
         assert_eq!((1, OUTSIDE), (told.len(), told[0].port), "{:?}", rig.all_drops());

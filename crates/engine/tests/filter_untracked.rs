@@ -1,4 +1,4 @@
-//! Rules of the packet filter that let packets pass without a session, among others that go on by session.
+//! Filter rules that accept packets without tracking, combined with stateful rules.
 
 use std::net::{Ipv4Addr, SocketAddrV4, SocketAddrV6};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use sluice_wire::tcp::flag::{ACK, SYN};
 const ACCEPT: Action = Action::Decide(Verdict::Accept);
 const UNTRACKED: Action = Action::Decide(Verdict::AcceptUntracked);
 
-/// A rule of both families about a port.
+/// A rule for both families about a port.
 fn port(action: Action, field: Field, port: u32) -> CompiledRule {
     CompiledRule {
         action,
@@ -34,7 +34,7 @@ fn filter(snapshot: &mut Snapshot, rules: &[CompiledRule]) {
     snapshot.filter_by(Arc::new(filters));
 }
 
-/// Questions to port 53, and no answers; port 80 by session; both directions of port 123.
+/// Untracked queries to port 53 without their answers, port 80 with sessions, and port 123 untracked in both directions.
 fn mixed(snapshot: &mut Snapshot) {
     filter(
         snapshot,
@@ -92,10 +92,10 @@ fn untracked_rule_is_asked_about_every_packet_and_makes_no_session() {
         assert!(is_valid(&sent[0].frame));
     }
     assert_eq!((3, 0), (packets(&rig, 0), rig.live()));
-    // The answer is a packet of its own, and nothing lets it pass.
+    // The answer is filtered like any other packet, and no rule accepts it.
     assert!(rig.router_sends(&packet::udp4(server(53), host())).is_empty());
     assert_eq!(1, rig.drops("filter-default"));
-    // A rule for answers does, and makes no session either.
+    // A rule for answers accepts it, without a session either.
     assert_eq!(1, rig.host_sends(&packet::udp4(host(), server(123))).len());
     let sent = rig.router_sends(&packet::udp4(server(123), host()));
     assert_eq!(INSIDE, sent[0].port);
@@ -110,7 +110,7 @@ fn untracked_rule_leaves_sessions_to_the_others_of_its_list() {
     let answer = packet::tcp4(server(80), host()).flags(SYN | ACK);
     assert_eq!(INSIDE, rig.router_sends(&answer)[0].port);
     assert_eq!((1, 1), (packets(&rig, 1), rig.live()));
-    // What has begun elsewhere passes where nothing is tracked, and only there.
+    // A midstream packet passes an untracked rule, but not a stateful one.
     assert_eq!(1, rig.host_sends(&tcp(53).flags(ACK)).len());
     let other = packet::tcp4(SocketAddrV4::new(*host().ip(), 4_001), server(80)).flags(ACK);
     assert!(rig.host_sends(&other).is_empty());
@@ -143,7 +143,7 @@ fn untracked_rule_gives_way_to_translation() {
     assert_eq!(1, rig.live());
     let answers = rig.router_sends(&packet::udp4(server(53), public));
     assert_eq!(INSIDE, answers[0].port);
-    // The session passes without being asked about.
+    // Packets of the session pass without filter evaluation.
     assert_eq!(1, rig.host_sends(&question).len());
     assert_eq!(1, packets(&rig, 0));
 }
@@ -157,7 +157,7 @@ fn untracked_rule_ends_the_sessions_that_a_commit_takes_to_it() {
     commit(&mut rig, mixed);
     (0..2).for_each(|_| assert_eq!(1, rig.host_sends(&question).len()));
     assert_eq!((2, 0), (packets(&rig, 0), rig.live()));
-    // And back.
+    // After a commit of the stateful rules, the flow has a session again.
     commit(&mut rig, by_session);
     (0..2).for_each(|_| assert_eq!(1, rig.host_sends(&question).len()));
     assert_eq!((1, 1), (packets(&rig, 0), rig.live()));
@@ -176,7 +176,7 @@ fn untracked_rule_is_asked_about_later_fragments_with_the_ports_of_their_first()
     assert_eq!([1, 1], sends(&mut rig, &packet::udp4(host(), server(53)), 7));
     assert_eq!([1, 1], sends(&mut rig, &six, 8), "{:?}", rig.all_drops());
     assert_eq!((4, 0), (packets(&rig, 0), rig.live()));
-    // By session they share what became of their first one.
+    // With stateful rules, later fragments share the result of their first one.
     assert_eq!([0, 0], sends(&mut rig, &packet::udp4(host(), server(9)), 9));
     assert_eq!(1, rig.drops("filter-fragment"), "{:?}", rig.all_drops());
     commit(&mut rig, |snapshot| {

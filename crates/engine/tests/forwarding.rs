@@ -1,4 +1,4 @@
-//! Forwarding without sessions: what a router has to do (RFC 1812, RFC 4443, RFC 8200).
+//! Forwarding without sessions: requirements for routers (RFC 1812, RFC 4443, RFC 8200).
 
 use std::net::Ipv4Addr;
 
@@ -21,7 +21,7 @@ fn datagram4() -> Frame {
     packet::udp4("192.168.1.10:5000", "198.51.100.7:53").payload(b"question")
 }
 
-/// The library's headers forbid to cut unless told.
+/// Clear the Don't Fragment flag, which the library sets by default.
 fn may_be_cut(mut frame: Frame) -> Frame {
     if let packet::Network::V4(header) = &mut frame.network {
         header.dont_fragment = false;
@@ -33,7 +33,7 @@ fn datagram6() -> Frame {
     packet::udp6("[2001:db8:1::10]:5000", "[2001:db8:9::7]:53").payload(b"question")
 }
 
-/// An error came back to the host: its type and code, and that it quotes the frame as it was sent.
+/// Check that an error came back to the host, with this type and code, and quotes the frame as it was sent.
 #[track_caller]
 fn assert_error(rig: &Rig, sent: &[rig::Sent], kind: u8, code: u8, cause: &Frame) {
     assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
@@ -109,7 +109,7 @@ fn ttl_errors_are_limited_in_rate_and_come_again_with_time() {
     let mut rig = Rig::new(plan());
     let frame = datagram4().ttl(1);
     let errors: usize = (0..1000).map(|_| rig.host_sends(&frame).len()).sum();
-    // To one destination half of the burst, and a tenth of the rate.
+    // The limit for one destination is half of the burst, and a tenth of the rate.
     assert_eq!(100, errors);
     rig.pass(100);
     let errors: usize = (0..1000).map(|_| rig.host_sends(&frame).len()).sum();
@@ -143,7 +143,7 @@ fn rfc5508_req10e_no_error_answers_an_error_a_later_fragment_or_a_group() {
 #[test]
 fn rfc4443_2_4e_later_fragments_of_ipv6_are_reported() {
     let mut rig = Rig::new(plan());
-    // Its data begin like a redirect of ICMPv6.
+    // The payload begins like an ICMPv6 redirect.
     for protocol in [6, 17, 58] {
         let later = packet::frame6(
             "2001:db8:1::10".parse().unwrap(),
@@ -232,7 +232,7 @@ fn datagram_to_be_cut_waits_for_its_neighbour_like_any_other() {
         ..plan()
     });
     let long = may_be_cut(datagram4().payload(&[1; 1200]));
-    // The first asks, the second finds an entry that is not resolved yet.
+    // The first packet starts the resolution, the second finds an unresolved entry.
     assert_eq!(1, rig.host_sends(&long).len());
     assert!(rig.host_sends(&long).is_empty());
     assert!(rig.all_drops().is_empty(), "{:?}", rig.all_drops());
@@ -392,7 +392,7 @@ fn source_validation_loose_wants_any_route() {
         snapshot: |snapshot| snapshot.interfaces[0].validation = SourceValidation::Loose,
         ..plan()
     });
-    // RFC 3704, 2.4: the default route is one.
+    // RFC 3704, 2.4: a default route is sufficient.
     for source in ["10.9.9.9:5000", "203.0.113.77:5000"] {
         assert_eq!(1, rig.host_sends(&packet::udp4(source, "198.51.100.7:53")).len());
     }
@@ -409,7 +409,7 @@ fn gateway_answers_for_itself_and_refuses_what_nothing_listens_to() {
     assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
     assert!(rig::is_valid(&sent[0].frame));
     assert_eq!(129, sent[0].frame[54]);
-    // Its other interface's address too.
+    // The address of its other interface is answered, too.
     let ping = packet::icmp4_echo(HOST, "203.0.113.1", 9, 1);
     assert_eq!(1, rig.host_sends(&ping).len());
     let frame = packet::udp4("192.168.1.10:5000", "192.168.1.1:53");
@@ -435,7 +435,7 @@ fn rfc6936_5_udp_over_ipv6_without_checksum_is_forwarded_without() {
     assert_eq!(frame[14..], sent[0].frame[14..]);
 }
 
-/// A rig whose default route has two ways, and the MAC addresses at their ends.
+/// A rig whose default route has two next hops, and their MAC addresses.
 fn two_ways() -> (Rig, [[u8; 6]; 2]) {
     let mut rig = Rig::new(plan());
     let macs = [[2, 0, 0, 0, 7, 1], [2, 0, 0, 0, 7, 2]];
@@ -447,7 +447,7 @@ fn two_ways() -> (Rig, [[u8; 6]; 2]) {
     for (gateway, mac) in gateways.into_iter().zip(macs) {
         rig.know(OUTSIDE, gateway, mac);
     }
-    // Before the configured one.
+    // The learned route has a better preference than the configured one.
     let offer = Offer {
         origin: Origin::Fpm,
         protocol: 0,
@@ -501,7 +501,7 @@ fn addresses_of_the_reserved_ranges_are_hosts_where_these_are_allowed_and_martia
     let sent = rig.router_sends(&packet::udp4(remote, host));
     let expected = packet::udp4(remote, host).ttl(63).macs(INSIDE_MAC, HOST_MAC);
     assert_eq!(expected.build(), sent[0].frame);
-    // Its sender learns what became of it.
+    // The sender gets ICMP errors about its packets.
     let sent = rig.host_sends(&packet::udp4(host, remote).ttl(1));
     assert_eq!([11, 0], sent[0].frame[34..36]);
     for (source, destination) in [

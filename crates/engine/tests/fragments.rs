@@ -1,9 +1,9 @@
-//! Fragments through translation, in any order, bounded.
+//! Translation of fragments, in any order and with bounded memory.
 
 use std::net::SocketAddrV4;
 
 use crate::rig::{self, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, Plan, Rig};
-use sluice_engine::features::virtual_reassembly::Limits;
+use sluice_engine::snapshot::fragment_limits::FragmentLimits;
 use sluice_testkit::packet::{self, Frame};
 use sluice_wire::Checksums;
 
@@ -15,7 +15,7 @@ fn inside(port: u16) -> SocketAddrV4 {
     SocketAddrV4::new("192.168.1.10".parse().unwrap(), port)
 }
 
-/// A datagram in pieces of 64 bytes: the whole datagram's checksum is in the first.
+/// A datagram in fragments of 64 bytes. The checksum of the whole datagram is in the first one.
 fn pieces(whole: &Frame, identification: u32) -> Vec<Vec<u8>> {
     let frame = whole.clone().macs(HOST_MAC, INSIDE_MAC).build();
     let payload = &frame[34..];
@@ -35,7 +35,7 @@ fn pieces(whole: &Frame, identification: u32) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Put the payloads of IPv4 fragments together by their offsets.
+/// Reassemble the payloads of IPv4 fragments by their offsets.
 fn reassembled(frames: &[Vec<u8>]) -> Vec<u8> {
     let mut whole = Vec::new();
     let offset = |frame: &Vec<u8>| usize::from(u16::from_be_bytes([frame[20] & 0x1f, frame[21]])) * 8;
@@ -48,7 +48,7 @@ fn reassembled(frames: &[Vec<u8>]) -> Vec<u8> {
     whole
 }
 
-/// The fragments that came out are those of `whole`, translated.
+/// Check that the sent fragments are those of `whole`, translated.
 #[track_caller]
 fn assert_translated(rig: &Rig, whole: &Frame, sent: &[rig::Sent], count: usize) {
     assert_eq!(count, sent.len(), "{:?}", rig.all_drops());
@@ -114,13 +114,13 @@ fn fragments_of_an_echo_request_open_their_session_at_whichever_worker() {
             ..Plan::default()
         });
         for identifier in 1..17 {
-            // Of either worker.
+            // Use hosts whose sessions belong to either worker.
             let host = format!("192.168.1.{}", 10 + identifier);
             let whole = packet::icmp4_echo(host.as_str(), "198.51.100.7", identifier, 1).payload(&[7; 150]);
             let pieces = pieces(&whole, 100 + u32::from(identifier));
             rig.wires[0].inject(INSIDE, &pieces[0], Checksums::Unverified);
-            // It waits for the host's neighbour entry, by which answers come back. What comes when that is there may
-            // overtake it on its way from the worker where it waited to its own.
+            // The fragment waits for the host's neighbour entry, which answers need. A fragment that arrives after the entry
+            // exists may overtake it on its way to the worker of the session.
             rig.round();
             let answer = packet::arp_reply(HOST_MAC, host.as_str(), INSIDE_MAC, "192.168.1.1");
             rig.wires[0].inject(INSIDE, &answer, Checksums::Unverified);
@@ -169,9 +169,9 @@ fn fragments_beyond_the_bound_of_a_datagram_are_dropped_and_the_others_wait() {
 #[test]
 fn rfc4787_req14a_datagrams_beyond_the_table_are_dropped_by_name() {
     let mut rig = Rig::new(Plan {
-        fragments: Limits {
+        fragments: FragmentLimits {
             datagrams: 8,
-            ..Limits::default()
+            ..FragmentLimits::default()
         },
         ..Plan::default()
     });
@@ -188,10 +188,10 @@ fn rfc4787_req14a_datagrams_beyond_the_table_are_dropped_by_name() {
 
 #[test]
 fn rfc4787_req14a_fragments_beyond_what_may_wait_in_all_are_dropped_by_name() {
-    let limits = Limits {
+    let limits = FragmentLimits {
         datagrams: 64,
         parked: 3,
-        ..Limits::default()
+        ..FragmentLimits::default()
     };
     let plan = || Plan {
         fragments: limits,
@@ -210,7 +210,7 @@ fn rfc4787_req14a_fragments_beyond_what_may_wait_in_all_are_dropped_by_name() {
     for mut rig in [one_by_one, together] {
         assert_eq!(vec![("fragments-full", 2)], rig.all_drops());
         assert_eq!(3, rig.workers[0].io_mut().parked());
-        // Those whose first comes, and those that are given up, make room.
+        // Datagrams whose first fragment arrives, and those that time out, free their entries.
         assert_eq!(2, rig.send(INSIDE, &pieces(&datagram(), 0)[0]).len());
         assert!(rig.send(INSIDE, &pieces(&datagram(), 9)[1]).is_empty());
         rig.pass(2500);
@@ -223,10 +223,10 @@ fn rfc4787_req14a_fragments_beyond_what_may_wait_in_all_are_dropped_by_name() {
 #[test]
 fn fragments_wait_as_long_as_is_configured() {
     let mut rig = Rig::new(Plan {
-        fragments: Limits {
+        fragments: FragmentLimits {
             datagrams: 64,
             patience: 5_000_000_000,
-            ..Limits::default()
+            ..FragmentLimits::default()
         },
         ..Plan::default()
     });
@@ -240,9 +240,9 @@ fn fragments_wait_as_long_as_is_configured() {
 #[test]
 fn first_fragments_that_release_more_than_a_burst_lose_none() {
     let mut rig = Rig::new(Plan {
-        fragments: Limits {
+        fragments: FragmentLimits {
             datagrams: 256,
-            ..Limits::default()
+            ..FragmentLimits::default()
         },
         ..Plan::default()
     });

@@ -1,4 +1,4 @@
-//! The gateway's main job, packet by packet.
+//! Basic functions of the gateway, packet by packet.
 
 use crate::rig::{HOST, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, POOL, Plan, ROUTER_MAC, Rig};
 use sluice_testkit::packet::{self, flag};
@@ -65,7 +65,7 @@ fn neighbour_unknown_is_asked_for_and_the_packet_waits() {
     );
     let reply = packet::arp_reply(ROUTER_MAC, "203.0.113.254", OUTSIDE_MAC, "203.0.113.1");
     let sent = rig.send(OUTSIDE, &reply);
-    // The way back is asked for before a session is made.
+    // The next hop of the reverse direction is resolved before the session is created.
     assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
     assert_eq!(packet::arp_request(INSIDE_MAC, "192.168.1.1", HOST), sent[0].frame);
     let sent = rig.send(INSIDE, &packet::arp_reply(HOST_MAC, HOST, INSIDE_MAC, "192.168.1.1"));
@@ -86,7 +86,7 @@ fn echo_request_to_the_gateway_is_answered() {
         .macs(INSIDE_MAC, HOST_MAC)
         .payload(b"abc");
     let (mut expected, mut frame) = (expected.build(), sent[0].frame.clone());
-    // Identification and time to live are the gateway's to choose.
+    // The gateway chooses the IP ID and the TTL.
     for bytes in [&mut expected, &mut frame] {
         bytes[18..26].fill(0);
     }
@@ -131,14 +131,14 @@ fn arp_request_for_a_pool_address_on_the_link_is_answered_outside_alone() {
         vec![expected],
         sent.into_iter().map(|sent| sent.frame).collect::<Vec<_>>()
     );
-    // Nobody's address, and the pool asked for on another link.
+    // An address that nobody has, and the pool's address requested on another link.
     let nobody = packet::arp_request(ROUTER_MAC, "203.0.113.254", "203.0.113.77");
     assert!(rig.send(OUTSIDE, &nobody).is_empty());
     let elsewhere = packet::arp_request(HOST_MAC, HOST, pool.as_str());
     assert!(rig.send(INSIDE, &elsewhere).is_empty());
 }
 
-/// The fragments of a message, each a frame.
+/// The fragments of a message, each in a frame.
 fn fragments(whole: &[u8], header: usize, raw: impl Fn() -> packet::Frame) -> Vec<Vec<u8>> {
     let message = &whole[14 + header..];
     let pieces = message.chunks(1400).enumerate();
@@ -150,7 +150,7 @@ fn fragments(whole: &[u8], header: usize, raw: impl Fn() -> packet::Frame) -> Ve
         .collect()
 }
 
-/// A ping of 3,000 bytes, in whatever order its fragments come, with and without sessions.
+/// A fragmented echo request of 3,000 bytes, with its fragments in any order, with and without sessions.
 #[test]
 fn echo_request_in_fragments_is_answered_in_fragments() {
     let data: Vec<u8> = (0..3000).map(|number| number as u8).collect();
@@ -212,7 +212,7 @@ fn fragments_to_the_gateway_that_ask_nothing_are_not_answered() {
         assert!(rig.send(INSIDE, &frame).is_empty());
     }
     assert_eq!(3, rig.drops("no-local-service"), "{:?}", rig.all_drops());
-    // Those whose first never comes are dropped in time.
+    // Fragments without a first one are dropped after a timeout.
     let whole = packet::icmp4_echo(HOST, "192.168.1.1", 5, 1)
         .payload(&[7; 3000])
         .build();

@@ -1,4 +1,4 @@
-//! The table of the graph is what packets do: tracers watch a broad mix of them in gateways of every kind.
+//! Checks the table of the graph against traces of many kinds of packets in gateways of every kind.
 
 use crate::inspected;
 use crate::tunnelled;
@@ -9,11 +9,11 @@ use crate::rig::{
     self, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, POOL, Plan, ROUTER_MAC, Rig, plain, route, v4,
 };
 use sluice_engine::control::graph::{edges, live, node};
-use sluice_engine::features::punt::ROUTED;
 use sluice_engine::nodes::declaration::Node;
 use sluice_engine::nodes::{HAS_LIST, NODES};
 use sluice_engine::packet::io::NO_PORT;
 use sluice_engine::packet::lists::Leave;
+use sluice_engine::packet::punt::ROUTED;
 use sluice_engine::packet::reason::Reason;
 use sluice_engine::snapshot::chains::{Action, ChainText, Chains, ClassText};
 use sluice_engine::snapshot::sites::{SiteKey, SiteSettings};
@@ -33,17 +33,17 @@ use sluice_wire::vlan::Tag;
 
 type Hop = (&'static str, &'static str);
 
-/// Whether a node does its part as another one's.
+/// Whether a node is an inline part of other nodes.
 fn is_inner(from: &str, node: &Node) -> bool {
-    // A bridge has packets on a list of its own only where their tags change.
+    // A bridge only uses its own list for frames whose tags change.
     let place = NODES.iter().position(|one| one.name == node.name).unwrap();
     !HAS_LIST[place] && node.name != "parse"
         || node.name == "bridge"
         || matches!(from, "inter-router-link" | "decapsulate") && node.name == "parse"
 }
 
-/// Whether the table has a way from a node to where a tracer saw a packet, over nodes that do their part as its own. The
-/// edges are added to those that were seen.
+/// Whether the table has a path from a node to the location that a tracer recorded, over inline nodes only. The edges of the
+/// path are added to `seen`.
 fn is_known(from: &'static Node, exit: &str, seen: &mut BTreeSet<Hop>) -> bool {
     let (mut stack, mut known) = (vec![(from, Vec::new())], false);
     while let Some((at, path)) = stack.pop() {
@@ -77,7 +77,8 @@ fn bytes(length: usize) -> Vec<u8> {
     (0..length).map(|k| k as u8).collect()
 }
 
-/// What may come in by an interface: from the hosts of its side to those of the other, to the gateway, to nobody.
+/// Packets that may arrive on an interface: from hosts on its side to hosts on the other side, to the gateway, and to unused
+/// addresses.
 fn mix(interface: u16) -> Vec<Vec<u8>> {
     let (mac, own) = [(HOST_MAC, INSIDE_MAC), (ROUTER_MAC, OUTSIDE_MAC)][usize::from(interface)];
     let (source, source6) =
@@ -171,13 +172,13 @@ fn mix(interface: u16) -> Vec<Vec<u8>> {
     frames
 }
 
-/// Run a gateway, with a tracer at each worker, and hold what these saw against the table.
+/// Run a gateway with a tracer at each worker, and check the traces against the table.
 #[track_caller]
 fn watch(name: &str, plan: Plan, seen: &mut BTreeSet<Hop>) -> Rig {
     watch_with(name, plan, seen, |_| {})
 }
 
-/// The same where something else happens each time.
+/// Run a gateway with a tracer at each worker, call `also` in each round, and check the traces against the table.
 #[track_caller]
 fn watch_with(name: &str, plan: Plan, seen: &mut BTreeSet<Hop>, also: fn(&mut Rig)) -> Rig {
     let mut rig = Rig::new(plan);
@@ -197,14 +198,14 @@ fn watch_with(name: &str, plan: Plan, seen: &mut BTreeSet<Hop>, also: fn(&mut Ri
             rig.round();
         }
         if round == 1 {
-            // Who waited for a neighbour goes on, or hears that nobody answers.
+            // Packets that wait for a neighbour continue, or are answered by an error if the neighbour is not resolved.
             let answer = packet::arp_reply(HOST_MAC, "192.168.1.10", INSIDE_MAC, "192.168.1.1");
             rig.send(INSIDE, &answer);
             let answer = packet::arp_reply(ROUTER_MAC, "203.0.113.254", OUTSIDE_MAC, "203.0.113.1");
             rig.send(OUTSIDE, &answer);
             rig.seconds(8);
         }
-        // What was sent outside is answered.
+        // Answer the packets that were sent outside.
         for sent in rig
             .sent()
             .into_iter()
@@ -225,7 +226,7 @@ fn watch_with(name: &str, plan: Plan, seen: &mut BTreeSet<Hop>, also: fn(&mut Ri
             let mut before = None;
             for step in &way.steps {
                 let is_known = match node(step.node) {
-                    // What waited, or came from elsewhere, may begin anywhere.
+                    // Unparked packets and packets from other workers may start at any node.
                     None => step.node == "arrive" && before.is_none(),
                     Some(node) => is_known(node, step.exit, seen),
                 };
@@ -307,8 +308,8 @@ fn one_site() -> SiteSettings {
     }
 }
 
-/// Ways that tracers don't see: before and after what they watch, from a node to itself, of applications, of errors between
-/// inside hosts, and of neighbours that become known between two nodes of one burst.
+/// Edges that tracers don't record: before the first and after the last observed node, from a node to itself, for applications,
+/// for errors between inside hosts, and for neighbours that are resolved between two nodes of one burst.
 const UNSEEN: &[Hop] = &[
     ("receive", "parse"),
     ("receive", "admit"),
@@ -347,7 +348,7 @@ fn table_of_the_graph_has_every_way_that_packets_took() {
         ..Plan::default()
     };
     let translating = watch_with("translation", plan(true), &mut seen, |rig| {
-        // What has a session goes on after a commit, finds no route, nobody at its gateway, and its way again.
+        // A session continues after a commit, then has no route, then an unresolved gateway, and then its route again.
         let question = udp("192.168.1.10:4444", "198.51.100.7:4444");
         let public = rig.public(&question);
         let nobody = Via::Gateway {

@@ -1,4 +1,4 @@
-//! Who manages a router by its own addresses is not locked out by what is enabled on its interfaces.
+//! Management access to a router by its own addresses still works when features are enabled on its interfaces.
 
 use crate::inspected;
 use std::net::SocketAddrV4;
@@ -16,7 +16,7 @@ fn hosted(interfaces: &mut [Interface]) {
     interfaces.iter_mut().for_each(|interface| interface.host = true);
 }
 
-/// Nothing passes.
+/// A filter that accepts nothing.
 fn closed(snapshot: &mut Snapshot, sessions: bool) {
     let settings = Settings {
         kind: MatcherKind::Best,
@@ -28,7 +28,7 @@ fn closed(snapshot: &mut Snapshot, sessions: bool) {
     snapshot.filter_by(Arc::new(filters.unwrap()));
 }
 
-/// What can be enabled, with a pool that has the outside interface's own address.
+/// The features to enable, with a pool that has the outside interface's own address.
 fn plans() -> [(&'static str, Plan); 5] {
     let masquerading = |translate| Plan {
         translate,
@@ -61,8 +61,8 @@ fn plans() -> [(&'static str, Plan); 5] {
     ]
 }
 
-/// A connection to an address of the router: all that the client sends comes to the host as it was sent, and all that the
-/// host answers leaves as it is.
+/// Check a connection to an address of the router: the host receives all packets of the client unchanged, and its answers leave
+/// unchanged.
 fn talks(rig: &mut Rig, interface: u16, client: SocketAddrV4, own: SocketAddrV4, case: &str) {
     let macs = match interface {
         INSIDE => [HOST_MAC, INSIDE_MAC],

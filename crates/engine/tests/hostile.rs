@@ -1,9 +1,9 @@
-//! Any bytes at all, from both sides, through the whole gateway: nothing panics, nothing is lost.
+//! Arbitrary bytes from both sides through the whole gateway: no panic, and no packet is unaccounted for.
 
 use crate::rig::{self, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use sluice_engine::features::virtual_reassembly::Limits;
+use sluice_engine::snapshot::fragment_limits::FragmentLimits;
 use sluice_engine::snapshot::sites::{SiteKey, SiteSettings, TagRange};
 use sluice_nat::sites::{Terminal, context};
 use sluice_testkit::packet::{Frame, Network, Transport};
@@ -21,7 +21,7 @@ fn checksums() -> impl Strategy<Value = Checksums> {
     ])
 }
 
-/// Make a frame one that the gateway has to do with: addressed to its port, between addresses that it knows.
+/// Turn a frame into one that the gateway processes: addressed to its port, between known addresses.
 fn aimed(mut frame: Frame, interface: u16, choice: u8) -> Frame {
     let (source, destination) = match interface {
         0 => (HOST_MAC, INSIDE_MAC),
@@ -41,7 +41,7 @@ fn aimed(mut frame: Frame, interface: u16, choice: u8) -> Frame {
             header.time_to_live = 1 + (choice >> 4);
         }
     }
-    // Few ports, so that flows meet again.
+    // Few ports, so that flows recur.
     if let Transport::Udp(from, to) = &mut frame.transport {
         (*from, *to) = (*from % 4 + 1, *to % 4 + 1);
     }
@@ -63,7 +63,7 @@ fn frames() -> impl Strategy<Value = Vec<(u16, Vec<u8>, Checksums)>> {
         .prop_map(|(frame, interface, choice, edits)| {
             let mut bytes = aimed(frame, interface, choice).build();
             for (at, value) in edits {
-                // Behind the MAC addresses, so that it is still for us.
+                // After the MAC addresses, so that the frame is still addressed to the gateway.
                 let at = 12 + at.index(bytes.len() - 12);
                 bytes[at] = value;
             }
@@ -105,9 +105,9 @@ fn small(workers: usize, translate: bool, known: bool) -> Plan {
         translate,
         known_neighbours: known,
         sessions: 64,
-        fragments: Limits {
+        fragments: FragmentLimits {
             datagrams: 16,
-            ..Limits::default()
+            ..FragmentLimits::default()
         },
         pool_ports: (1024, 2047),
         outside_mtu: 700,
@@ -135,13 +135,13 @@ proptest! {
                 rig.wires[burst % workers].inject(*interface, bytes, *checksums);
             }
             rig.round();
-            // What goes out has headers.
+            // Sent frames have valid headers.
             for sent in rig.sent() {
                 prop_assert!(sluice_wire::layers::parse(&sent.frame).is_ok() || sent.frame.len() >= 34);
             }
             rig.pass(300);
         }
-        // Everything that waits is let go in the end, and every session with its port.
+        // All parked packets are released eventually, and every session ends with its port.
         rig.seconds(10);
         prop_assert!(rig.workers.iter_mut().all(|worker| worker.io_mut().parked() == 0));
         rig.seconds(320);

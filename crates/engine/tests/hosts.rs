@@ -1,9 +1,9 @@
-//! Hosts of routers: what they get, what is kept from them, and what they send.
+//! Hosts of routers: the packets that they receive, those that are kept from them, and those that they send.
 
 use std::sync::Arc;
 
 use crate::rig::{self, HOST, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, is_valid};
-use sluice_engine::features::punt::{Host, LIMITS, Multicast, PuntClass};
+use sluice_engine::packet::punt::{Host, LIMITS, Multicast, PuntClass};
 use sluice_engine::snapshot::Snapshot;
 use sluice_testkit::packet::{self, Frame, IpNumber, Transport, flag};
 use sluice_wire::ethernet::{BROADCAST, multicast4, multicast6};
@@ -21,7 +21,7 @@ fn plan(translate: bool) -> Plan {
     }
 }
 
-/// What hosts have got since the last call: worker, interface, frame.
+/// Frames that hosts have received since the last call: worker, interface, frame.
 fn punted(rig: &mut Rig) -> Vec<(usize, u16, Vec<u8>)> {
     let mut all = Vec::new();
     for (worker, desk) in rig.desks.iter_mut().enumerate() {
@@ -35,7 +35,7 @@ fn punted(rig: &mut Rig) -> Vec<(usize, u16, Vec<u8>)> {
     all
 }
 
-/// A host sends a frame by an interface; what comes out.
+/// Let a host send a frame through an interface. Returns the frames that leave.
 fn host_of(rig: &mut Rig, interface: u16, frame: &[u8]) -> Vec<(u16, Vec<u8>)> {
     let owner = rig.owner;
     let queue = rig.desks[owner].from_hosts.as_mut().unwrap();
@@ -129,7 +129,7 @@ fn groups_of_the_link_reach_the_host_and_others_do_not() {
         group(89, HOST, "239.1.1.1"),
         packet::udp4("192.168.1.10:5000", "255.255.255.255:5000").macs(HOST_MAC, BROADCAST),
         packet::icmp4_echo(HOST, "224.0.0.1", 1, 1).macs(HOST_MAC, multicast4(0xe000_0001)),
-        // For the router itself, but in a frame for everybody.
+        // Addressed to the router itself, but in a broadcast frame.
         packet::udp4("192.168.1.10:5000", "192.168.1.1:5000").macs(HOST_MAC, BROADCAST),
         group6(89, "ff05::5"),
     ];
@@ -140,7 +140,7 @@ fn groups_of_the_link_reach_the_host_and_others_do_not() {
     assert_eq!(vec![("multicast", others.len() as u64)], rig.all_drops());
 }
 
-/// A message of router discovery (RFC 4861, 4.1 and 4.2).
+/// A router discovery message (RFC 4861, 4.1 and 4.2).
 fn router_discovery(kind: u8, group: &str) -> Frame {
     let group: std::net::Ipv6Addr = group.parse().unwrap();
     let kind = packet::Icmpv6Type::Unknown {
@@ -163,7 +163,7 @@ fn router_discovery_of_others_reaches_the_host() {
         assert_eq!(0, rig.send(INSIDE, &frame).len());
         assert_eq!(vec![(0, INSIDE, frame)], punted(&mut rig), "{:?}", rig.all_drops());
     }
-    // From beyond the link, and in the place of the owner's neighbour discovery.
+    // From beyond the link, and a neighbour solicitation, which the owner processes itself.
     rig.send(INSIDE, &router_discovery(134, "ff02::1").ttl(254).build());
     let asked = packet::neighbour("fe80::10", "2001:db8:1::1", 135, 0, "2001:db8:1::1", &[]);
     assert_eq!(1, rig.send(INSIDE, &asked.macs(HOST_MAC, INSIDE_MAC).build()).len());
@@ -219,7 +219,7 @@ fn class_without_a_rate_is_let_through_to_no_host() {
     rig.host_sends(&packet::udp4("192.168.1.10:5000", "192.168.1.1:5000"));
     rig.host_sends(&packet::tcp4("192.168.1.10:40000", "192.168.1.1:179"));
     assert_eq!(1, punted(&mut rig).len());
-    assert_eq!(vec![("punt-policed-rest", 1)], rig.all_drops());
+    assert_eq!(vec![("punt-policed-other", 1)], rig.all_drops());
 }
 
 #[test]
@@ -253,7 +253,7 @@ fn flood_of_a_class_leaves_the_others_alone() {
         packet::udp4("192.168.1.10:50000", target)
     };
     let classes = [
-        ("punt-policed-rest", udp(5000)),
+        ("punt-policed-other", udp(5000)),
         ("punt-policed-dhcp", udp(67)),
         ("punt-policed-bfd", udp(3784)),
         (
@@ -270,7 +270,7 @@ fn flood_of_a_class_leaves_the_others_alone() {
     let mut drops = rig.all_drops();
     drops.sort();
     assert_eq!(expected, drops);
-    // With time each may come again.
+    // After some time, packets of each class pass again.
     rig.pass(100);
     rig.host_sends(&classes[3].1);
     assert_eq!(1, punted(&mut rig).len());
@@ -278,7 +278,7 @@ fn flood_of_a_class_leaves_the_others_alone() {
     assert_eq!((5, 4), (host.passed(PuntClass::Routing), host.passed(PuntClass::Rest)));
 }
 
-/// What comes in by an interface takes nothing from what comes in by another.
+/// A flood on one interface does not affect packets on another.
 #[test]
 fn flood_by_an_interface_leaves_those_by_others_alone() {
     let mut rig = Rig::new(Plan {
@@ -297,7 +297,7 @@ fn flood_by_an_interface_leaves_those_by_others_alone() {
     assert_eq!(4, punted(&mut rig).len());
     (0..4).for_each(|_| assert_eq!(0, rig.host_sends(&inside).len()));
     assert_eq!(4, punted(&mut rig).len());
-    assert_eq!(vec![("punt-policed-rest", 96)], rig.all_drops());
+    assert_eq!(vec![("punt-policed-other", 96)], rig.all_drops());
 }
 
 #[test]
@@ -344,12 +344,12 @@ fn own_address_of_a_pool_is_the_hosts_but_for_what_sessions_expect() {
         "{:?}",
         rig.all_drops()
     );
-    // An error about what the host sent.
+    // An ICMP error about a packet that the host has sent.
     let sent = packet::udp4("203.0.113.1:5000", "198.51.100.9:9");
     let error = packet::icmp4_error("198.51.100.9", "203.0.113.1", 3, 3, &sent.build(), 28);
     rig.router_sends(&error);
     assert_eq!(1, punted(&mut rig).len(), "{:?}", rig.all_drops());
-    // An address of a pool alone is nobody's.
+    // An address that only belongs to the pool has no host.
     assert_eq!(Vec::<(&str, u64)>::new(), rig.all_drops());
 }
 
@@ -377,7 +377,7 @@ fn frame_of_a_tagged_interface_loses_its_tags_and_what_the_host_sends_gets_them(
         .tag(0x88a8, 300)
         .tag(0x8100, 30)
         .macs(INSIDE_MAC, HOST_MAC);
-    // Whom the frame names: the interface itself, as the kernel does on a link without ARP.
+    // A frame addressed to the interface's own MAC address, as the kernel sends it on a link without ARP.
     let sent = host_of(&mut rig, INSIDE, &answer.macs(INSIDE_MAC, INSIDE_MAC).build());
     assert_eq!(vec![(INSIDE, expected.build())], sent, "{:?}", rig.all_drops());
     let hello = group(89, "192.168.1.1", "224.0.0.5")
@@ -415,7 +415,7 @@ fn groups_and_everybody_have_their_own_mac_addresses_and_keep_their_time_to_live
 #[test]
 fn what_a_host_sends_far_away_is_routed_untranslated() {
     let mut rig = Rig::new(plan(true));
-    // By the wrong interface: where it leaves is for routes to say.
+    // Sent through the wrong interface: routing chooses the egress interface.
     for interface in [INSIDE, OUTSIDE] {
         let syn = packet::tcp4("203.0.113.1:40000", "198.51.100.7:80")
             .flags(flag::SYN)
@@ -453,7 +453,7 @@ fn neighbour_of_a_host_is_asked_for_and_its_packet_waits() {
         rig.all_drops()
     );
     assert_eq!(1, rig.plane.snapshot().hosts[0].passed(PuntClass::Arp));
-    // One of whom only the link knows.
+    // A neighbour that can only be reached on the link.
     let six = packet::udp6("[fe80::1]:521", "[fe80::10]:521");
     let sent = host_of(&mut rig, INSIDE, &six.build());
     assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
@@ -488,7 +488,7 @@ fn what_is_no_packet_of_a_host_is_dropped_and_counted() {
     let dropped: u64 = rig.all_drops().iter().map(|(_, count)| count).sum();
     assert_eq!(5, dropped, "{:?}", rig.all_drops());
     assert_eq!((1, 2), (rig.drops("interface-gone"), rig.drops("unknown-ethertype")));
-    // What follows is whole.
+    // The next frame is delivered unchanged.
     let expected = frame.clone().macs(INSIDE_MAC, HOST_MAC).build();
     assert_eq!(vec![(INSIDE, expected)], host_of(&mut rig, INSIDE, &frame.build()));
 }

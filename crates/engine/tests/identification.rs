@@ -1,5 +1,5 @@
-//! Identifications of what leaves with a shared source address (RFC 6864): unique where somebody may have to put a
-//! datagram together, untouched elsewhere.
+//! IP IDs of packets with a shared source address (RFC 6864): unique for datagrams that a receiver may have to reassemble,
+//! unchanged for all others.
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -25,7 +25,7 @@ fn shared(workers: usize) -> Rig {
         workers,
         shards: 16,
         pool: vec![(rig::POOL.to_bits(), rig::POOL.to_bits())],
-        fragments: sluice_engine::features::virtual_reassembly::Limits {
+        fragments: sluice_engine::snapshot::fragment_limits::FragmentLimits {
             datagrams: 4096,
             ..Default::default()
         },
@@ -41,7 +41,7 @@ fn know_hosts(rig: &mut Rig) {
     }
 }
 
-/// With an identification, in one piece that may be cut.
+/// An unfragmented datagram with this IP ID that may be fragmented.
 fn numbered(frame: Frame, identification: u16) -> Frame {
     with(frame, identification, false)
 }
@@ -121,7 +121,7 @@ fn rfc6864_section5_3_1_fragments_of_a_datagram_share_an_identification_that_no_
     let mut seen = BTreeSet::new();
     for (round, order) in [[0, 1], [1, 0]].into_iter().enumerate() {
         for number in 0..HOSTS {
-            // Those in one piece to the same place count too.
+            // Unfragmented datagrams to the same destination must differ, too.
             let sent = rig.host_sends(&numbered(datagram(number), 9));
             assert!(seen.insert(only(&rig, sent)));
             let pieces = pieces(&datagram(number), 9 + round as u16);

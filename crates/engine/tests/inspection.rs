@@ -1,4 +1,4 @@
-//! Sessions that are inspected, translated or not: what reaches the other side, what is told, and that nothing is lost.
+//! Inspected sessions, with and without translation: delivered data, alerts, and complete accounting of packets.
 
 use std::net::SocketAddrV4;
 
@@ -72,7 +72,7 @@ fn segments_ahead_of_a_gap_leave_at_once_and_the_gap_may_be_filled_late() {
             assert_eq!(vec![&data[..]], payloads(&sent), "{workers} {:?}", rig.all_drops());
         }
         rig.check();
-        // A retransmission timeout backs off to a minute and more (RFC 6298, 5.5).
+        // A retransmission timeout backs off to a minute or more (RFC 6298, 5.5).
         rig.seconds(100);
         let sent = rig.host_sends(&talk.data(0, b"abc"));
         assert_eq!(vec![&b"abc"[..]], payloads(&sent), "{:?}", rig.all_drops());
@@ -119,7 +119,7 @@ fn match_in_segments_out_of_order_is_not_delivered() {
     let mut rig = Rig::new(plan());
     let talk = Talk::open(&mut rig, 40_000);
     assert_eq!(1, rig.host_sends(&talk.data(6, b"vil")).len());
-    // What fills the gap is what is not delivered, however often it comes.
+    // The segment that fills the gap is not delivered, however often it is sent.
     for dropped in ["signature", "flow-dropped"] {
         assert_eq!(0, rig.host_sends(&talk.data(0, b"some e")).len());
         assert_eq!(1, rig.drops(dropped));
@@ -134,13 +134,13 @@ fn acknowledgment_from_the_clients_side_does_not_free_what_the_client_has_sent()
         let talk = Talk::open(&mut rig, 40_000);
         for place in 0..16 {
             assert_eq!(1, rig.host_sends(&talk.data(1000 * place, &[b'a'; 1000])).len());
-            // In the server's name.
+            // Forge an acknowledgement with the server's address.
             let forged = packet::tcp4(talk.remote, talk.public).flags(flag::ACK);
             rig.host_sends(&forged.numbers(FIRST[1] + 1, FIRST[0] + 1001 + 1000 * place));
         }
         let sent = rig.host_sends(&talk.data(0, b"evil is what comes in its place"));
         assert_eq!(vec![&[b'a'; 31][..]], payloads(&sent), "{:?}", rig.all_drops());
-        // From its side it counts.
+        // An acknowledgement from the server's side is accepted.
         let answer = packet::tcp4(talk.remote, talk.public).flags(flag::ACK);
         rig.router_sends(&answer.numbers(FIRST[1] + 1, FIRST[0] + 1 + 16_000));
         let sent = rig.host_sends(&talk.data(0, b"old"));
@@ -208,7 +208,7 @@ fn rule_that_rejects_ends_a_connection_on_both_sides() {
         let talk = Talk::open(&mut rig, 40_000);
         rig.host_sends(&talk.data(0, b"harmless"));
         let segment = talk.data(8, b"refuse");
-        // Whom it was for, with the number that comes next, and nothing of the data.
+        // The receiver gets a reset with the next sequence number and without the data.
         let sent = rig.host_sends(&segment);
         assert_eq!((1, OUTSIDE_MAC), (sent.len(), sent[0].frame[6..12].try_into().unwrap()));
         let told = |sent: &rig::Sent| {
@@ -226,12 +226,12 @@ fn rule_that_rejects_ends_a_connection_on_both_sides() {
             told(&sent[0])
         );
         assert_eq!(1, rig.drops("signature"));
-        // Who sent it, once it sends again what is not acknowledged.
+        // The sender gets a reset when it retransmits the unacknowledged segment.
         let sent = rig.host_sends(&segment);
         assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
         assert_eq!((54, flag::RST, FIRST[1] + 1, (talk.remote, talk.host)), told(&sent[0]));
         assert_eq!(1, rig.drops("flow-dropped"));
-        // Nobody answers a reset.
+        // A reset is not answered.
         let reset = packet::tcp4(talk.host, talk.remote).flags(flag::RST);
         assert_eq!(0, rig.host_sends(&reset.numbers(FIRST[0] + 9, 0)).len());
         rig.check();
@@ -258,7 +258,7 @@ fn answer_that_is_rejected_ends_the_connection_of_who_asked() {
 #[test]
 fn flows_that_no_place_is_left_for_are_dropped_under_their_name() {
     let mut rig = Rig::new(Plan { shards: 1, ..plan() });
-    // One source has four times as many as are left.
+    // One source may have up to as many flows as are left for all others.
     let there = (7000..7008).filter(|&port| assured(&mut rig, rig::HOST, port)).count();
     assert_eq!(
         (7, 1),
@@ -266,7 +266,7 @@ fn flows_that_no_place_is_left_for_are_dropped_under_their_name() {
         "{:?}",
         rig.all_drops()
     );
-    // Sessions that end make room.
+    // Sessions that end free their flows.
     rig.seconds(400);
     assert!(assured(&mut rig, rig::HOST, 7008));
     rig.check();
@@ -276,7 +276,7 @@ fn flows_that_no_place_is_left_for_are_dropped_under_their_name() {
 fn flows_whose_clients_answer_nothing_give_way_and_go_on_from_their_handshakes() {
     let mut rig = Rig::new(Plan { shards: 1, ..plan() });
     let talk = Talk::open(&mut rig, 40_000);
-    // A connection that the server has answered, and the client not yet.
+    // A connection that the server has answered, but the client has not yet acknowledged.
     let host: SocketAddrV4 = "192.168.1.10:41000".parse().unwrap();
     let syn = packet::tcp4(host, talk.remote).flags(flag::SYN).numbers(FIRST[0], 0);
     let public = rig.public(&syn);
@@ -290,8 +290,8 @@ fn flows_whose_clients_answer_nothing_give_way_and_go_on_from_their_handshakes()
     }
     rig.round();
     let limits = &rig.plane.counters()[0].limits;
-    assert_eq!(2 + 100 - 8, limits.get(Limit::FlowsGaveWay as usize));
-    // What was established stayed, and what was forgotten goes on where its streams begin.
+    assert_eq!(2 + 100 - 8, limits.get(Limit::FlowsEvicted as usize));
+    // The established flow was kept. The evicted flow continues from the initial sequence numbers.
     assert_eq!(0, rig.host_sends(&talk.data(0, b"evil")).len());
     assert_eq!(1, rig.host_sends(&half.data(0, b"")).len(), "{:?}", rig.all_drops());
     assert_eq!(1, rig.host_sends(&half.data(0, b"ev")).len(), "{:?}", rig.all_drops());
@@ -313,7 +313,7 @@ fn connection_that_was_reset_is_not_taken_up_in_its_midst_after_its_session() {
     assert_eq!(1, rig.host_sends(&reset.numbers(FIRST[0] + 3, 0)).len());
     rig.seconds(400);
     assert_eq!(0, rig.live());
-    // The server never saw the reset.
+    // The server has not received the reset.
     assert_eq!(0, rig.host_sends(&talk.data(2, b"il")).len());
     assert_eq!(1, rig.drops("stream-closed"), "{:?}", rig.all_drops());
     // Another connection between the same ports.

@@ -1,5 +1,5 @@
-//! Bridges that inspect: what can't be parsed is not delivered uninspected, long chains of headers are walked, and ICMP errors
-//! are told apart from data.
+//! Bridges with inspection: unparsable packets are not delivered without inspection, long chains of extension headers are
+//! parsed to their end, and ICMP errors are distinguished from data.
 
 use crate::inspected::{self, bypassed, ledger, say};
 use crate::rig::{HOST_MAC, INSIDE, OUTSIDE, Plan, ROUTER_MAC, Rig};
@@ -24,7 +24,7 @@ fn bridged(interfaces: &mut [Interface]) {
     }
 }
 
-/// A bridge of which one side is inspected.
+/// A bridge with one inspected side.
 fn plan(snapshot: fn(&mut Snapshot)) -> Plan {
     Plan {
         translate: false,
@@ -45,7 +45,7 @@ fn detects(snapshot: &mut Snapshot) {
     inspected::change(snapshot, |on| on.settings.passive = true);
 }
 
-/// How many frames come out of the other interface.
+/// Number of frames that leave through the other interface.
 #[track_caller]
 fn over(rig: &mut Rig, interface: u16, frame: &[u8]) -> usize {
     let mut sent = rig.send(interface, frame);
@@ -82,7 +82,7 @@ fn with(frame: &Frame, changes: &[(usize, u8)]) -> Vec<u8> {
     bytes
 }
 
-/// A frame of an EtherType that carries `inner`.
+/// A frame with an EtherType and the payload `inner`.
 fn ethernet(kind: u16, inner: &[u8]) -> Vec<u8> {
     let mut frame = [ROUTER_MAC, HOST_MAC].concat();
     frame.extend(kind.to_be_bytes());
@@ -91,7 +91,7 @@ fn ethernet(kind: u16, inner: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// Frames that no rule can look into, each with the name that it is counted by.
+/// Frames that rules can't match, each with the name of its counter.
 fn unparsable() -> Vec<(&'static str, Vec<u8>)> {
     let inner = udp().payload(b"evil").build()[14..].to_vec();
     let snap = [&[0xaa, 0xaa, 3, 0, 0, 0, 8, 0], &inner[..]].concat();
@@ -112,7 +112,7 @@ fn unparsable() -> Vec<(&'static str, Vec<u8>)> {
         ("bad-udp-length", with(&udp(), &[(39, 7)])),
         ("bad-total-length", with(&udp6(), &[(18, 9)])),
         ("bad-total-length", udp6().build()[..40].to_vec()),
-        // A chain of extension headers that ends beyond its packet, and one that no host takes.
+        // A chain of extension headers that ends beyond its packet, and one that no host accepts.
         ("bad-options", chain(&[17, 200, 1, 4, 0, 0, 0, 0])),
         (
             "misplaced-extension",
@@ -148,7 +148,7 @@ fn unparsable() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// Frames that are plainly not IP.
+/// Frames that are not IP.
 fn not_ip() -> Vec<Vec<u8>> {
     let lan = "10.0.0.1".parse::<std::net::Ipv4Addr>().unwrap();
     let stp = ethernet(38, &[0x42, 0x42, 3, 0, 0, 0, 0, 0]);
@@ -158,7 +158,7 @@ fn not_ip() -> Vec<Vec<u8>> {
         packet::arp_request(HOST_MAC, lan, lan)[..30].to_vec(),
         stp,
         cdp,
-        // LLDP, EAP over LAN, discovery of PPPoE.
+        // LLDP, EAP over LAN, PPPoE discovery.
         ethernet(0x88cc, &[2, 7, 4]),
         ethernet(0x888e, &[1, 1]),
         ethernet(0x8863, &[0x11, 9]),
@@ -224,7 +224,7 @@ fn wrong_checksum_goes_on_where_rules_only_detect() {
 
 #[test]
 fn packet_of_an_odd_address_is_inspected_and_goes_on() {
-    // As a querier without an address sends to a group (RFC 4541, 2.1.1), from loopback, to it, and by a source route.
+    // A querier without an address to a group (RFC 4541, 2.1.1), from loopback, to loopback, and with a source route.
     let odd = [
         packet::udp4("0.0.0.0:5000", "224.0.0.1:99"),
         packet::udp4("127.0.0.1:5000", "10.0.0.2:99"),
@@ -244,7 +244,7 @@ fn packet_of_an_odd_address_is_inspected_and_goes_on() {
     }
 }
 
-/// A datagram to port 99 behind extension headers.
+/// A datagram to port 99 after extension headers.
 fn behind(headers: &[u8], first: u8, data: &[u8]) -> Vec<u8> {
     let frame = packet::udp6("[2001:db8::1]:5000", "[2001:db8::2]:99").macs(HOST_MAC, ROUTER_MAC);
     let mut frame = frame.payload(data).build();
@@ -260,7 +260,7 @@ fn chain_of_extension_headers_is_walked_to_its_end_however_many_they_are() {
     const DESTINATION: u8 = 60;
     let option = [DESTINATION, 0, 1, 4, 0, 0, 0, 0];
     let last = [17, 0, 1, 4, 0, 0, 0, 0];
-    // Hop-by-hop, destination options, a routing header with nothing left, an atomic fragment, destination options.
+    // Hop-by-hop, destination options, a routing header without segments left, an atomic fragment, destination options.
     let mixed: Vec<u8> = [
         [60, 0, 1, 4, 0, 0, 0, 0],
         [43, 0, 1, 4, 0, 0, 0, 0],
@@ -318,7 +318,7 @@ fn error(quoted: &[u8]) -> Vec<u8> {
 fn icmp_error_with_a_short_quote_passes_and_is_no_data() {
     let syn = segment(CLIENT, SERVER).flags(flag::SYN).numbers(99, 0).build();
     let datagram = &syn[14..];
-    // All of it, the header and 8 bytes (RFC 792), ports alone, half a port, the IP header alone.
+    // The whole datagram, the header and 8 bytes (RFC 792), only the ports, half a port, only the IP header.
     for length in [datagram.len(), 28, 24, 22, 20] {
         for workers in [1, 3] {
             let mut rig = Rig::new(Plan {
@@ -330,7 +330,7 @@ fn icmp_error_with_a_short_quote_passes_and_is_no_data() {
             let told = error(&datagram[..length]);
             assert_eq!(1, over(&mut rig, OUTSIDE, &told), "{length}: {:?}", rig.all_drops());
             assert_eq!(1, bypassed(&rig, Skipped::IcmpError), "{length}");
-            // Where it can be told whose it is, it is its flow's.
+            // If the quote identifies a flow, the ICMP error belongs to that flow.
             let unknown = u64::from(length < 24);
             assert_eq!(unknown, spared(&rig, "short-quote"), "{length}");
             assert_eq!(live, rig.live(), "an error begins no flow");
@@ -364,6 +364,6 @@ fn icmp_error_of_which_nobody_can_tell_whose_it_is_is_dropped_where_unseen_begin
     assert_eq!(1, over(&mut rig, INSIDE, &syn));
     assert_eq!(0, over(&mut rig, OUTSIDE, &error(&syn[14..34])));
     assert_eq!(1, rig.drops("short-quote"));
-    // Its flow is known.
+    // The quote identifies the flow.
     assert_eq!(1, over(&mut rig, OUTSIDE, &error(&syn[14..42])));
 }

@@ -1,4 +1,4 @@
-//! Datagrams of inspected sessions in fragments: what was planted over them does not pass, whatever they look like.
+//! Fragmented datagrams of inspected sessions: a planted pattern never passes, however it is distributed over fragments.
 
 use std::net::{SocketAddrV4, SocketAddrV6};
 
@@ -25,7 +25,7 @@ fn udp6() -> Frame {
     packet::udp6(host, remote).macs(HOST_MAC, INSIDE_MAC)
 }
 
-/// A gateway that inspects and translates nothing.
+/// A gateway that inspects without translation.
 fn plain() -> Plan {
     Plan {
         translate: false,
@@ -33,7 +33,7 @@ fn plain() -> Plan {
     }
 }
 
-/// 96 bytes with something in a place of them.
+/// 96 bytes with a pattern at an offset.
 fn around(place: usize, planted: &[u8]) -> Vec<u8> {
     let mut bytes = vec![b'.'; 96];
     bytes[place..place + planted.len()].copy_from_slice(planted);
@@ -45,7 +45,7 @@ fn inject(rig: &mut Rig, frame: &Frame) {
     rig.wires[0].inject(INSIDE, &bytes, Checksums::Unverified);
 }
 
-/// What comes out when frames come one by one, or all at once.
+/// The frames that leave when frames arrive one by one, or all together.
 fn send(rig: &mut Rig, frames: &[Frame], at_once: bool) -> Vec<Vec<u8>> {
     for frame in frames {
         inject(rig, frame);
@@ -64,7 +64,7 @@ fn ordered(pieces: &[Frame], order: [usize; 3]) -> Vec<Frame> {
     order.map(|place| pieces[place].clone()).to_vec()
 }
 
-/// What frames carry behind IP and fragment headers, by offset.
+/// The payload of fragments after the IP and fragment headers, ordered by offset.
 fn carried(frames: &[Vec<u8>]) -> Vec<u8> {
     let mut parts: Vec<(u16, &[u8])> = frames.iter().map(|frame| part(frame)).collect();
     parts.sort_unstable();
@@ -127,7 +127,7 @@ fn translated_datagram_in_fragments_leaves_with_the_checksum_of_the_translated_o
 #[test]
 fn what_is_planted_over_fragments_does_not_pass_in_any_place_or_order() {
     for whole in [udp4(), udp6()] {
-        // From before the first cut, over both, to behind the second.
+        // At offsets from before the first fragment boundary to after the second.
         for place in 10..60 {
             let parts = pieces(&whole.clone().payload(&around(place, PLANTED)), &[4, 5], 7);
             for order in ORDERS {
@@ -146,7 +146,7 @@ fn what_is_planted_over_fragments_does_not_pass_in_any_place_or_order() {
 fn fragments_that_overlap_are_dropped_with_all_of_their_datagram() {
     for whole in [udp4(), udp6()] {
         let built = pieces(&whole.clone().payload(&around(20, PLANTED)), &[4, 8], 7);
-        // Another middle that reaches into its neighbours, or says something else.
+        // A middle fragment that overlaps its neighbours, or has other data.
         for (from, to) in [(24, 64), (32, 72), (24, 72), (40, 56), (32, 56)] {
             let other = piece(&whole, from, &vec![b'x'; to - from], true, 7);
             for order in ORDERS {
@@ -180,7 +180,7 @@ fn fragments_that_do_not_agree_where_their_datagram_ends_are_dropped() {
     for whole in [udp4(), udp6()] {
         let parts = pieces(&whole.clone().payload(&around(0, b"harmless")), &[4, 8], 7);
         for other in [
-            // A second end, an end before what was there, and something behind the end.
+            // A second last fragment, an end before received data, and data after the end.
             piece(&whole, 104, &[b'x'; 8], false, 7),
             piece(&whole, 64, &[b'x'; 16], false, 7),
             piece(&whole, 104, &[b'x'; 8], true, 7),
@@ -188,7 +188,7 @@ fn fragments_that_do_not_agree_where_their_datagram_ends_are_dropped() {
             let mut rig = Rig::new(plain());
             let frames = [&parts[0], &parts[2], &other, &parts[1]].map(Frame::clone);
             assert_eq!(0, send(&mut rig, &frames, false).len());
-            let misfit = rig.drops("inspection-fragment-misfit") + rig.drops("inspection-fragment-overlap");
+            let misfit = rig.drops("inspection-fragment-inconsistent") + rig.drops("inspection-fragment-overlap");
             assert_eq!(4, misfit, "{:?}", rig.all_drops());
             ledger(&mut rig);
         }
@@ -202,9 +202,9 @@ fn fragments_of_a_datagram_that_does_not_become_whole_are_dropped_in_time_and_le
     assert_eq!(0, send(&mut rig, &parts[..2], false).len());
     assert_eq!(2, ledger(&mut rig).waiting);
     rig.pass(2_500);
-    assert_eq!(2, rig.drops("inspection-fragment-overdue"));
+    assert_eq!(2, rig.drops("inspection-fragment-timeout"));
     assert_eq!((0, 2), (ledger(&mut rig).waiting, ledger(&mut rig).dropped));
-    // Another with the same identification is one of its own.
+    // Another datagram with the same IP ID is independent.
     assert_eq!(3, send(&mut rig, &parts, false).len());
     rig.check();
 }
@@ -212,14 +212,14 @@ fn fragments_of_a_datagram_that_does_not_become_whole_are_dropped_in_time_and_le
 #[test]
 fn datagrams_bytes_and_fragments_that_wait_are_bounded() {
     let first = |identification| pieces(&udp4().payload(&around(0, b"harmless")), &[4, 8], identification).remove(0);
-    // Four datagrams, of which one source has half.
+    // Four datagrams, of which one source may have half.
     let mut rig = Rig::new(plain());
     for identification in 0..6 {
         send(&mut rig, &[first(identification)], false);
     }
     assert_eq!(4, rig.drops("inspection-fragments-full"));
     assert_eq!(2, ledger(&mut rig).waiting);
-    // Seventy bytes: two of 32, of which the oldest gives way.
+    // Seventy bytes: two fragments of 32 bytes, of which the older is evicted.
     let mut rig = Rig::new(Plan {
         snapshot: |snapshot| {
             inspected::inspected(snapshot);
@@ -231,7 +231,7 @@ fn datagrams_bytes_and_fragments_that_wait_are_bounded() {
         send(&mut rig, &[first(identification)], false);
     }
     assert_eq!(1, rig.drops("inspection-fragments-full"));
-    // Sixty-four fragments of one.
+    // Sixty-four fragments of one datagram.
     let mut rig = Rig::new(plain());
     let whole = udp4().payload(&[b'.'; 8 * 70]);
     let cuts: Vec<usize> = (1..71).collect();
@@ -273,7 +273,7 @@ fn long_datagram_in_fragments_that_come_last_first_passes() {
     assert_eq!(payload, carried(&sent)[8..]);
 }
 
-/// A connection over IPv4 or IPv6 that nothing is translated of.
+/// An untranslated connection over IPv4 or IPv6.
 struct Line {
     six: bool,
 }
@@ -321,7 +321,7 @@ impl Line {
     }
 }
 
-/// The data of segments in frames, of which some are in fragments.
+/// The data of segments in frames, some of them fragmented.
 fn data(frames: &[Vec<u8>]) -> Vec<u8> {
     carried(frames)[20..].to_vec()
 }
@@ -336,7 +336,7 @@ fn segment_in_fragments_is_part_of_its_stream() {
             let sent = send(&mut rig, &ordered(&parts, order), false);
             assert_eq!(3, sent.len(), "{six} {order:?} {:?}", rig.all_drops());
             assert_eq!(around(88, b"planted "), data(&sent));
-            // The rest of it, which no host gets.
+            // The rest of the pattern, which is not delivered.
             assert_eq!(0, rig.host_sends(&line.data(96, b"here")).len());
             assert_eq!(1, rig.drops("signature"));
             ledger(&mut rig);
@@ -370,7 +370,7 @@ fn segment_in_fragments_ahead_of_a_gap_passes_and_is_inspected_with_what_fills_i
             assert_eq!(1, send(&mut rig, &[line.data(100, b"the end")], at_once).len());
             assert_eq!(1, send(&mut rig, &[line.data(0, b"well")], at_once).len());
             assert_eq!((0, 0), (ledger(&mut rig).waiting, ledger(&mut rig).dropped));
-            // What is planted over the border does not pass whole.
+            // A pattern across a segment boundary does not pass completely.
             let mut rig = Rig::new(plain());
             let line = Line::open(&mut rig, six);
             let parts = pieces(&line.data(7, &around(0, b" here")), &[4, 8], 7);

@@ -1,4 +1,4 @@
-//! What is done about what can't be inspected, and while there is too much of it: by policy, by class, and always counted.
+//! Policies for packets that can't be inspected, and under overload, by class. All packets are counted.
 
 use std::net::SocketAddrV4;
 
@@ -13,7 +13,7 @@ use sluice_inspect::stream::{Exception, Policy as Exceptional};
 use sluice_testkit::packet::{self, Frame, flag};
 use sluice_wire::Checksums;
 
-/// A plan that says something else about an exception.
+/// A plan with another policy for an exception.
 macro_rules! saying {
     ($exception:ident, $said:ident) => {
         Plan {
@@ -32,7 +32,7 @@ fn segment(port: u16, flags: u8, place: u32, data: &[u8]) -> Frame {
     frame.numbers(1001u32.wrapping_add(place), 9001).payload(data)
 }
 
-/// A segment of a connection whose beginning nobody saw.
+/// A segment of a connection whose handshake was not seen.
 fn midst(place: u32, data: &[u8]) -> Frame {
     segment(4000, flag::ACK | flag::PSH, place, data)
 }
@@ -65,7 +65,7 @@ fn connection_in_its_midst_that_is_not_translated_is_inspected_from_there() {
         ..Ledger::default()
     };
     assert_eq!(expected, ledger(&mut rig));
-    // It stays as long as a connection does whose beginning was seen.
+    // The session has the timeout of an established connection.
     rig.seconds(600);
     assert_eq!(1, rig.live());
 }
@@ -112,7 +112,7 @@ fn connection_in_its_midst_goes_on_uninspected_or_has_no_session_as_its_policy_s
         assert_eq!(0, rig.host_sends(&midst(0, b"data")).len());
         assert_eq!((1, 0), (rig.drops("tcp-not-opening"), rig.live()));
     }
-    // Nobody knows how it was translated, and a reset or an answer opens nothing.
+    // The former translation is unknown, and a reset or SYN-ACK doesn't create a session.
     let mut rig = Rig::new(plan());
     assert_eq!(0, rig.host_sends(&midst(0, b"data")).len());
     let mut rig2 = Rig::new(Plan {
@@ -180,7 +180,7 @@ fn flow_that_no_place_is_left_for_is_dropped_or_goes_on_as_its_policy_says() {
         let mut rig = Rig::new(Plan { shards: 1, ..plan });
         const OTHER: &str = "192.168.1.11";
         rig.know(INSIDE, rig::plain(OTHER), HOST_MAC);
-        // Of one source all but the last, which is another's.
+        // One source takes all flows but the last, which is left for another source.
         assert_eq!(
             7,
             (7000..7007).filter(|&port| assured(&mut rig, rig::HOST, port)).count()
@@ -252,7 +252,7 @@ fn stream_that_no_window_is_left_for_is_dropped_or_goes_on_as_its_policy_says() 
     }
 }
 
-/// By class: web is inspected less, names are dropped, one network and everything over UDP is bypassed.
+/// Policies by class: web is inspected to a smaller depth, DNS is dropped, one network and all UDP bypass inspection.
 fn shedding(inspection: &mut InspectionPolicy) {
     inspection.overload = Overload {
         begins: 64,
@@ -288,9 +288,9 @@ fn overloaded(snapshot: &mut Snapshot) {
     inspected::change(snapshot, shedding);
 }
 
-/// Frames of the host that come behind so many that the worker has too much to do.
+/// The output for frames of the host that arrive while the worker is overloaded.
 fn in_overload(rig: &mut Rig, frames: &[Frame]) -> Vec<Vec<u8>> {
-    // Of a host that nobody knows: it has nothing to do with inspection.
+    // Filler frames from an unknown host, which are not inspected.
     let filler = [&[2, 0, 0, 0, 9, 9][..], &[2, 0, 0, 0, 9, 8], &[0x88, 0xb5], &[0; 50]].concat();
     for _ in 0..64 {
         rig.wires[0].inject(INSIDE, &filler, Checksums::Unverified);
@@ -329,7 +329,7 @@ fn flows_of_a_class_that_is_bypassed_are_not_inspected_and_counted() {
         },
         ..plan()
     });
-    // The same data, where it is inspected and where it is not.
+    // Send the same data in an inspected class and in a bypassed one.
     assert_eq!(0, rig.host_sends(&datagram("198.51.100.7:99", b"planted here")).len());
     for _ in 0..3 {
         assert_eq!(1, rig.host_sends(&datagram("198.51.100.15:99", b"planted here")).len());
@@ -364,7 +364,7 @@ fn classes_under_overload_are_bypassed_dropped_or_inspected_as_is_said() {
         ..Ledger::default()
     };
     assert_eq!(expected, ledger(&mut rig));
-    // It is over, and everything is inspected again; what was dropped stays so.
+    // The overload is over, and all flows are inspected again. Dropped flows stay dropped.
     assert_eq!(0, rig.plane.counters()[0].overloaded.get());
     assert_eq!(1, rig.host_sends(&datagram("198.51.100.7:53", b"what")).len());
     assert_eq!(0, rig.host_sends(&datagram("198.51.100.7:99", b"planted here")).len());
@@ -388,7 +388,7 @@ fn connection_under_overload_is_inspected_to_a_smaller_depth() {
     );
     assert_eq!(1, rig.host_sends(&talk.data(19, b"evil")).len());
     assert_eq!(1, bypassed(&rig, Skipped::Left));
-    // Without overload its depth is not bounded.
+    // Without overload, its depth is not limited.
     let talk = Talk::open(&mut rig, 4002);
     assert_eq!(1, rig.host_sends(&talk.data(0, b"eight is enough")).len());
     assert_eq!(0, rig.host_sends(&talk.data(15, b"evil")).len());
@@ -435,7 +435,7 @@ fn segment_ahead_of_a_gap_without_memory_is_dropped_or_goes_on_as_its_policy_say
         (1, 1),
         (bypassed(&rig, Skipped::GapFull), bypassed(&rig, Skipped::Left))
     );
-    // It is inspected behind the gap, from the first that came.
+    // Inspection continues after the gap, with the first segment that arrived.
     let (mut rig, talk, sent) = send(saying!(GapFull, Pass));
     assert_eq!([1, 1, 1, 1], sent);
     assert_eq!(0, rig.host_sends(&talk.data(8007, b"il")).len());
@@ -443,7 +443,7 @@ fn segment_ahead_of_a_gap_without_memory_is_dropped_or_goes_on_as_its_policy_say
     ledger(&mut rig);
 }
 
-/// What happens next.
+/// An event of the random history.
 #[derive(Clone, Debug)]
 enum Event {
     Datagram(u8, bool),
@@ -452,7 +452,7 @@ enum Event {
     Wrong(u16),
     Error,
     Milliseconds(u64),
-    /// So many of the others come behind a full burst.
+    /// Filler frames that form a full burst.
     Crowd,
 }
 
@@ -470,7 +470,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     prop::collection::vec(event, 1..80)
 }
 
-/// The frame of an event, and whether it is the host's.
+/// The frame of an event, and the interface that it arrives on.
 fn frame(event: &Event) -> Option<(u16, Vec<u8>)> {
     let inside = |frame: Frame| Some((INSIDE, frame.macs(HOST_MAC, INSIDE_MAC).build()));
     let text = |planted| {
@@ -562,14 +562,14 @@ proptest! {
             }
         }
         ledger(&mut rig);
-        // Whatever waits goes in the end.
+        // All waiting packets are released eventually.
         rig.pass(10_000);
         let all = ledger(&mut rig);
         prop_assert_eq!(0, all.waiting);
         prop_assert_eq!(all.received, all.inspected + all.bypassed + all.dropped);
-        // What did not come to inspection has a reason that is not inspection's.
+        // A packet that did not reach inspection was dropped for a reason outside inspection.
         let dropped: u64 = rig.all_drops().iter().map(|(_, count)| count).sum();
-        // An error about a flow that has no session is of none.
+        // An ICMP error without a session belongs to no flow.
         let errors = events.iter().filter(|event| matches!(event, Event::Error)).count() as u64;
         let counted = all.received + dropped - all.dropped;
         prop_assert!(counted <= came && came <= counted + errors, "{} {} {:?}", came, counted, rig.all_drops());

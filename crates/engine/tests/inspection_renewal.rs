@@ -1,16 +1,18 @@
-//! Rules that change while packets flow: who goes by which, that nothing is lost, and that the old ones are let go.
+//! Replacement of inspection rules under traffic: which rules a flow uses, that no packet is lost, and that old rules are
+//! freed.
 
 use std::sync::{Arc, Weak};
 
 use crate::inspected::{self, Talk, alerts, inspected_by, ledger, payloads, plan};
 use crate::rig::{self, Plan, Rig};
 use sluice_engine::control::plane::ControlPlaneError;
-use sluice_engine::features::inspection::rule_updates::{GRACE_PERIOD, RuleUpdateError};
+use sluice_engine::features::inspection::rule_updates::RuleUpdateError;
+use sluice_engine::session::rule_channel::GRACE_PERIOD;
 use sluice_engine::snapshot::Snapshot;
 use sluice_inspect::Ruleset;
 use sluice_testkit::packet;
 
-/// Another word than the rules at the start have.
+/// Rules with another pattern than the initial ones.
 const OTHERS: &str = r#"
 drop tcp any any -> any 80 (msg:"wicked"; flow:to_server,established; content:"wicked"; sid:11;)
 alert tcp any any -> any 80 (msg:"noted"; flow:to_server,established; flowbits:isset,seen; content:"strange"; sid:12;)
@@ -18,16 +20,16 @@ alert tcp any any -> any 80 (msg:"notes"; flow:to_server,established; flowbits:s
 drop udp any any -> any 53 (msg:"name"; content:"wicked"; sid:14;)
 "#;
 
-/// Another note.
+/// Rules with other flow bits.
 const OTHER_NOTES: &str = r#"
 alert tcp any any -> any 80 (msg:"noted"; flow:to_server,established; flowbits:isset,other; content:"strange"; sid:21;)
 alert tcp any any -> any 80 (msg:"notes"; flow:to_server,established; flowbits:set,other; content:"odd"; sid:22;)
 "#;
 
-/// Too short to be searched for.
+/// A pattern too short for a search.
 const SHORT: &str = r#"alert tcp any any -> any 80 (msg:"short"; flow:to_server,established; content:"~"; sid:31;)"#;
 
-/// Milliseconds after which flows that are under way go by other rules.
+/// Milliseconds after which existing flows use the new rules.
 const OVER: u64 = GRACE_PERIOD / 1_000_000 + 200;
 
 fn others(snapshot: &mut Snapshot) {
@@ -57,7 +59,7 @@ fn connection_under_way_goes_by_the_rules_that_it_began_with() {
         let talk = Talk::open(&mut rig, 40_000);
         assert_eq!(1, rig.host_sends(&talk.data(0, b"wicked, some ev")).len());
         commit(&mut rig, others).unwrap();
-        // What one segment has of it from before and the other from after is found.
+        // A match is found even if one segment carries its first part before the commit and its second part after it.
         assert_eq!(0, rig.host_sends(&talk.data(15, b"il")).len());
         assert_eq!(1, rig.drops("signature"));
         let told = alerts(&mut rig);
@@ -131,7 +133,7 @@ fn notes_that_rules_took_of_a_flow_are_not_those_of_other_rules() {
     rig.host_sends(&talk.data(0, b"curious"));
     let numbers = |rig: &mut Rig| alerts(rig).iter().map(|alert| alert.rule.number).collect::<Vec<_>>();
     assert_eq!(1, numbers(&mut rig).len());
-    // The first note is another one there.
+    // The flow bits of the first rules are not those of the new ones.
     commit(&mut rig, |snapshot| inspected_by(snapshot, OTHER_NOTES)).unwrap();
     rig.host_sends(&talk.data(7, b"strange"));
     assert_eq!(1, numbers(&mut rig).len());
@@ -182,7 +184,7 @@ fn what_came_ahead_of_a_gap_before_a_commit_is_searched_with_what_fills_it() {
         assert_eq!(1, rig.host_sends(&talk.data(3, b"ked")).len());
         commit(&mut rig, others).unwrap();
         rig.pass(milliseconds);
-        // By the rules of then the flow goes by for a while.
+        // The flow uses its original rules during the grace period.
         let sent = rig.host_sends(&talk.data(0, b"wic"));
         assert_eq!(usize::from(milliseconds == 0), sent.len(), "{:?}", rig.all_drops());
         ledger(&mut rig);
@@ -204,7 +206,7 @@ fn rules_are_let_go_when_their_time_is_over_though_a_flow_is_silent() {
     rig.plane.collect();
     assert!(old.upgrade().is_none());
     assert_eq!((0, 1), (reopened(&rig), rig.live()));
-    // And it goes on.
+    // The flow continues with the new rules.
     assert_eq!(1, rig.host_sends(&talk.data(8, b"evil")).len());
     assert_eq!(1, reopened(&rig));
 }
@@ -226,7 +228,7 @@ fn rules_of_two_commits_before_are_over_at_once() {
     rig.host_sends(&talk.data(0, b"harmless"));
     commit(&mut rig, others).unwrap();
     commit(&mut rig, inspected::inspected).unwrap();
-    // By the newest rules, not by those between.
+    // The flow uses the newest rules, not those in between.
     assert_eq!(1, rig.host_sends(&talk.data(8, b"wicked")).len());
     assert_eq!(0, rig.host_sends(&talk.data(14, b"evil")).len());
     assert_eq!((1, 2), (reopened(&rig), alerts(&mut rig)[0].rule.generation));

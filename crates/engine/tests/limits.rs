@@ -1,4 +1,4 @@
-//! Full tables and pools: the new is refused and told so, what exists goes on.
+//! Full tables and pools: new flows are refused with an ICMP error, existing ones continue.
 
 use std::net::SocketAddrV4;
 
@@ -17,7 +17,7 @@ fn inside(port: u16) -> SocketAddrV4 {
     SocketAddrV4::new("192.168.1.10".parse().unwrap(), port)
 }
 
-/// Open flows from port 1 on; how many got through, and that every other was told that its host is unreachable.
+/// Create flows from port 1 on. Returns the successful ones. Asserts that each other one got a host-unreachable error.
 fn open(rig: &mut Rig, count: u16, reason: &str) -> Vec<(u16, SocketAddrV4)> {
     let mut through = Vec::new();
     for port in 1..=count {
@@ -55,7 +55,7 @@ fn rfc6888_req11_session_table_full_refuses_the_new_and_keeps_the_old() {
     assert_eq!(10, through.len());
     all_still_answered(&mut rig, &through);
     assert_eq!(10, rig.live());
-    // A refused flow has kept no port: once there is room there are as many again.
+    // A refused flow holds no port: once there is room, the same number of flows succeeds.
     rig.seconds(310);
     assert_eq!(0, rig.live());
     let sent = rig.host_sends(&packet::udp4(inside(1), remote()));
@@ -75,10 +75,10 @@ fn rfc6888_req11_pool_exhausted_refuses_the_new_and_keeps_the_old() {
     assert!(through.iter().all(|(_, public)| (2000..=2019).contains(&public.port())));
     all_still_answered(&mut rig, &through);
     assert_eq!(20, rig.sessions(Filter::default()).len());
-    // Each protocol has all ports.
+    // Each protocol has all ports of the pool.
     let ping = packet::icmp4_echo("192.168.1.10", "198.51.100.7", 7, 1);
     assert_eq!(OUTSIDE, rig.host_sends(&ping)[0].port);
-    // The sessions end, and their ports wait a while longer (RFC 6888, REQ-8).
+    // The sessions end, and their ports stay in quarantine (RFC 6888, REQ-8).
     rig.seconds(310);
     assert_eq!(rig::INSIDE, rig.host_sends(&packet::udp4(inside(60), remote()))[0].port);
     rig.seconds(130);
@@ -101,7 +101,7 @@ fn rfc5508_req10f_errors_about_a_flood_are_limited_and_every_packet_is_counted()
     assert_eq!(vec![("sessions-full", 1000)], rig.all_drops());
 }
 
-/// A second inside network, behind a tag.
+/// A second inside network, on a VLAN.
 fn two_networks(interfaces: &mut Vec<Interface>) {
     let mut other = interfaces[0].clone();
     other.name = "office".into();
@@ -116,7 +116,7 @@ fn two_networks(interfaces: &mut Vec<Interface>) {
 
 const OFFICE: u16 = 2;
 
-/// Whatever the gateway itself answers, a flood of it by one interface takes nothing from another.
+/// For every class of packets that the gateway itself answers, a flood on one interface does not affect another interface.
 #[test]
 fn flood_of_each_class_by_one_interface_leaves_the_others_what_they_have() {
     type Asks = fn(u8, [u8; 6]) -> Frame;
@@ -162,7 +162,7 @@ fn flood_of_arp_leaves_other_interfaces_and_answers_to_the_gateway_what_they_nee
         interfaces: two_networks,
         ..Plan::default()
     });
-    // The gateway asks for its router, and its answer comes in the midst of the flood.
+    // The gateway resolves its router, and the answer arrives during the flood.
     let sent = rig.host_sends(&packet::udp4(inside(1), remote()));
     assert_eq!(1, sent.len());
     let flood = packet::arp_request(ROUTER_MAC, "203.0.113.77", "203.0.113.78");
@@ -172,7 +172,7 @@ fn flood_of_arp_leaves_other_interfaces_and_answers_to_the_gateway_what_they_nee
     let answer = packet::arp_reply(ROUTER_MAC, "203.0.113.254", OUTSIDE_MAC, "203.0.113.1");
     let sent = rig.send(OUTSIDE, &answer);
     assert_eq!((1, OUTSIDE), (sent.len(), sent[0].port), "{:?}", rig.all_drops());
-    // Nobody has asked for it again.
+    // The second answer is policed, because no request is pending.
     let before = rig.drops("policed-neighbour");
     rig.send(OUTSIDE, &answer);
     assert_eq!(before + 1, rig.drops("policed-neighbour"));
@@ -182,7 +182,7 @@ fn flood_of_arp_leaves_other_interfaces_and_answers_to_the_gateway_what_they_nee
     }
 }
 
-/// Anybody may say that he has an address: such neighbours take no place from those that have been asked.
+/// Unconfirmed neighbours, which any host can announce, are evicted in favour of requested ones.
 #[test]
 fn neighbours_that_nobody_has_confirmed_give_way() {
     let mut rig = Rig::new(Plan {
@@ -213,7 +213,7 @@ fn neighbours_that_nobody_has_confirmed_give_way() {
             .find(INSIDE, rig::plain("192.168.1.20"))
             .is_none()
     );
-    // Who is looked for finds a place, and those that are configured stay.
+    // Requested neighbours get an entry, and configured neighbours stay.
     for host in 200..220 {
         let to = format!("192.168.1.{host}:53");
         assert_eq!(

@@ -1,4 +1,4 @@
-//! What interfaces get of the link that they leave by.
+//! Shares of interfaces in the link that they use.
 
 use crate::sharing::{Gateway, assert_about};
 use sluice_engine::snapshot::shares::LinkShare;
@@ -13,7 +13,7 @@ fn link(weight: u8, guarantee: Option<u64>) -> LinkShare {
     }
 }
 
-/// Routers with a port each, whose interfaces outside have these shares. The last interface is the link itself, untagged.
+/// Routers with one port each, whose outside interfaces have these shares. The last interface is the link itself, untagged.
 fn gateway(links: &[LinkShare], rate: Option<u64>) -> Gateway {
     let inside: Vec<u16> = (1..).take(links.len()).collect();
     let routers = links.len();
@@ -36,7 +36,8 @@ fn gateway(links: &[LinkShare], rate: Option<u64>) -> Gateway {
     )
 }
 
-/// For so many milliseconds, hosts send so many packets of 1,000 bytes in each. Megabits that each sent in the second half.
+/// Run for some milliseconds, with this number of packets of 1,000 bytes per host in each. Returns the megabits that each sent
+/// in the second half.
 fn run(gateway: &mut Gateway, sends: &[usize], milliseconds: u64) -> Vec<f64> {
     let mut sums = vec![0; sends.len()];
     for millisecond in 0..milliseconds {
@@ -110,7 +111,7 @@ fn vlan_of_a_rate_sends_no_more() {
 
 #[test]
 fn device_that_takes_less_than_there_is_sends_by_weight() {
-    // All routers' packets come in by one port, and in one burst.
+    // The packets of all routers arrive on one port, in one burst.
     let given = [
         LinkShare::default(),
         link(30, None),
@@ -129,11 +130,11 @@ fn device_that_takes_less_than_there_is_sends_by_weight() {
         }
     }
     let all = sums[0] + sums[1];
-    // What the device takes is found out again and again.
+    // The capacity of the device is estimated continuously.
     assert!((15_000.0..=16_000.0).contains(&all), "{sums:?}");
     let share = sums[0] / all;
     assert!((0.73..0.77).contains(&share), "{sums:?}");
-    // Once it takes all again, so does everybody.
+    // Once the device accepts all packets again, nothing is dropped.
     gateway.wires.limit_transmit(64);
     for _ in 0..100 {
         gateway.host_sends(1, 64);

@@ -1,5 +1,5 @@
-//! Mapping, filtering, pairing, port blocks, limits and hairpinning, as RFC 4787, 5382, 5508, 6888 and 7857 ask for
-//! them, on packets.
+//! Mapping, filtering, pairing, port blocks, limits and hairpinning, as RFC 4787, 5382, 5508, 6888 and 7857 require, tested
+//! with packets.
 
 use std::collections::HashSet;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -12,7 +12,7 @@ use sluice_nat::event::{Event, EventKind, EventKinds};
 use sluice_nat::rule::{DestinationAction, DestinationRule, Prefix};
 use sluice_testkit::packet::{self, Frame, flag};
 
-/// The host that the rig knows, and another.
+/// A second host, in addition to the rig's own, and remote endpoints.
 const OTHER: &str = "192.168.1.11";
 const REMOTES: [&str; 3] = ["198.51.100.7:53", "198.51.100.7:54", "198.51.100.8:53"];
 
@@ -44,7 +44,7 @@ fn filtering(filtering: Filtering) -> Plan {
     }
 }
 
-/// Both protocols with ports.
+/// Builders of packets for both protocols with ports.
 fn transports() -> [fn(SocketAddrV4, SocketAddrV4) -> Frame; 2] {
     [
         |from, to| packet::udp4(from, to),
@@ -86,7 +86,7 @@ fn address_and_port_dependent_mapping_differs_by_destination() {
         .map(|remote| rig.public(&packet::udp4(inside(5000), socket(remote))))
         .collect();
     assert_eq!(3, publics.len(), "{publics:?}");
-    // RFC 4787, REQ-2: one address all the same.
+    // RFC 4787, REQ-2: all mappings have the same address.
     assert_eq!(
         1,
         publics.iter().map(|public| *public.ip()).collect::<HashSet<_>>().len()
@@ -124,7 +124,7 @@ fn rfc4787_req8_address_dependent_filtering_lets_known_addresses_in() {
         let sent = rig.router_sends(&make(socket(REMOTES[1]), public));
         assert!(came_to(&sent, inside(5000)), "{:?}", rig.all_drops());
         assert!(rig.router_sends(&make(socket(REMOTES[2]), public)).is_empty());
-        // Once it has been sent to, it may answer from any port.
+        // Once a packet has been sent to it, a remote address may answer from any port.
         rig.public(&make(inside(5000), socket("198.51.100.8:99")));
         let sent = rig.router_sends(&make(socket(REMOTES[2]), public));
         assert!(came_to(&sent, inside(5000)), "{:?}", rig.all_drops());
@@ -169,13 +169,14 @@ fn rfc4787_req11_behaviour_is_the_same_at_all_times() {
     assert!(came_to(&sent, inside(5000)));
 }
 
-/// Two inside hosts by their public addresses: what reaches the one that is called, and what its answer comes back as.
+/// Two inside hosts send to each other's outside addresses. Returns the packet that the callee receives, and its answer as the
+/// caller receives it.
 fn hairpin(rig: &mut Rig, make: fn(SocketAddrV4, SocketAddrV4) -> Frame) {
     let callee = rig.public(&make(other(7000), socket(REMOTES[0])));
     let caller = rig.public(&make(inside(5000), socket(REMOTES[0])));
     let sent = rig.host_sends(&make(inside(5000), callee).ttl(9));
     assert!(came_to(&sent, other(7000)), "{:?}", rig.all_drops());
-    // REQ-9a: the caller is seen by its external address and port, and one hop is counted.
+    // REQ-9a: the callee sees the caller's external address and port, and the TTL is decremented once.
     let expected = make(caller, other(7000)).ttl(8).macs(INSIDE_MAC, HOST_MAC);
     assert_eq!(expected.build(), sent[0].frame);
     let sent = rig.host_sends(&packet_back(make(other(7000), caller)));
@@ -210,7 +211,7 @@ fn hairpinning_obeys_filtering() {
     let callee = rig.public(&packet::udp4(other(7000), socket(REMOTES[0])));
     assert!(rig.host_sends(&packet::udp4(inside(5000), callee)).is_empty());
     assert_eq!(1, rig.drops("filtered"));
-    // Once both have sent to each other, both hear.
+    // Once both have sent to each other, both receive.
     let caller = rig.public(&packet::udp4(inside(5000), socket(REMOTES[0])));
     rig.host_sends(&packet::udp4(other(7000), caller));
     assert!(came_to(
@@ -226,7 +227,7 @@ fn hairpinning_in_fragments_is_translated_like_its_datagram() {
     let whole = packet::udp4(inside(5000), callee).payload(&[7; 1600]);
     let datagram = &whole.build()[34..];
     let fragment = |offset: usize, length: usize, more: bool| {
-        // Only the first has a header of its own.
+        // Only the first fragment has a UDP header.
         let header = if offset == 0 { 8 } else { 0 };
         let mut frame = packet::udp4(inside(5000), callee)
             .payload(&vec![0; length - header])
@@ -251,7 +252,7 @@ fn rfc5508_req7_hairpinned_icmp_errors_are_translated() {
     let callee = rig.public(&packet::udp4(other(7000), socket(REMOTES[0])));
     let sent = rig.host_sends(&packet::udp4(inside(5000), callee).payload(b"hello"));
     assert!(came_to(&sent, other(7000)));
-    // The called host refuses: the error comes back from its public address, about what the caller sent.
+    // The callee sends an ICMP error about the caller's packet; it comes back from the callee's outside address.
     let caller = *flow(&sent[0].frame).0.ip();
     let error = packet::icmp4_error(*other(0).ip(), caller, 3, 3, &sent[0].frame, 28);
     let back = rig.host_sends(&error);
@@ -355,7 +356,7 @@ fn rfc6888_req4_and_req11_ports_beyond_the_limit_are_refused_and_the_old_stay() 
     assert_eq!(INSIDE, refused[0].port);
     assert_eq!([3, 1], refused[0].frame[34..36], "RFC 6888, REQ-11: host unreachable");
     assert_eq!(1, rig.drops("subscriber-ports"));
-    // Another destination needs no other port, TCP and another host have their own.
+    // Another destination needs no further port; TCP and another host have their own limits.
     rig.public(&packet::udp4(inside(6000), socket(REMOTES[2])));
     rig.public(&packet::tcp4(inside(6011), socket(REMOTES[0])).flags(flag::SYN));
     assert_eq!(
@@ -381,7 +382,7 @@ fn rfc6888_req5_sessions_beyond_the_limit_are_refused() {
         INSIDE,
         rig.host_sends(&packet::udp4(inside(6000), socket("192.0.2.9:9")))[0].port
     );
-    // From outside neither, and a stranger is not told.
+    // A session from outside is refused as well, without an ICMP error.
     assert!(
         rig.router_sends(&packet::udp4(socket("192.0.2.9:9"), public))
             .is_empty()
@@ -563,7 +564,7 @@ fn rfc7422_ports_are_those_computed_and_then_of_blocks() {
             .filter(|&&port| u32::from(port) >= 1024 + 240 * 134)
             .count();
         assert_eq!((ports.len(), 64), (computed + dynamic, dynamic));
-        // Who looks for a free one tries a bounded number: nearly all are found.
+        // The search for a free port makes a bounded number of attempts, so it finds nearly all of them.
         assert!((128..=134).contains(&computed), "{computed}");
         assert_eq!(250 - ports.len() as u64, rig.drops("subscriber-ports"));
     }
@@ -585,7 +586,7 @@ fn limits_of_one_subscriber_leave_others_alone_with_a_prefix_as_subscriber() {
         rig.public(&packet::udp4(inside(6000 + port), socket(REMOTES[0])));
         rig.public(&packet::udp4(other(6000 + port), socket(REMOTES[0])));
     }
-    // Both hosts are of 192.168.1.0/24.
+    // Both hosts are in 192.168.1.0/24.
     assert_eq!(
         INSIDE,
         rig.host_sends(&packet::udp4(other(7000), socket(REMOTES[0])))[0].port
@@ -682,7 +683,7 @@ fn pool_that_maps_in_another_way_ends_its_sessions_and_lends_again() {
         }
         assert_eq!(0, rig.live(), "turn {turn}");
     }
-    // A change that leaves the way ports are lent as it was ends nothing.
+    // A change that keeps the allocation scheme ends no session.
     let public = rig.public(&packet::udp4(inside(6000), socket(REMOTES[0])));
     let (snapshot, routes) = rig::snapshot(&Plan {
         behaviour: behaviours[2],
@@ -735,7 +736,7 @@ fn events_of_blocks_say_who_had_which_ports_and_a_full_queue_makes_nobody_wait()
     assert!((block.ports.0..=block.ports.1).contains(&public.port()));
     assert_eq!(63, block.ports.1 - block.ports.0);
 
-    // Nobody takes any: the queue is full, the sessions open all the same, and what is lost is counted.
+    // If the queue is full, sessions are created nevertheless, and the lost events are counted.
     let mut rig = self::rig(plan(8));
     for port in 0..50 {
         rig.public(&packet::udp4(inside(6000 + port), socket(REMOTES[0])));

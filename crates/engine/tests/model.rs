@@ -1,4 +1,4 @@
-//! Random histories against a translation kept in two ordered maps: every output is what the model says.
+//! Random histories compared with a reference model of translation in two ordered maps.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -10,17 +10,17 @@ use sluice_engine::worker::request::{Cursor, Filter, Reply, Request};
 use sluice_nat::{Behaviour, Filtering};
 use sluice_testkit::packet::{self, Frame};
 
-/// What may happen.
+/// An event of a history.
 #[derive(Clone, Debug)]
 enum Event {
-    /// A host's port sends to a remote.
+    /// A host sends from a port to a remote.
     Out {
         host: u8,
         port: u16,
         remote: u8,
         ping: bool,
     },
-    /// A remote answers the public port of some session, or another remote tries.
+    /// A remote answers the public port of some session, or another remote sends to it.
     Back { session: prop::sample::Index, other: bool },
     /// Time passes.
     Wait(u16),
@@ -38,15 +38,15 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     let back = (any::<prop::sample::Index>(), prop::bool::weighted(0.2))
         .prop_map(|(session, other)| Event::Back { session, other });
     let clear = (1..5u16).prop_map(|port| Event::Clear { port });
-    // A session may end up to 0.64 s late: no sum of sevens is a timeout.
+    // A session may end up to 0.64 s late, so time passes in multiples of seven seconds, which never equal a timeout.
     let wait = (1..30u16).prop_map(|sevens| Event::Wait(7 * sevens));
     vec(prop_oneof![8 => out, 6 => back, 2 => wait, 1 => clear], 1..120)
 }
 
-/// A flow from inside: protocol, source, remote.
+/// A flow from inside: whether it is a ping, source, remote.
 type Flow = (bool, SocketAddrV4, SocketAddrV4);
 
-/// The reference: which flow has which public source, and when it was last used, in seconds.
+/// The reference model: the public source of each flow, and its last use in seconds.
 #[derive(Default)]
 struct Model {
     sessions: BTreeMap<Flow, (SocketAddrV4, u64)>,
@@ -120,8 +120,8 @@ proptest! {
                     match model.live(&key) {
                         Some(known) => prop_assert_eq!(known, public),
                         None => {
-                            // New: no other flow of the protocol has the port, but those of one mapping, and the host
-                            // keeps its address.
+                            // A new session: no other flow of the protocol has the port, except those of the same mapping, and
+                            // the host keeps its address.
                             let same = |from: SocketAddrV4| independent && from == source;
                             for ((p, from, _), (other, _)) in &model.sessions {
                                 prop_assert_eq!(*p == ping && same(*from), *p == ping && *other == public);

@@ -1,4 +1,4 @@
-//! Shards go from worker to worker under traffic: nothing is lost, flows keep their order and their sessions.
+//! Shards move between workers under traffic: no packet is lost, and flows keep their order and their sessions.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -26,14 +26,14 @@ fn frame(number: u8, sequence: u32) -> Vec<u8> {
     frame.macs(HOST_MAC, INSIDE_MAC).build()
 }
 
-/// Where packets come to workers.
+/// How packets reach workers.
 #[derive(Clone, Copy, PartialEq)]
 enum Style {
-    /// To their shard's, as cards' tables say.
+    /// At the owner of their shard, as with the cards' indirection tables.
     Steered,
-    /// To any.
+    /// At any worker, regardless of the shard.
     Unsteered,
-    /// To the first stage of a pipeline, whose second has the shards and whose third sends.
+    /// At the first stage of a pipeline; the second stage has the shards, and the third transmits.
     Pipeline,
 }
 
@@ -56,14 +56,14 @@ fn rig(style: Style) -> Rig {
     rig
 }
 
-/// The shard of a host, as subsets are hashed.
+/// The shard of a host, if cards hash subsets of the fields.
 fn shard_of(rig: &Rig, number: u8) -> u16 {
     let steering = &rig.plane.start_parameters().steering;
     let hash = steering.key(false).hash(&host(number).octets());
     (hash & (steering.shards().count() - 1)) as u16
 }
 
-/// A generator of choices.
+/// A pseudo-random generator.
 struct Dice(u64);
 
 impl Dice {
@@ -76,11 +76,11 @@ impl Dice {
     }
 }
 
-/// Traffic of all hosts, the workers stepped one by one in any order.
+/// Traffic of all hosts. The workers are stepped one at a time, in random order.
 struct Traffic {
     rig: Rig,
     dice: Dice,
-    /// By shard, the worker whose device receives what belongs to it: as cards' tables say, or not.
+    /// By shard, the worker whose device receives its packets.
     table: Vec<usize>,
     next: Vec<u32>,
     got: BTreeMap<Vec<u8>, Vec<u32>>,
@@ -106,7 +106,7 @@ impl Traffic {
         }
     }
 
-    /// A while of frames coming in and workers working.
+    /// Inject frames and step workers for a while.
     fn step(&mut self) {
         for _ in 0..self.dice.roll(100) {
             let number = self.dice.roll(HOSTS.into()) as u8;
@@ -129,7 +129,7 @@ impl Traffic {
         }
     }
 
-    /// Ask a worker, with traffic going on until it answers.
+    /// Send a request to a worker, under traffic until it answers.
     fn ask(&mut self, worker: usize, request: Request) -> Reply {
         self.rig.desks[worker].requests.try_send(request).unwrap();
         loop {
@@ -194,7 +194,7 @@ fn shards_move_under_traffic_without_loss_or_disorder() {
         let sent: u32 = traffic.next.iter().sum();
         assert!(sent > 1500, "{sent}");
         let flows = traffic.next.iter().filter(|&&next| next > 0).count();
-        // One public address and port each: no session began anew.
+        // One public address and port for each flow: no session was created anew.
         assert_eq!(flows, traffic.got.len(), "seed {seed}");
         for sequences in traffic.got.values() {
             let count = sequences.len() as u32;
@@ -231,7 +231,7 @@ fn moves_that_make_no_sense_are_refused() {
     assert!(matches!(rig.ask(owner, Request::Give { shard: 3, to }), Reply::Refused));
     assert!(matches!(rig.ask(other, Request::Expect { shard: 3 }), Reply::Done));
     assert!(matches!(rig.ask(other, Request::Expect { shard: 5 }), Reply::Refused));
-    // It does not come after all.
+    // The move of the shard is cancelled.
     assert!(matches!(rig.ask(other, Request::Release), Reply::Done));
     assert!(matches!(rig.ask(other, Request::Expect { shard: 5 }), Reply::Done));
 }
@@ -253,7 +253,7 @@ fn shard_stays_until_others_have_taken_what_was_handed_on_of_it() {
             traffic.rig.wires[0].inject(INSIDE, &frame(0, sequence), Checksums::Unverified);
         }
     };
-    // The worker that sends is slow: nearly a ring full waits for it.
+    // The transmitting worker is slow, so that nearly a full ring waits for it.
     come(&mut traffic, 0..900);
     rounds(&mut traffic, &[0, from], 20);
     let ask = |traffic: &mut Traffic, worker: usize, request| {
@@ -291,7 +291,7 @@ fn other_shards_go_on_while_one_is_awaited_that_has_more_than_can_be_held() {
         traffic.rig.ask(from, Request::Give { shard, to: to_owner }),
         Reply::Done
     ));
-    // The card leads the shard here already, and the control thread is late.
+    // The card is already steered to the new owner, and the control thread is late.
     let held = MAX_HELD as u32;
     for sequence in 0..held + 1000 {
         traffic.rig.wires[to].inject(INSIDE, &frame(0, sequence), Checksums::Unverified);
@@ -326,7 +326,7 @@ fn what_is_held_goes_out_where_all_ends_in_the_middle_of_a_move() {
         traffic.rig.wires[from].inject(INSIDE, &frame(0, sequence), Checksums::Unverified);
     }
     traffic.rig.round();
-    // The control thread is gone.
+    // The control thread has ended.
     for worker in &mut traffic.rig.workers {
         worker.stop_receiving();
     }

@@ -1,4 +1,4 @@
-//! Neighbours: asked for, waited for, aged, and answered.
+//! Neighbours: resolution, parking, ageing, and answers to requests.
 
 use std::net::Ipv6Addr;
 
@@ -110,7 +110,7 @@ fn neighbour_that_never_answers_fails_after_three_requests_and_the_sender_is_tol
     assert_eq!([3, 1], errors[0].frame[34..36]);
     assert_eq!(vec![("neighbour-unresolved", 1)], rig.all_drops());
     assert_eq!(0, rig.workers[0].io_mut().parked());
-    // While the failure is remembered nothing waits.
+    // While the entry is in the failed state, packets are not parked.
     rig.pass(10);
     let _ = rig.host_sends(&datagram(2));
     assert_eq!(0, rig.workers[0].io_mut().parked());
@@ -121,7 +121,7 @@ fn neighbour_that_ages_is_probed_and_asked_again_when_it_is_gone() {
     let mut rig = Rig::new(plan());
     rig.host_sends(&datagram(1));
     rig.send(OUTSIDE, &reply());
-    // Traffic all the time: after half a minute the neighbour itself is asked.
+    // Continuous traffic: after half a minute, the neighbour is probed.
     let mut probes = 0;
     for _ in 0..60 {
         rig.pass(1000);
@@ -134,7 +134,7 @@ fn neighbour_that_ages_is_probed_and_asked_again_when_it_is_gone() {
     }
     assert!((1..=3).contains(&probes), "{probes}");
     assert!(rig.all_drops().is_empty(), "{:?}", rig.all_drops());
-    // It no longer answers: asked three times, then packets are refused.
+    // The neighbour no longer answers: after three probes, packets are refused.
     for _ in 0..80 {
         rig.pass(1000);
         rig.host_sends(&datagram(1));
@@ -159,7 +159,7 @@ fn neighbour_that_moves_is_followed_by_gratuitous_arp() {
     }
 }
 
-/// Somebody says that an address of the gateway is theirs, or a neighbour's.
+/// Another host claims an address of the gateway, or that of a neighbour.
 #[test]
 fn claims_to_addresses_of_others_are_told_of() {
     let mut rig = Rig::new(Plan {
@@ -178,7 +178,7 @@ fn claims_to_addresses_of_others_are_told_of() {
         (OUTSIDE, plain(ROUTER), Some(ROUTER_MAC)),
     ];
     assert_eq!(expected, told);
-    // The gateway's own announcement is none, nor one of an address of another link.
+    // The gateway's own announcement is not a conflict, nor is one for an address of another link.
     rig.send(
         OUTSIDE,
         &packet::arp_reply(OUTSIDE_MAC, "203.0.113.1", [0xff; 6], "203.0.113.1"),
@@ -196,7 +196,7 @@ fn arp_about_strangers_teaches_nothing() {
         INSIDE,
         &packet::arp_request([2, 7, 7, 7, 7, 7], "192.168.1.77", "192.168.1.78"),
     );
-    // Nobody takes the gateway's own address, nor one with a group's MAC.
+    // The gateway's own address is not learned, nor is an address with a multicast MAC address.
     rig.send(
         INSIDE,
         &packet::arp_request([2, 7, 7, 7, 7, 7], "192.168.1.1", "192.168.1.1"),
@@ -220,14 +220,14 @@ fn arp_request_for_the_gateway_is_answered_and_its_sender_learned() {
         packet::arp_reply(INSIDE_MAC, "192.168.1.1", HOST_MAC, HOST),
         sent[0].frame
     );
-    // The address of another interface is not asked for here.
+    // The address of another interface is not answered here.
     assert!(
         rig.send(INSIDE, &packet::arp_request(HOST_MAC, HOST, "203.0.113.1"))
             .is_empty()
     );
     let inbound = packet::udp4("198.51.100.7:53", "192.168.1.10:5000");
     assert_eq!(HOST_MAC, rig.router_sends(&inbound)[0].frame[..6]);
-    // Somebody looks whether the address is free (RFC 5227).
+    // The request is an ARP probe (RFC 5227).
     let sent = rig.send(INSIDE, &packet::arp_request(HOST_MAC, "0.0.0.0", "192.168.1.1"));
     assert_eq!(1, sent.len());
     assert_eq!(HOST_MAC, sent[0].frame[..6]);
@@ -258,7 +258,7 @@ fn solicitation_for_the_gateway_is_answered() {
     let question = packet::neighbour(v6(HOST6), group, 135, 0, v6(GATEWAY6), &link_option(1, HOST_MAC));
     let sent = rig.send(INSIDE, &question.macs(HOST_MAC, group_mac(group)).build());
     assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
-    // Router, solicited, override.
+    // The flags router, solicited and override.
     let answer = packet::neighbour(
         v6(GATEWAY6),
         v6(HOST6),
@@ -321,7 +321,7 @@ fn ipv6_neighbour_is_solicited_and_what_waits_is_sent() {
     assert_eq!(inbound.ttl(63).macs(INSIDE_MAC, HOST_MAC).build(), sent[0].frame);
 }
 
-/// 198.51.100.0/24 by a gateway on the outside link, whatever networks that has.
+/// A route for 198.51.100.0/24 by a gateway on the outside link, regardless of that link's networks.
 fn by(gateway: &str) -> Plan {
     let via = Via::OnLink {
         address: plain(gateway),
@@ -344,7 +344,7 @@ fn gateway_beyond_the_networks_of_the_link_is_asked_for_and_its_answer_taken() {
     );
     assert_eq!(vec![1], ports(&sent));
     assert_eq!(ROUTER_MAC, sent[0].frame[..6]);
-    // Nothing is learned of others beyond the link.
+    // Other hosts beyond the link's networks are not learned.
     rig.send(
         OUTSIDE,
         &packet::arp_reply(ROUTER_MAC, "192.0.2.78", OUTSIDE_MAC, "203.0.113.1"),
@@ -380,7 +380,7 @@ fn gateway_on_a_link_without_ipv4_addresses_is_asked_for_from_another_address_of
     assert_eq!(HOST_MAC, sent[0].frame[..6]);
 }
 
-/// RFC 8950: the neighbour is found by neighbour discovery, the packet stays what it is.
+/// RFC 8950: the IPv4 packet is sent unchanged to the MAC address that neighbour discovery has found.
 #[test]
 fn ipv4_packet_takes_the_mac_of_a_gateway_of_ipv6() {
     let mut rig = Rig::new(by("2001:db8:2::9"));
@@ -475,7 +475,7 @@ fn router_is_advertised_by_its_timer() {
     assert_eq!(1, sent.len());
     let frame = &sent[0].frame;
     assert!(is_advertisement(&sent[0]) && rig::is_valid(frame) && sent[0].port == INSIDE);
-    // Lifetime, and the prefix with both lifetimes.
+    // Router lifetime, and the prefix with both lifetimes.
     assert_eq!(1800u16.to_be_bytes(), frame[60..62]);
     let prefix = v6("2001:db8:1::").octets();
     assert!(frame.windows(16).any(|bytes| bytes == prefix));
@@ -485,7 +485,7 @@ fn router_is_advertised_by_its_timer() {
 
 #[test]
 fn router_advertises_what_dhcpv6_is_for_and_whether_hosts_make_addresses() {
-    // Byte 59: flags of the router (RFC 4861, 4.2); byte 3 of the prefix: on link, autonomous (4.6.2).
+    // Byte 59: router flags (RFC 4861, 4.2); byte 3 of the prefix option: on-link, autonomous (4.6.2).
     let flags = |plan: Plan| {
         let mut rig = Rig::new(plan);
         rig.round();
@@ -538,7 +538,7 @@ fn flood_of_one_class_leaves_the_others_answered() {
     let ping = packet::icmp4_echo(HOST, "192.168.1.1", 7, 1);
     let answered: usize = (0..300).map(|_| rig.host_sends(&ping).len()).sum();
     assert_eq!((200, 100), (answered, rig.drops("policed-echo")));
-    // Forwarding knows none of it.
+    // The flood does not affect forwarding.
     assert_eq!(1, rig.host_sends(&datagram(1)).len());
 }
 

@@ -1,4 +1,4 @@
-//! What one host can have where several workers share the table: half of it, and no less because of the others.
+//! Capacity for a single host if several workers share the table: half of the table, whatever the number of workers.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -9,7 +9,7 @@ use sluice_testkit::packet;
 
 const SESSIONS: u32 = 4_096;
 
-/// A host by number; consecutive ones are in different shards.
+/// A host by number. Consecutive hosts are in different shards.
 fn host(number: u8) -> Ipv4Addr {
     Ipv4Addr::new(192, 168, 1, 10 + number)
 }
@@ -29,7 +29,7 @@ fn rig(workers: usize, shards: u32, behaviour: Behaviour) -> Rig {
     rig
 }
 
-/// Open sessions from ports of a host, one after the other, until one is refused; the outside ends of those that were not.
+/// Create sessions from consecutive ports of a host until one is refused. Returns the outside endpoints of the others.
 fn fill(rig: &mut Rig, number: u8) -> Vec<SocketAddrV4> {
     let mut publics = Vec::new();
     for port in 1024..u16::MAX {
@@ -43,7 +43,7 @@ fn fill(rig: &mut Rig, number: u8) -> Vec<SocketAddrV4> {
     publics
 }
 
-/// Whether an answer reaches the port of a host that it is for.
+/// Whether an answer reaches the host's port.
 fn answers(rig: &mut Rig, number: u8, public: SocketAddrV4, port: u16) -> bool {
     let frame = packet::udp4("198.51.100.7:53", public).macs(ROUTER_MAC, OUTSIDE_MAC);
     let sent = rig.send(OUTSIDE, &frame.build());
@@ -121,7 +121,7 @@ fn of_one_address(behaviour: Behaviour, change_pool: fn(&mut Pool<u32>), ports_t
     rig
 }
 
-/// The worker to whose queue a card puts an answer, by the key that it has.
+/// The worker whose queue a card selects for an answer, by its RSS key.
 fn card(rig: &Rig, public: SocketAddrV4) -> usize {
     let input = [&public.ip().octets()[..], &public.port().to_be_bytes()].concat();
     let start = rig.plane.start_parameters();
@@ -129,7 +129,7 @@ fn card(rig: &Rig, public: SocketAddrV4) -> usize {
     usize::from(start.owners.of(shard as u16).unwrap())
 }
 
-/// Whether an answer that comes where a card puts it reaches the port of a host that it is for.
+/// Whether an answer that arrives at the worker that a card selects reaches the host's port.
 fn is_answered(rig: &mut Rig, number: u8, public: SocketAddrV4, port: u16) -> bool {
     let frame = packet::udp4("198.51.100.7:53", public).macs(ROUTER_MAC, OUTSIDE_MAC);
     let worker = card(rig, public);
@@ -137,7 +137,7 @@ fn is_answered(rig: &mut Rig, number: u8, public: SocketAddrV4, port: u16) -> bo
     matches!(&sent[..], [one] if one.port == INSIDE && flow(&one.frame).1 == SocketAddrV4::new(host(number), port))
 }
 
-/// A host in another shard than the first one.
+/// A host in another shard than the first host.
 fn other(rig: &Rig) -> u8 {
     let shard = |number: u8| {
         rig.plane
@@ -150,7 +150,7 @@ fn other(rig: &Rig) -> u8 {
     (1..32).find(|&number| shard(number) != shard(0)).unwrap()
 }
 
-/// Every so many of a host's mappings: answers to them reach it.
+/// Check that answers to every `step`-th mapping of a host arrive.
 fn check_answers(rig: &mut Rig, number: u8, publics: &[SocketAddrV4], step: usize) {
     for (&public, port) in publics.iter().zip(1024..).step_by(step) {
         assert!(is_answered(rig, number, public, port), "{public} of port {port}");
@@ -164,24 +164,24 @@ fn one_host_has_half_of_an_address_and_every_answer_finds_it() {
     let publics = fill(&mut rig, 0);
     assert!(publics.len() > 64_512 / 2, "{} mappings", publics.len());
     assert_eq!(1, rig.drops("ports-exhausted"), "{:?}", rig.all_drops());
-    // All that are shared but those of its own.
+    // All shared blocks except those of its own shard.
     assert!((504 - 32..=504 - 31).contains(&borrowed(&rig)));
     assert!(publics.iter().all(|public| *public.ip() == POOL));
     let distinct: std::collections::HashSet<_> = publics.iter().collect();
     assert_eq!(publics.len(), distinct.len());
     check_answers(&mut rig, 0, &publics, 7);
-    // Others keep half of what they would have, and it works.
+    // Other shards keep half of their blocks, and these work.
     let number = other(&rig);
     let others = fill(&mut rig, number);
     assert!((31 * 64..=32 * 64).contains(&others.len()), "{} mappings", others.len());
     assert!(others.iter().all(|public| !distinct.contains(public)));
     check_answers(&mut rig, number, &others, 7);
-    // The first shard goes to another worker: what it has borrowed stays its own.
+    // The first shard moves to another worker and keeps its borrowed blocks.
     let shard = rig.plane.start_parameters().steering.key(false).hash(&host(0).octets()) & 15;
     move_shard(&mut rig, shard as u16);
     check_answers(&mut rig, 0, &publics, 101);
     check_answers(&mut rig, number, &others, 101);
-    // What is not used any more is anybody's.
+    // Released blocks are available to all shards.
     rig.seconds(600);
     assert_eq!((0, 0), (rig.live(), borrowed(&rig)));
     assert!(!is_answered(&mut rig, 0, publics[20_000], 21_024));
@@ -190,7 +190,7 @@ fn one_host_has_half_of_an_address_and_every_answer_finds_it() {
     check_answers(&mut rig, number, &others, 101);
 }
 
-/// A shard goes to the next worker.
+/// Move a shard to the next worker.
 fn move_shard(rig: &mut Rig, shard: u16) {
     let from = usize::from(rig.plane.start_parameters().owners.of(shard).unwrap());
     let to = (from + 1) % 4;
@@ -244,7 +244,7 @@ fn sessions_of_borrowed_ports_stay_through_commits_that_keep_their_address() {
         assert_eq!(publics.len() as u64, rig.live());
         check_answers(&mut rig, 0, &publics, 211);
     }
-    // An address that goes takes its sessions along, and comes back whole.
+    // Removing an address ends its sessions, and the address can be used completely when it is added again.
     for pool in [POOL.to_bits() + 1, POOL.to_bits()] {
         let plan = Plan {
             pool: vec![(pool, pool)],

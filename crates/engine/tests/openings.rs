@@ -1,4 +1,4 @@
-//! Sessions that the packets of one batch open: as if each packet had come alone.
+//! Sessions created by the packets of one batch: the result is the same as for one packet at a time.
 
 use std::net::SocketAddrV4;
 
@@ -33,7 +33,7 @@ fn few_ports() -> Plan {
     }
 }
 
-/// Send frames of the inside host, so many in a batch; what left outside, in order.
+/// Send frames of the inside host in batches of this size. Returns the frames that left outside, in order.
 fn send(rig: &mut Rig, frames: &[Frame], batch: usize) -> Vec<Vec<u8>> {
     let mut sent = Vec::new();
     for frames in frames.chunks(batch) {
@@ -52,7 +52,7 @@ fn send(rig: &mut Rig, frames: &[Frame], batch: usize) -> Vec<Vec<u8>> {
     sent
 }
 
-/// What comes of frames sent in one batch, held against the same one by one.
+/// Send frames in one batch, and compare the result with that of sending them one by one.
 #[track_caller]
 fn assert_alone_and_together_alike(plan: fn() -> Plan, frames: &[Frame]) -> (Rig, Vec<Vec<u8>>) {
     let (mut alone, mut together) = (Rig::new(plan()), Rig::new(plan()));
@@ -123,7 +123,7 @@ fn batch_larger_than_the_table_is_refused_and_keeps_no_port() {
     let (mut rig, _) = assert_alone_and_together_alike(small, &frames);
     assert_eq!(10, rig.live());
     assert_eq!(vec![("sessions-full", 50)], rig.all_drops());
-    // Twice as many ports as sessions: had a refused packet kept one, the second round would run out of them.
+    // There are twice as many ports as sessions: if refused packets kept their ports, the second round would run out of them.
     for _ in 0..2 {
         rig.seconds(310);
         assert_eq!(0, rig.live());
@@ -136,7 +136,7 @@ fn batch_larger_than_the_table_is_refused_and_keeps_no_port() {
 fn sessions_that_end_together_give_back_ports_and_neighbours() {
     let mut rig = Rig::new(one_shard());
     let neighbours = [(INSIDE, HOST), (OUTSIDE, "203.0.113.254")];
-    // One packet first, so that the routes hold what they hold.
+    // Send one packet first, so that the routes have their references to neighbours.
     send(&mut rig, &[datagram(1)], 1);
     rig.seconds(310);
     let before = neighbours.map(|(interface, address)| rig.uses(interface, address));

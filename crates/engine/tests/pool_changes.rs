@@ -1,4 +1,4 @@
-//! Pools that change under sessions: what stays in a pool stays as it is, what does not ends, and nothing leaks.
+//! Changes of pools with existing sessions: sessions that stay in a pool are unchanged, others end, and no port leaks.
 
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
@@ -16,7 +16,7 @@ use sluice_testkit::packet::{self, Frame};
 const PUBLIC: u32 = Ipv4Addr::new(203, 0, 113, 16).to_bits();
 const HOSTS: u8 = 6;
 
-/// Addresses behind the first, more of them, first port, more of them; none for a place without a pool.
+/// First address as an offset, number of further addresses, first port, number of further ports. `None` for a missing pool.
 type Place = Option<(u32, u32, u16, u16)>;
 
 fn pools(places: &[Place]) -> Option<Pools<u32>> {
@@ -39,7 +39,7 @@ fn pools_of(places: &[Place], subscriber: SubscriberLimits) -> Option<Pools<u32>
     Pools::placed(&made.iter().map(Option::as_ref).collect::<Vec<_>>()).ok()
 }
 
-/// The even hosts use the first pool, the others the last.
+/// Even hosts use the first pool, the others the last.
 fn pool_of(places: &[Place], host: u8) -> Option<u16> {
     let mut present = (0u16..).zip(places).filter(|(_, place)| place.is_some());
     let found = if host.is_multiple_of(2) {
@@ -110,20 +110,20 @@ fn opening(host: u8, port: u16) -> Frame {
     }
 }
 
-/// Public source of what a host sends; none where it does not go out.
+/// Public source of a host's packet. `None` if the packet does not leave.
 fn public(rig: &mut Rig, host: u8, port: u16) -> Option<SocketAddrV4> {
     let sent = rig.host_sends(&opening(host, port));
     let out = sent.iter().find(|sent| sent.port == OUTSIDE)?;
     Some(flow(&out.frame).0)
 }
 
-/// The shard that a pool deals a port to; none where no pool has it.
+/// The shard that owns a port of a pool. `None` if no pool has the port.
 fn shard_of(rig: &Rig, pools: &Pools<u32>, address: u32, port: u16) -> Option<u32> {
     let pool = pools.get(pools.lends(0, address, port, port)?)?;
     Some(pool.shard_of(rig.plane.start_parameters().steering.shards(), address, port))
 }
 
-/// Whether a shard has a port by the newest pools.
+/// Whether a shard owns a port in the newest pools.
 fn is_of(rig: &Rig, shard: u16, address: u32, port: u16) -> bool {
     let pools = &rig.plane.snapshot().nat4.pools;
     let pool = pools.lends(0, address, port, port).and_then(|pool| pools.get(pool));
@@ -131,8 +131,8 @@ fn is_of(rig: &Rig, shard: u16, address: u32, port: u16) -> bool {
     pool.is_some_and(|pool| pool.is_of(shards, shard.into(), address, port))
 }
 
-/// No lease is held twice; once everything is settled, the leases are the sessions', and are in the pools. Sessions whose
-/// port has come to another shard are as good as ended.
+/// Check that no port is allocated twice and, once the migration is complete, that the allocated ports are those of the
+/// sessions and are in the pools. Sessions whose port belongs to another shard count as ended.
 fn check(rig: &mut Rig, places: &[Place], settled: bool) {
     let pools = pools(places).unwrap();
     let sessions = rig.sessions(Filter::default());
@@ -309,7 +309,7 @@ fn addresses_of_a_pool_with_limits_that_go_to_another_pool_come_back_whole() {
     for port in 0..20 {
         public(&mut rig, 3, port).unwrap();
     }
-    // What subscribers count does not go along: the sessions end, and all of their ports are the other pool's.
+    // The counts of subscribers do not pass to another pool: the sessions end, and all of their ports become available there.
     assert!(commit_of(&mut rig, &after, pools_of(&after, limits).unwrap()));
     settle(&mut rig);
     check(&mut rig, &after, true);
@@ -331,7 +331,7 @@ fn pools_do_not_change_again_before_the_last_change_is_settled() {
     let mut rig = rig(1, &both);
     assert!(commit(&mut rig, &one));
     assert!(!commit(&mut rig, &both));
-    // Everything else does.
+    // All other changes of the configuration are allowed.
     assert!(commit(&mut rig, &one));
     settle(&mut rig);
     assert!(commit(&mut rig, &both));
@@ -339,7 +339,7 @@ fn pools_do_not_change_again_before_the_last_change_is_settled() {
 
 #[test]
 fn pool_whose_ports_come_to_other_shards_ends_sessions_of_ports_that_shards_do_not_share() {
-    // Fewer blocks of ports for an address than shards, and then so many that every other one is shared.
+    // From fewer port blocks per address than shards to so many that every second one is shared, and back.
     let (narrow, wide) = ([Some((0, 6, 1024, 127))], [Some((0, 6, 1024, 999))]);
     for (before, after) in [(&narrow, &wide), (&wide, &narrow)] {
         let mut rig = rig(2, before);
@@ -357,7 +357,7 @@ fn pool_whose_ports_come_to_other_shards_ends_sessions_of_ports_that_shards_do_n
         let sessions = rig.sessions(Filter::default());
         let moved: Vec<_> = sessions.iter().filter(|session| moved(&rig, session)).collect();
         assert!(!moved.is_empty(), "of {live}");
-        // The second block of each two is shared here, and stays with the shard that has it.
+        // The second block of each pair is shared here, and stays with its shard.
         let is_shared = |session: &SessionInfo| after == &wide && session.reverse.destination_port / 64 % 2 == 1;
         let lost = moved.iter().filter(|session| !is_shared(session)).count() as u64;
         assert!(commit(&mut rig, after));

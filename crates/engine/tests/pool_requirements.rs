@@ -1,5 +1,5 @@
-//! Mappings and ports, requirement by requirement (RFC 4787, 6888 and 7857), where `mappings.rs`, `timeouts.rs` and
-//! `fragments.rs` do not have them.
+//! Mappings and ports, requirement by requirement (RFC 4787, 6888 and 7857), as far as `mappings.rs`, `timeouts.rs` and
+//! `fragments.rs` do not test them.
 
 use std::collections::HashSet;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -43,7 +43,7 @@ fn rig(plan: Plan) -> Rig {
     rig
 }
 
-/// How many of the flows get out.
+/// Number of flows that are translated.
 fn through(rig: &mut Rig, flows: impl IntoIterator<Item = Frame>) -> usize {
     let out = |frame: Frame| rig.host_sends(&frame).iter().any(|sent| sent.port == OUTSIDE);
     flows.into_iter().map(out).filter(|&out| out).count()
@@ -121,7 +121,7 @@ fn rfc4787_req13a_datagram_too_long_is_cut_in_order() {
     let sent = rig.host_sends(&long);
     let place = |sent: &rig::Sent| u16::from_be_bytes([sent.frame[20], sent.frame[21]]);
     let places: Vec<_> = sent.iter().map(place).collect();
-    // In units of 8 bytes, with the flag that more follow.
+    // Offsets in units of 8 bytes, with the more-fragments flag.
     assert_eq!(vec![0x2000, 0x2000 | 72, 144], places, "{:?}", rig.all_drops());
     assert!(
         sent.iter()

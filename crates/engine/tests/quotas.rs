@@ -1,4 +1,4 @@
-//! Quotas of virtual routers: what is above them is refused and counted, and others have what is theirs.
+//! Quotas of virtual routers: what exceeds them is refused and counted, without effect on other routers.
 
 use crate::sharing::Gateway;
 use sluice_engine::snapshot::{Quotas, Snapshot};
@@ -7,7 +7,7 @@ use sluice_route::{Address, Prefix};
 
 const SECOND: u64 = 1_000_000_000;
 
-/// Two routers on two ports, the first of which has quotas.
+/// Two routers on two ports, the first with quotas.
 fn gateway(quotas: Quotas) -> Gateway {
     let mut gateway = Gateway::with(
         &[1, 2],
@@ -15,14 +15,14 @@ fn gateway(quotas: Quotas) -> Gateway {
         |_, _| {},
         move |snapshot: &mut Snapshot| snapshot.routers[0].quotas = quotas,
     );
-    // So that errors find their way back.
+    // ICMP errors to the hosts need resolved neighbours.
     [0, 2]
         .iter()
         .for_each(|&interface| gateway.know(interface, "10.0.0.10"));
     gateway
 }
 
-/// A host of a router looks for so many neighbours of it on the link that leads out.
+/// A host of a router sends to this range of addresses on the outside link.
 fn scans(gateway: &mut Gateway, router: usize, addresses: std::ops::Range<usize>) {
     for address in addresses {
         gateway.host_sends_to(router, &format!("192.0.2.{}:9", 2 + address % 250), 64);
@@ -49,14 +49,14 @@ fn neighbours_above_the_quota_are_refused_and_those_of_others_asked_for() {
         ..Quotas::default()
     });
     scans(&mut gateway, 0, 0..200);
-    // One is configured, and counts.
+    // The configured neighbour counts against the quota.
     assert_eq!(
         (40, 162),
         (neighbours(&gateway, 0), gateway.drops(0, "neighbour-quota"))
     );
     scans(&mut gateway, 1, 0..200);
     assert_eq!((202, 0), (neighbours(&gateway, 1), gateway.drops(1, "neighbour-quota")));
-    // What does not answer is forgotten, and makes room.
+    // Unresolved neighbours are removed after some time, which frees entries.
     for _ in 0..12 {
         gateway.pass(SECOND);
         (0..20).for_each(|_| gateway.round());
@@ -85,7 +85,7 @@ fn neighbours_of_a_router_that_scans_leave_requests_and_room_to_others() {
         |_| {},
     );
     scans(&mut gateway, 0, 0..200);
-    // Half of what may be unresolved, and the configured one.
+    // Half of the limit of unresolved neighbours, and the configured neighbour.
     assert_eq!(33, neighbours(&gateway, 0));
     gateway.wires.take_sent();
     gateway.host_sends_to(1, "192.0.2.77:9", 64);
@@ -138,7 +138,7 @@ fn routes_above_the_quota_are_refused_and_counted_and_those_of_others_learned() 
     };
     assert_eq!((10, 15), learn(&mut gateway, 0, 25));
     assert_eq!((25, 0), learn(&mut gateway, 1, 25));
-    // A commit that gives it more.
+    // Commit a higher quota.
     gateway.commit(|snapshot| snapshot.routers[0].quotas.routes = Some(20));
     assert_eq!((20, 20), learn(&mut gateway, 0, 25));
 }

@@ -1,4 +1,5 @@
-//! What rules say besides a pool and a forwarded port: one to one, not at all, both ends; and rules that change one by one.
+//! Rules other than pools and forwarded ports: one-to-one translation, exemptions, translation of both ends, and rules that
+//! change individually.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -71,7 +72,7 @@ fn one_to_one_host_keeps_its_ports_in_both_directions() {
     let sent = rig.router_sends(&packet::udp4(remote, outside).payload(b"answer"));
     assert_eq!((remote, inside), only(&sent, &rig));
     assert_eq!(1, rig.live());
-    // Others may begin, too.
+    // Outside hosts may start flows, too.
     let (inside, outside) = (at(SERVER, 443), at(SERVER_OUTSIDE, 443));
     let sent = rig.router_sends(&packet::tcp4(remote, outside).flags(flag::SYN).numbers(1, 0));
     assert_eq!((remote, inside), only(&sent, &rig));
@@ -92,7 +93,8 @@ fn one_to_one_host_is_pinged_and_pings_with_its_identifier() {
     assert_eq!(at(SERVER_OUTSIDE, 5), only(&sent, &rig).0);
 }
 
-/// Who asks whom tells two flows apart that have one identifier: also one that is itself the type of a request.
+/// The direction of the requests distinguishes two flows with one identifier, even if the identifier equals the ICMP type of a
+/// request.
 #[test]
 fn hosts_ping_each_other_with_one_identifier() {
     const REMOTE: &str = "198.51.100.7";
@@ -112,7 +114,7 @@ fn hosts_ping_each_other_with_one_identifier() {
     }
 }
 
-/// The same between two inside hosts, by their outside addresses.
+/// Two inside hosts ping each other's outside addresses with one identifier.
 #[test]
 fn inside_hosts_ping_each_other_by_their_outside_addresses_with_one_identifier() {
     let mut rig = rig(one_to_one());
@@ -134,7 +136,7 @@ fn inside_hosts_ping_each_other_by_their_outside_addresses_with_one_identifier()
     assert_eq!(4, rig.live());
 }
 
-/// A client that comes by two outside ports, from one port of its own, to one port of one inside host.
+/// A client reaches one port of an inside host by two outside ports, from a single port of its own.
 #[test]
 fn connections_that_could_not_be_told_apart_get_other_source_ports() {
     for (hashed, together) in [
@@ -172,7 +174,7 @@ fn connections_that_could_not_be_told_apart_get_other_source_ports() {
         }
         assert!(clients.contains(&socket(REMOTE)));
         assert_eq!((40, 0), (rig.live(), rig.drops("session-clash")));
-        // They go on as they are after a commit that changes nothing of them.
+        // The sessions continue unchanged after a commit that keeps their rules.
         let (snapshot, routes) = rig::snapshot(&Plan {
             behaviour,
             hashed,
@@ -224,7 +226,7 @@ fn one_to_one_host_and_one_of_a_pool_reach_each_other_by_outside_addresses() {
     assert!((rig::POOL.to_bits()..rig::POOL.to_bits() + 2).contains(&seen.ip().to_bits()));
     let sent = server_sends(&mut rig, &packet::udp4(to, seen));
     assert_eq!((service, client), only(&sent, &rig));
-    // And the other way: its source is its own outside address.
+    // In the other direction, its source is its own outside address.
     let public = rig.public(&packet::udp4(at(HOST, 7000), socket(REMOTE)));
     let sent = server_sends(&mut rig, &packet::udp4(at(SERVER, 9), public));
     assert_eq!((at(SERVER_OUTSIDE, 9), at(HOST, 7000)), only(&sent, &rig));
@@ -305,7 +307,7 @@ fn sources_that_are_exempt_leave_as_they_came() {
 
 #[test]
 fn twice_nat_from_inside_translates_both_ends_in_one_session() {
-    // A partner's network is seen as another: 10.99.0.0/16 stands for 198.51.0.0/16 outside.
+    // A partner's network appears under another prefix: 10.99.0.0/16 stands for 198.51.0.0/16 outside.
     let mut rig = rig(Plan {
         forwards: vec![DestinationRule::of(
             network("10.99.0.0", 16),
@@ -418,13 +420,13 @@ fn session_that_no_edit_concerns_is_confirmed_and_keeps_everything() {
     server_sends(&mut rig, &packet::udp4(at(SERVER, 1), socket(REMOTE)));
     rig.router_sends(&packet::udp4(socket(REMOTE), at(SERVER_OUTSIDE, 7)));
     rig.router_sends(&packet::udp4(socket(REMOTE), socket("203.0.113.20:5353")));
-    // Inbound by a mapping.
+    // These sessions are inbound by a mapping.
     let stranger = socket("198.51.100.9:9");
     rig.router_sends(&packet::udp4(stranger, public));
     rig.host_sends(&packet::udp4(at(HOST, 1), public));
     let (live, own) = (rig.live(), network("192.168.1.0", 24));
     let revised = |rig: &Rig| rig.plane.counters()[0].sessions_revised.get();
-    // A rule for others is not even asked about; one for their neighbours is, and confirms them.
+    // A rule for other hosts doesn't cause a check; one for a neighbouring address does, and confirms the sessions.
     let unused = |inside| SourceRule {
         port: Some(60_000),
         ..SourceRule::of(inside, SourceAction::Exempt)
@@ -451,7 +453,7 @@ fn session_that_no_edit_concerns_is_confirmed_and_keeps_everything() {
         assert_eq!(at(SERVER, 53), only(&sent, &rig).1);
         let sent = rig.router_sends(&packet::udp4(stranger, public));
         assert_eq!(at(HOST, 1), only(&sent, &rig).1);
-        // All of them again: nothing is left to be done.
+        // All sessions again: none has to be decided again.
         let done = revised(&rig) - before;
         rig.public(&packet::udp4(at(HOST, 1), socket(REMOTE)));
         assert_eq!((live, done), (rig.live(), revised(&rig) - before));
@@ -477,7 +479,7 @@ fn what_is_denied_ends_within_a_second_however_often_rules_change() {
         rig.plane.follow_changes(rig.now);
         rig.host_sends(&packet::udp4(at(HOST, 1), socket(REMOTE)));
         rig.pass(100);
-        // Fewer bursts than it would take, four sessions a burst.
+        // Fewer bursts than all sessions would need at four sessions a burst.
         if step == 9 {
             for port in 0..64 {
                 let frame = packet::udp4(at(HOST, 1000 + port), socket(REMOTE)).macs(HOST_MAC, INSIDE_MAC);
@@ -501,7 +503,7 @@ fn gre(from: &str, to: &str) -> packet::Frame {
     packet::frame4(from, to, Transport::Raw(IpNumber(GRE))).payload(b"\0\0\x08\0 a packet in a packet")
 }
 
-/// Source and destination of what came out alone.
+/// Source and destination of the only frame that left.
 fn ends(sent: &[Sent], rig: &Rig) -> [Ipv4Addr; 2] {
     assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
     assert!(rig::is_valid(&sent[0].frame));
@@ -535,7 +537,7 @@ fn protocol_without_ports_is_translated_by_address_whatever_the_worker() {
         assert_eq!([remote, HOST.to_owned()], ends(&sent, &rig).map(|end| end.to_string()));
     }
     assert_eq!(99, rig.live());
-    // Nobody begins from outside.
+    // A flow can't be started from outside.
     let stranger = gre("192.0.2.1", &rig::POOL.to_string());
     assert!(rig.router_sends(&stranger).is_empty());
     assert_eq!(vec![("unsolicited", 1)], rig.all_drops());
@@ -552,14 +554,14 @@ fn protocol_without_ports_to_one_remote_is_one_hosts_behind_an_address() {
     let [outside, _] = ends(&sent, &rig);
     let refused = server_sends(&mut rig, &gre(SERVER, "198.51.100.7"));
     assert_eq!(vec![("protocol-address-taken", 1)], rig.all_drops());
-    // Who can't be served is told so (RFC 6888, REQ-11).
+    // A host that can't be served gets an ICMP error (RFC 6888, REQ-11).
     assert_eq!(
         (1, [3, 1]),
         (refused.len(), [refused[0].frame[34], refused[0].frame[35]])
     );
     let sent = server_sends(&mut rig, &gre(SERVER, "198.51.100.8"));
     assert_eq!(outside, ends(&sent, &rig)[0]);
-    // The first one is not disturbed, and lets go when it is silent.
+    // The first session is not affected, and its address is released when it expires.
     let answer = rig.router_sends(&gre("198.51.100.7", &outside.to_string()));
     assert_eq!(HOST, ends(&answer, &rig)[1].to_string());
     rig.seconds(302);

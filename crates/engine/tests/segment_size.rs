@@ -1,11 +1,11 @@
-//! TCP's maximum segment size is lowered in SYNs, translated or not, to what the interfaces allow.
+//! MSS clamping in SYNs, with and without translation, to the limits of the interfaces.
 
 use crate::rig::{self, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig};
 use sluice_engine::snapshot::Interface;
 use sluice_testkit::packet::{self, Frame, flag};
 use sluice_wire::vlan::Tag;
 
-/// The outside link takes 1452 bytes of data.
+/// The MSS limit of the outside link is 1452 bytes.
 fn clamped(interfaces: &mut [Interface]) {
     interfaces[usize::from(OUTSIDE)].segment_size = Some(1452);
 }
@@ -18,7 +18,7 @@ fn plan(translate: bool) -> Plan {
     }
 }
 
-/// The option for a segment size behind `before` bytes of padding.
+/// The MSS option after `before` bytes of padding.
 fn offering(frame: Frame, size: u16, before: usize) -> Frame {
     let [high, low] = size.to_be_bytes();
     frame.tcp_options(&[&[1, 1, 1, 1][..before], &[2, 4, high, low]].concat())
@@ -28,7 +28,7 @@ fn syn() -> Frame {
     packet::tcp4("192.168.1.10:40000", "198.51.100.7:80").flags(flag::SYN)
 }
 
-/// What came out, with the addresses of whoever it is for.
+/// The only frame that left, with the MAC addresses of its receiver.
 #[track_caller]
 fn only(rig: &Rig, sent: Vec<rig::Sent>) -> Vec<u8> {
     assert_eq!(1, sent.len(), "{:?}", rig.all_drops());

@@ -1,4 +1,4 @@
-//! What routers get of a worker that has more to do than it can, and of their rates.
+//! Shares of routers in an overloaded worker, and rates of routers.
 
 use crate::sharing::{self, Gateway, assert_about, link, weight};
 use sluice_engine::snapshot::shares::{LinkShare, Rate, RouterShare};
@@ -18,14 +18,15 @@ fn rate(packets: Option<u64>, bits: Option<u64>) -> RouterShare {
     }
 }
 
-/// Rounds in which each router's host sends so many packets before each. What each router let through in the last `counted`.
+/// Run rounds with this number of packets from each router's host before each. Returns the packets of each router that left in
+/// the last `counted` rounds.
 fn rounds(gateway: &mut Gateway, sends: &[usize], rounds: usize, counted: usize) -> Vec<u64> {
     for round in 0..rounds {
         if round + counted == rounds {
             gateway.sent();
         }
         let most = sends.iter().max().copied().unwrap_or(0);
-        // One of each in turn.
+        // The packets of the routers are interleaved.
         for number in 0..most {
             for (router, &sends) in sends.iter().enumerate() {
                 if number * sends / most != (number + 1) * sends / most {
@@ -54,7 +55,7 @@ fn shared_queue_flooded_by_all_is_shared_by_weight() {
 fn shared_queue_router_below_its_share_loses_nothing_and_leaves_the_rest() {
     let mut gateway = Gateway::new(&[1, 1, 1], &[weight(10), weight(10), weight(10)], &[]);
     let sent = rounds(&mut gateway, &[1, 60, 3], 2_000, 1_000);
-    // The smallest budget is eight of a burst.
+    // The minimum budget is eight packets of a burst.
     assert_eq!(vec![1_000, 4_000, 3_000], {
         let [one, flood, other] = sent[..] else { panic!() };
         vec![one, flood.next_multiple_of(100), other.next_multiple_of(100)]
@@ -67,7 +68,7 @@ fn shared_queue_whose_bursts_are_not_full_drops_nothing() {
     let mut gateway = Gateway::new(&[1, 1], &[weight(255), weight(1)], &[]);
     let sent = rounds(&mut gateway, &[3, 60], 500, 500);
     assert_eq!(vec![1_500, 30_000], sent);
-    // Nor after it was overloaded, once it was idle.
+    // Nothing is dropped after an overload either, once the port has been idle.
     rounds(&mut gateway, &[4, 60], 500, 500);
     assert!(gateway.drops(1, "over-share") > 0);
     gateway.round();
@@ -79,7 +80,7 @@ fn shared_queue_one_router_alone_is_refused_nothing_until_another_one_comes() {
     let mut gateway = Gateway::new(&[1, 1], &[weight(10), weight(10)], &[]);
     assert_eq!(vec![64_000, 0], rounds(&mut gateway, &[64, 0], 1_000, 1_000));
     assert_eq!(0, gateway.drops(0, "over-share"));
-    // One packet of another one, and there are two to share: what is not its own is not lost by it.
+    // As soon as another router sends, the queue is shared: the other router loses no packet.
     let sent = rounds(&mut gateway, &[63, 1], 500, 500);
     assert_eq!(500, sent[1]);
     let refused = gateway.drops(0, "over-share");
@@ -154,7 +155,7 @@ fn own_queue_clump_of_a_router_below_its_share_is_received_before_a_flood() {
     (0..6 * 64).for_each(|_| gateway.host_sends(0, 64));
     let sent = rounds(&mut gateway, &[0, 64], 7, 7);
     assert_eq!(6 * 64, sent[0]);
-    // One that has begun to wait, and one when nobody else does.
+    // One burst that had begun to wait, and one while no other router waits.
     assert!(sent[1] <= 3 * 64, "{sent:?}");
 }
 
@@ -181,7 +182,7 @@ fn router_with_a_rate_of_packets_gets_exactly_that() {
         gateway.pass(SECOND / 1_000);
         let now = gateway.sent();
         all += now[2];
-        // The burst first.
+        // Without the burst at the beginning.
         if millisecond >= 100 {
             sent.iter_mut().zip(now).for_each(|(sum, count)| *sum += count);
         }
@@ -225,7 +226,7 @@ fn rate_is_kept_over_a_commit_that_leaves_it() {
 
 #[test]
 fn virtual_link_with_a_rate_lets_that_much_through() {
-    // Router 0 leads over a link to router 1, which sends it out.
+    // Router 0 sends through an inter-router link to router 1, which sends the packets outside.
     let links = vec![
         LinkShare::default(),
         LinkShare {
@@ -238,7 +239,7 @@ fn virtual_link_with_a_rate_lets_that_much_through() {
         Default::default(),
         |interfaces, _| {
             link(interfaces, 1, 2);
-            // The other end is the next hop.
+            // The other end of the link is the next hop.
             interfaces[2].link.addresses[0].0 = "192.0.2.254".parse::<std::net::IpAddr>().unwrap().into();
             interfaces[2].mac = sharing::NEXT_MAC;
         },

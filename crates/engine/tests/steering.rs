@@ -1,4 +1,5 @@
-//! Cards put packets on the queue of the worker that has their session: hashed here bit by bit, by the keys that devices get.
+//! Cards deliver packets to the queue of the worker that owns their session. The tests compute the hash bit by bit with the
+//! keys that devices get.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -15,7 +16,7 @@ use sluice_wire::Tuple4;
 const WORKERS: usize = 4;
 const HOSTS: u8 = 40;
 
-/// What a card hashes of a frame with an IPv4 header and ports.
+/// The worker that a card selects for an IPv4 frame with ports.
 fn card(rig: &Rig, interface: u16, frame: &[u8]) -> usize {
     let steering = &rig.plane.start_parameters().steering;
     let outside = interface == OUTSIDE;
@@ -25,7 +26,7 @@ fn card(rig: &Rig, interface: u16, frame: &[u8]) -> usize {
         (HashFields::Subset, false) => tuple[..4].to_vec(),
         (HashFields::Subset, true) => [&tuple[4..8], &tuple[10..12]].concat(),
     };
-    // The indirection table has an entry for each shard, as the owners say.
+    // The indirection table has an entry for each shard, set to its owner.
     let shards = steering.shards().count();
     let entry = steering.key(outside).hash(&input) & (shards - 1);
     usize::from(rig.plane.start_parameters().owners.of(entry as u16).unwrap())
@@ -60,7 +61,8 @@ fn sum(rig: &Rig, counter: impl Fn(&sluice_engine::packet::counters::WorkerCount
     rig.plane.counters().iter().map(|worker| counter(worker)).sum()
 }
 
-/// Flows of all hosts, three packets each way, where the card puts them. Returns how many packets there were.
+/// Send flows of all hosts, three packets in each direction, to the workers that the card selects. Returns the number of
+/// packets.
 fn traffic(rig: &mut Rig) -> u64 {
     let mut count = 0;
     for number in 0..HOSTS {
@@ -133,7 +135,7 @@ fn five_tuple_steering_hands_nothing_over_where_a_port_fits() {
     traffic(&mut rig);
     assert_eq!(0, sum(&rig, |worker| worker.all_handed_over()));
     assert_eq!(u64::from(HOSTS) * 12, sum(&rig, |worker| worker.ports_steered.get()));
-    assert_eq!(0, sum(&rig, |worker| worker.misfits.get()));
+    assert_eq!(0, sum(&rig, |worker| worker.missteered_ports.get()));
 }
 
 #[test]
@@ -161,7 +163,7 @@ fn flows_that_take_no_port_of_a_pool_are_not_counted_among_steered_ports() {
     let (hosts, created) = (u64::from(HOSTS), sum(&rig, |worker| worker.sessions_created.get()));
     assert_eq!(hosts * 12, created);
     assert_eq!((hosts - 1) * 12, sum(&rig, |worker| worker.ports_steered.get()));
-    assert_eq!(0, sum(&rig, |worker| worker.misfits.get()));
+    assert_eq!(0, sum(&rig, |worker| worker.missteered_ports.get()));
 }
 
 #[test]
@@ -170,17 +172,17 @@ fn five_tuple_steering_with_few_ports_hands_misfits_over_and_counts_them() {
         behaviour: dependent(),
         hashed: HashFields::FiveTuple,
         together: Affinity::Flows,
-        // A block of 64 for each shard, half of them taken.
+        // One block of 64 ports for each shard, half of them in use.
         pool: vec![(rig::POOL.to_bits(), rig::POOL.to_bits())],
         pool_ports: (1024, 2047),
         ..Plan::default()
     });
     traffic(&mut rig);
-    let misfits = sum(&rig, |worker| worker.misfits.get());
-    assert!(misfits > 0 && misfits < 100, "{misfits}");
-    // Three answers each, of which those to another shard of the same worker are not handed over.
+    let missteered_ports = sum(&rig, |worker| worker.missteered_ports.get());
+    assert!(missteered_ports > 0 && missteered_ports < 100, "{missteered_ports}");
+    // Each flow has three answers. Those for another shard of the same worker are not handed over.
     let over = handed_over(&rig, HandOffCause::Session);
-    assert!(over > 0 && over <= 3 * misfits, "{over} of {misfits}");
+    assert!(over > 0 && over <= 3 * missteered_ports, "{over} of {missteered_ports}");
 }
 
 #[test]
@@ -198,7 +200,7 @@ fn five_tuple_steering_with_endpoint_independent_mappings_hands_over_what_chance
 #[test]
 fn ports_that_are_kept_are_steered_by_their_address_or_counted_apart() {
     let plan = |ports_together| Plan {
-        // As many addresses as shards, from a multiple of that on: each shard has one.
+        // As many addresses as shards, starting at a multiple of that number, so that each shard has one.
         pool: vec![(rig::POOL.to_bits() + 6, rig::POOL.to_bits() + 21)],
         change_pool: |pool| pool.selection = PortSelection::Preserve,
         ports_together,
@@ -207,7 +209,7 @@ fn ports_that_are_kept_are_steered_by_their_address_or_counted_apart() {
     let mut by_address = rig(plan(65_536));
     traffic(&mut by_address);
     assert_eq!(0, sum(&by_address, |worker| worker.all_handed_over()));
-    // Cards that keep blocks of another pool together.
+    // Cards that keep blocks of another size together.
     let mut rig = rig(plan(64));
     traffic(&mut rig);
     assert!(handed_over(&rig, HandOffCause::KeptPort) > 0);
@@ -310,7 +312,7 @@ fn flows_of_forwarded_ports_come_to_one_shard_from_both_sides() {
     }
 }
 
-/// The shards of a flow by a rig's rules: as its packets come, each from an address to another, in by an interface.
+/// The shards of a flow by a rig's rules: for packets given by source, destination and interface.
 fn shards_of(
     rig: &Rig,
     hosts: Option<InsideHosts<u32>>,
@@ -372,7 +374,7 @@ fn forwarded_flows_between_hosts_that_translation_knows_come_to_one_shard() {
                 ..Plan::default()
             });
             for number in 0..60 {
-                // Before and behind the host's.
+                // Networks before and after that of the host.
                 let first = Ipv4Addr::new([10, 198][usize::from(number % 2)], 51, 100, 0);
                 let networks = [host(0), first].map(|first| (first.to_bits(), first.to_bits() + 255));
                 let of = |address: Ipv4Addr, port| SocketAddrV4::new(address, if with_ports { port } else { 0 });

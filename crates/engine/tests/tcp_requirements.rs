@@ -1,4 +1,4 @@
-//! TCP through translation, requirement by requirement (RFC 5382, and what RFC 7857 says of it).
+//! TCP through translation, requirement by requirement (RFC 5382 and its update by RFC 7857).
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -23,11 +23,11 @@ fn inside() -> SocketAddrV4 {
     "192.168.1.10:40000".parse().unwrap()
 }
 
-/// The segments of a connection: who sends (`C`, who opens it, or `S`), flags, bytes of data, and the state that the
-/// session is in then. Sequence and acknowledgment numbers are those of two ends that lose nothing.
+/// The segments of a connection: sender (`C` for the client or `S` for the server), flags, length of data, and the state of the
+/// session afterwards. Sequence and acknowledgement numbers are those of two ends without loss.
 type Script = &'static [(char, u8, u32, &'static str)];
 
-/// What RFC 9293 allows: each line of its figures 6 to 14 that passes between the ends, and what losses make of it.
+/// Sequences that RFC 9293 allows: the segments in its figures 6 to 14, and the results of losses.
 const SCRIPTS: &[(&str, Script)] = &[
     (
         "three segments open, the client closes",
@@ -132,22 +132,22 @@ const SCRIPTS: &[(&str, Script)] = &[
     ),
 ];
 
-/// How a connection comes about.
+/// How a connection is opened.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Opening {
-    /// The inside host opens it.
+    /// The inside host opens the connection.
     Inside,
-    /// A stranger opens it to a forwarded port.
+    /// A remote host connects to a forwarded port.
     Forwarded,
-    /// A stranger opens it to a mapped port.
+    /// A remote host connects to a mapped port.
     Mapped,
 }
 
-/// Both ends of a connection, each with the address that the other sees, and the next numbers of both.
+/// Both ends of a connection, each with the address that the other sees, and the next sequence numbers of both.
 struct Talk {
     rig: Rig,
     opening: Opening,
-    /// The inside host's end, as the outside sees it.
+    /// The inside host's outside address and port.
     public: SocketAddrV4,
     next: [u32; 2],
 }
@@ -167,7 +167,7 @@ impl Talk {
             ..Plan::default()
         });
         if opening != Opening::Forwarded {
-            // The mapping stays what it is for every remote.
+            // The mapping is the same for every remote host.
             public = rig.public(&packet::tcp4(inside(), "192.0.2.1:443").flags(SYN));
         }
         Self {
@@ -185,7 +185,7 @@ impl Talk {
         *sessions.iter().find(|shown| other(shown)).expect("a session")
     }
 
-    /// One end sends; the segment comes out at the other side, translated and otherwise the same.
+    /// Send a segment. Check that it leaves on the other side, translated and otherwise unchanged.
     #[track_caller]
     fn send(&mut self, by_client: bool, flags: u8, length: u32, what: &str) {
         let (this, other) = if by_client { (0, 1) } else { (1, 0) };
@@ -220,7 +220,7 @@ impl Talk {
         self.next[this] = self.next[this].wrapping_add(length + controls);
     }
 
-    /// A connection that is open.
+    /// An open connection.
     fn open(opening: Opening) -> Self {
         let mut talk = Self::new(opening);
         talk.send(true, SYN, 0, "SYN");
@@ -238,7 +238,7 @@ fn rfc5382_req2_valid_sequences_pass_whoever_opens_the_connection() {
             for (number, &(sender, flags, length, state)) in script.iter().enumerate() {
                 let what = format!("{opening:?}, {name}, segment {number}");
                 if number > 0 && flags == SYN && sender == 'C' {
-                    // The new connection's numbers have nothing to do with the old one's.
+                    // The sequence numbers of the new connection are independent of those of the old one.
                     talk.next = talk.next.map(|next| next.wrapping_add(0x4000_0000));
                 }
                 talk.send(sender == 'C', flags, length, &what);
@@ -291,8 +291,8 @@ fn rfc5382_req3a_req3b_rfc7857_section6_filtering_of_tcp_is_its_own() {
     assert_eq!((stranger, inside()), flow(&sent[0].frame));
 }
 
-/// An error from the network about what the host has sent.
-/// The inside host's address and port stay mapped, so that the other end may open the next connection between the same ports.
+/// The inside host's address and port stay mapped after a connection has ended, so that the other end may open the next one
+/// between the same ports.
 #[test]
 fn other_end_opens_a_connection_on_the_ports_of_one_that_has_ended() {
     type Close = fn(&mut Talk);

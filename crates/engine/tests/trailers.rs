@@ -1,4 +1,4 @@
-//! What stands behind the IP datagram in a frame is one link's: it does not go out by the next.
+//! Bytes after the IP datagram in a frame belong to one link and are not forwarded to the next.
 
 use crate::rig::{HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, flow, is_valid};
 use crate::tunnelled;
@@ -9,12 +9,12 @@ use sluice_wire::vlan::Tag;
 
 const SECRET: &[u8] = b"SECRET-OF-THE-LINK-WHICH-NOBODY-ELSE-IS-TO-READ-AS-IT-IS-ITS-OWN";
 
-/// A frame with bytes of the link behind its datagram: a trailer of so many.
+/// A frame with a link trailer of this length after its datagram.
 fn trailed(frame: &Frame, length: usize) -> Vec<u8> {
     [frame.build(), SECRET[..length].to_vec()].concat()
 }
 
-/// Questions of the inside host, short and long, over both families.
+/// Packets of the inside host, short and long, over both families.
 fn questions() -> Vec<Frame> {
     let long = [7; 90];
     let all = [
@@ -32,7 +32,7 @@ fn questions() -> Vec<Frame> {
     all.into()
 }
 
-/// The frame ends with its datagram, or with zeros where it would be shorter than Ethernet's shortest.
+/// Check that the frame ends with its datagram, or is padded with zeros to Ethernet's minimum length.
 #[track_caller]
 fn ends_with_its_datagram(frame: &[u8]) {
     let end = usize::from(layers::parse(frame).unwrap().end);
@@ -130,7 +130,7 @@ fn trailer_goes_neither_into_a_tunnel_nor_out_of_one() {
         ends_with_its_datagram(&sent[0].frame);
         assert!(!sent[0].frame.windows(6).any(|bytes| bytes == b"SECRET"), "{tunnel:?}");
 
-        // Behind the outer datagram, and behind the inner one.
+        // A trailer after the outer datagram, and one after the inner datagram.
         let answer = packet::udp4("10.77.0.5:53", "192.168.1.10:5000").payload(b"answer");
         let mut inner = tunnelled::arriving(&tunnel, &answer);
         inner.payload.extend(SECRET);

@@ -1,4 +1,4 @@
-//! What fits a tunnel: its MTU, what becomes of longer packets, and what its path turns out to take.
+//! MTU of tunnels: handling of longer packets, and updates of the path MTU.
 
 use crate::rig::{self, INSIDE, OUTSIDE, OUTSIDE_MAC, ROUTER_MAC, Rig, is_valid, plain};
 use crate::tunnelled::{self, all, tunnel};
@@ -15,7 +15,7 @@ fn told(frame: &[u8]) -> Option<u16> {
     }
 }
 
-/// A datagram of so many bytes, IP header included; the library's headers forbid to cut it.
+/// A datagram of this length, including the IP header. The library sets the Don't Fragment flag.
 fn datagram(length: usize) -> Frame {
     packet::udp4("192.168.1.10:5000", "10.77.0.5:53").payload(&vec![7; length - 28])
 }
@@ -24,7 +24,7 @@ fn datagram6(length: usize) -> Frame {
     packet::udp6("[2001:db8:1::10]:5000", "[2001:db8:77::5]:53").payload(&vec![7; length - 48])
 }
 
-/// The MTU that the inside host is told of a datagram; none where it goes through.
+/// The MTU in the ICMP error about a datagram of the inside host. `None` if the datagram passes.
 fn mtu_for(rig: &mut Rig, datagram: &Frame) -> Option<u16> {
     let sent = rig.host_sends(datagram);
     assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
@@ -35,7 +35,7 @@ fn mtu_for(rig: &mut Rig, datagram: &Frame) -> Option<u16> {
     }
 }
 
-/// A destination-unreachable error of this code and MTU about the datagram in `frame`.
+/// A destination-unreachable error with this code and MTU about the datagram in `frame`.
 fn unreachable(to: &str, code_u8: u8, mtu: u16, frame: &[u8]) -> Frame {
     let [high, low] = mtu.to_be_bytes();
     let kind = Icmpv4Type::Unknown {
@@ -49,7 +49,7 @@ fn unreachable(to: &str, code_u8: u8, mtu: u16, frame: &[u8]) -> Frame {
         .macs(ROUTER_MAC, OUTSIDE_MAC)
 }
 
-/// A router on the way tells that the outer packet `frame` is too long.
+/// The ICMP error of a router on the path that the outer packet `frame` is too long.
 fn too_big(frame: &[u8], mtu: u16) -> Frame {
     if frame[14] >> 4 == 4 {
         return unreachable("203.0.113.1", 4, mtu, frame);
@@ -100,7 +100,7 @@ fn packet_that_may_be_cut_goes_through_every_tunnel_in_fragments_of_its_own() {
         for sent in sent {
             assert_eq!(OUTSIDE, sent.port);
             assert!(sent.frame.len() <= 1514 && is_valid(&sent.frame));
-            // The outer packet is whole.
+            // The outer packet is not fragmented.
             assert!(sent.frame[14] >> 4 == 6 || sent.frame[20] == 0x40);
         }
     }
@@ -119,7 +119,7 @@ fn error_about_an_outer_packet_lowers_the_mtu_for_ten_minutes() {
         assert_eq!(None, mtu_for(&mut rig, &datagram(fits)));
         assert_eq!(Some(fits as u16), mtu_for(&mut rig, &datagram(fits + 1)));
         assert_eq!(Some(fits as u16), mtu_for(&mut rig, &datagram6(fits + 1)));
-        // Told the same again, or more, nothing changes.
+        // An error with the same MTU or a larger one has no effect.
         for mtu in [1380, 1400] {
             rig.send(OUTSIDE, &too_big(&sent[0].frame, mtu).build());
         }
@@ -162,7 +162,7 @@ fn error_that_quotes_what_was_not_sent_from_an_end_changes_nothing() {
     for error in [change(23, 6), change(29, 2), change(33, 99)] {
         rig.send(OUTSIDE, &error);
     }
-    // To another address than what it quotes came from; another error.
+    // To another address than the quoted source; another type of error.
     rig.send(OUTSIDE, &unreachable("192.168.1.1", 4, 1300, &sent).build());
     rig.send(OUTSIDE, &unreachable("203.0.113.1", 1, 1300, &sent).build());
     assert_eq!(0, lowered(&rig));
@@ -196,7 +196,7 @@ fn commit_keeps_what_is_known_of_paths_that_stay() {
     };
     commit(&mut rig, tunnel);
     assert_eq!(Some(1276), mtu_for(&mut rig, &datagram(1400)));
-    // Another path: nothing is known of it.
+    // The MTU of another path is not known.
     let elsewhere = Tunnel {
         remote: plain("198.51.100.8"),
         ..tunnel

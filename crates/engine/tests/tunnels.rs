@@ -1,4 +1,4 @@
-//! Tunnels: what goes in, what comes out, and what is dropped on the way, each under its name.
+//! Tunnels: encapsulated packets, decapsulated packets, and drops by name.
 
 use crate::rig::{self, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, ROUTER_MAC, Rig, is_valid, plain};
 use crate::tunnelled::{self, FAR_MAC, MAC, TUNNEL, all, arriving, inside, outer, service, tunnel};
@@ -9,7 +9,7 @@ use sluice_engine::worker::trace::Tracer;
 use sluice_nat::rule::{DestinationAction, DestinationRule, Prefix};
 use sluice_testkit::packet::{self, Frame, Network, Transport};
 
-/// Frames of the inside host to somebody behind the tunnel, over IPv4 and IPv6.
+/// Frames of the inside host to a host behind the tunnel, over IPv4 and IPv6.
 fn questions() -> [Frame; 2] {
     [
         packet::udp4("192.168.1.10:5000", "10.77.0.5:53").payload(b"question"),
@@ -17,7 +17,7 @@ fn questions() -> [Frame; 2] {
     ]
 }
 
-/// What somebody behind the tunnel sends to the inside host.
+/// Frames of a host behind the tunnel to the inside host.
 fn answers() -> [Frame; 2] {
     [
         packet::udp4("10.77.0.5:53", "192.168.1.10:5000").payload(b"answer"),
@@ -25,13 +25,14 @@ fn answers() -> [Frame; 2] {
     ]
 }
 
-/// What an interface has counted: received, sent, made, taken in.
+/// Counters of an interface: received, sent, made, taken in.
 fn counted(rig: &Rig, interface: u16) -> [u64; 4] {
     let counters = &rig.plane.counters()[0].interfaces[usize::from(interface)];
     [&counters.received, &counters.sent, &counters.made, &counters.taken_in].map(|counter| counter.get())
 }
 
-/// The bytes of an outer packet without what its flow decides: VXLAN's source port and checksum, the label of IPv6.
+/// The bytes of an outer packet without the fields that depend on the flow: VXLAN's source port and checksum, the IPv6 flow
+/// label.
 fn without_flow(tunnel: &Tunnel, mut frame: Vec<u8>) -> Vec<u8> {
     let network = if frame[14] >> 4 == 4 { 20 } else { 40 };
     if network == 40 {
@@ -226,7 +227,7 @@ fn malformed_headers_of_tunnels_are_dropped_as_such() {
         assert_eq!(malformed, drop(gre, &|payload| payload[0] |= flags), "{flags:x}");
     }
     assert_eq!(malformed, drop(gre, &|payload| payload[1] = 1));
-    // A frame of Ethernet, which GRE can carry and this does not.
+    // An Ethernet frame, which GRE can carry but this tunnel does not.
     assert_eq!(
         malformed,
         drop(gre, &|payload| payload[2..4].copy_from_slice(&[0x65, 0x58]))
@@ -234,7 +235,7 @@ fn malformed_headers_of_tunnels_are_dropped_as_such() {
     for length in 0..8 {
         assert_eq!(malformed, drop(gre, &|payload| payload.truncate(length)), "{length}");
     }
-    // What is inside is judged as if it had come from a wire.
+    // The inner packet is validated as if it had been received from a device.
     let ipip = tunnel(TunnelKind::Ipip, None, false);
     assert_eq!(
         vec![("bad-total-length", 1)],
@@ -263,7 +264,7 @@ fn vxlan_whose_udp_length_reaches_into_the_frames_padding_is_dropped() {
     frame.extend([0; 8]);
     let length = u16::from_be_bytes([frame[38], frame[39]]) + 8;
     frame[38..40].copy_from_slice(&length.to_be_bytes());
-    // No checksum, which would be wrong.
+    // No checksum, because it would be wrong.
     frame[40..42].fill(0);
     assert!(rig.send(OUTSIDE, &frame).is_empty());
     assert_eq!(vec![("tunnel-header", 1)], rig.all_drops());
@@ -335,7 +336,7 @@ fn route_to_the_other_end_that_leads_into_the_tunnel_itself_ends_after_as_many_p
         let mut rig = tunnelled::started(plan);
         assert!(rig.host_sends(&questions()[0]).is_empty());
         let drops = rig.all_drops();
-        // The headroom may end before the passes do.
+        // The headroom may be exhausted before the maximum number of passes.
         let ends = ["too-many-passes", "tunnel-headroom"];
         assert!(
             drops.len() == 1 && drops[0].1 == 1 && ends.contains(&drops[0].0),
@@ -410,7 +411,7 @@ fn capture_of_a_tunnel_has_what_goes_in_and_what_comes_out_and_a_trace_names_the
     let mut rig = tunnelled::rig(tunnel);
     let [question, _] = questions();
     let [answer, _] = answers();
-    // The first one finds that there is a neighbour.
+    // The first packet resolves the neighbour.
     rig.host_sends(&question);
     rig.ask(
         0,
@@ -459,7 +460,7 @@ fn frame_in_a_vxlan_behind_a_priority_tag_is_one_without() {
     assert_eq!(answer.ttl(63).macs(INSIDE_MAC, HOST_MAC).build(), sent[0].frame);
 }
 
-/// What the other end of a GRE tunnel sends to learn whether this one is there: GRE of type 0 from here to there.
+/// The keepalive of the remote end of a GRE tunnel: an inner GRE packet of type 0 from this end back to the remote one.
 fn keepalive(tunnel: &Tunnel, [from, to]: [sluice_route::Address; 2], key: Option<u32>) -> Frame {
     let mut inner = tunnelled::outer(tunnel, [from, to], false, 0, &shim(key, 0)).ttl(255);
     if let Network::V4(header) = &mut inner.network {
@@ -474,7 +475,7 @@ fn keepalive(tunnel: &Tunnel, [from, to]: [sluice_route::Address; 2], key: Optio
     tunnelled::outer(tunnel, [tunnel.remote, tunnel.local], false, 0, &payload).macs(ROUTER_MAC, OUTSIDE_MAC)
 }
 
-/// A GRE header with a key, in front of what is of this type.
+/// A GRE header with a key for a payload of this type.
 fn shim(key: Option<u32>, kind: u16) -> Vec<u8> {
     let flags: [u8; 2] = if key.is_some() { [0x20, 0] } else { [0, 0] };
     let key = key.map(u32::to_be_bytes);

@@ -1,5 +1,5 @@
-//! SYNs from outside that nobody expects (RFC 5382, REQ-4): not answered for six seconds, then refused, unless the
-//! inside host opens the same connection meanwhile.
+//! Unsolicited SYNs from outside (RFC 5382, REQ-4): not answered for six seconds, then rejected, unless the inside host opens
+//! the same connection in the meantime.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -26,7 +26,7 @@ fn plan() -> Plan {
     }
 }
 
-/// A SYN to an outside port that nobody has.
+/// A SYN to an outside port that is not allocated.
 fn syn(port: u16) -> Frame {
     packet::tcp4(remote(), SocketAddrV4::new(rig::POOL, port)).flags(flag::SYN)
 }
@@ -35,7 +35,7 @@ fn parked(rig: &mut Rig) -> usize {
     rig.workers.iter_mut().map(|worker| worker.io_mut().parked()).sum()
 }
 
-/// The port-unreachable error about a SYN came out, and nothing else.
+/// Check that a port-unreachable error about a SYN was sent, and nothing else.
 #[track_caller]
 fn assert_refused(rig: &Rig, sent: &[rig::Sent], cause: &Frame) {
     assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
@@ -73,7 +73,7 @@ fn rfc5382_req4_syn_is_dropped_silently_once_its_connection_is_opened_from_insid
         ..plan()
     };
     let ours = packet::tcp4(inside(), remote()).flags(flag::SYN).numbers(100, 0);
-    // Ports are a function of the flow: a gateway of the same kind tells which it will be.
+    // Ports are a function of the flow, so that another gateway of the same kind predicts the port.
     let public = Rig::new(dependent()).public(&ours);
     let mut rig = Rig::new(dependent());
     let theirs = packet::tcp4(remote(), public).flags(flag::SYN).numbers(200, 0);
@@ -98,7 +98,7 @@ fn rfc5382_req2a_simultaneous_open_whose_first_syn_came_too_early_is_established
     let theirs = packet::tcp4(remote(), public).flags(flag::SYN).numbers(200, 0);
     assert!(rig.router_sends(&theirs).is_empty());
     assert_eq!(public, rig.public(&ours.clone().flags(flag::SYN)));
-    // It is sent again, and answered as any SYN.
+    // The SYN is retransmitted, and answered like any SYN.
     assert_eq!(1, rig.router_sends(&theirs).len());
     let answer = ours.numbers(100, 201).flags(flag::SYN | flag::ACK);
     assert_eq!(1, rig.host_sends(&answer).len());
@@ -140,7 +140,7 @@ fn syn_sent_again_while_it_waits_is_dropped_and_answered_once() {
     rig.pass(2_100);
     let sent = rig.sent();
     assert_refused(&rig, &sent, &syn(5000));
-    // The next one waits anew.
+    // The next SYN is parked again.
     assert!(rig.router_sends(&syn(5000)).is_empty());
     assert_eq!(1, parked(&mut rig));
 }

@@ -1,4 +1,4 @@
-//! A gateway with two uplinks: which one traffic takes.
+//! A gateway with two uplinks, and the selection of the uplink.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use sluice_testkit::packet::{self, Frame};
 use sluice_wire::echo::Echo;
 use sluice_wire::vlan::Tag;
 
-/// A second inside network, and a second uplink, behind tags.
+/// A second inside network and a second uplink, both VLANs.
 const OFFICE: u16 = 2;
 const SECOND: u16 = 3;
 
@@ -47,7 +47,7 @@ fn interfaces(interfaces: &mut Vec<Interface>) {
     }
 }
 
-/// Sources are translated by the uplink that they leave by.
+/// Sources are translated by the uplink that they leave through.
 fn translate(snapshot: &mut Snapshot) {
     let pool = |address: &str| Pool {
         addresses: vec![(v4(address), v4(address))],
@@ -138,7 +138,7 @@ fn rig(plan: Plan, tables: &[BySource]) -> Rig {
     rig
 }
 
-/// What leaves when a host sends a frame; by which interface, and the frame.
+/// Send a frame of a host. Returns the frame that leaves, and its interface.
 fn sends(rig: &mut Rig, interface: u16, frame: &Frame) -> Option<(u16, Vec<u8>)> {
     let frame = frame.clone().macs(HOST_MAC, INSIDE_MAC);
     let frame = if interface == OFFICE {
@@ -161,7 +161,7 @@ fn question(host: &str) -> Frame {
     packet::udp4(&*format!("{host}:5000"), REMOTE).payload(&[0; 26])
 }
 
-/// The uplink that a host's flow leaves by, and the address that it has there.
+/// The uplink and the outside address of a host's flow.
 #[track_caller]
 fn leaves(rig: &mut Rig, interface: u16, host: &str) -> (u16, Ipv4Addr) {
     let (uplink, frame) = sends(rig, interface, &question(host)).expect("the packet leaves");
@@ -181,10 +181,10 @@ fn source_decides_by_which_uplink_a_host_leaves_and_that_by_which_address() {
     let mut rig = rig(translating(), &office());
     assert_eq!((OUTSIDE, pool(0)), leaves(&mut rig, INSIDE, "192.168.1.10"));
     assert_eq!((SECOND, pool(1)), leaves(&mut rig, OFFICE, "192.168.2.10"));
-    // The networks of interfaces come first.
+    // Connected networks take precedence.
     let inside = packet::udp4("192.168.2.10:5000", "192.168.1.10:53").payload(&[0; 26]);
     assert_eq!(Some(INSIDE), sends(&mut rig, OFFICE, &inside).map(|(by, _)| by));
-    // Answers to the outside address come to the host.
+    // Answers to the outside address reach the host.
     let public = rig.public(&question("192.168.1.10"));
     assert_eq!(pool(0), *public.ip());
     assert_eq!(0, rig.all_drops().len(), "{:?}", rig.all_drops());
@@ -229,7 +229,7 @@ fn session_follows_routes_by_source() {
     commit(&mut rig, &translating(), &office());
     assert_eq!((SECOND, pool(1)), leaves(&mut rig, OFFICE, "192.168.2.10"));
     assert_eq!((OUTSIDE, pool(0)), leaves(&mut rig, INSIDE, "192.168.1.10"));
-    // Where the uplink has no link, the router's own routes lead on.
+    // If the link of the uplink is down, the router's own routes apply.
     assert!(rig.plane.set_link(SECOND, false));
     rig.pass(1_000);
     assert!(rig.plane.follow_changes(rig.now).is_some());
@@ -254,7 +254,7 @@ fn own_packets_of_the_gateway_go_by_their_source() {
     }
 }
 
-/// Both uplinks, with weights.
+/// A default route by both uplinks, with weights.
 fn shared(weights: [u8; 2], balance: Balance) -> Vec<Route> {
     let ways = ["203.0.113.254", "192.0.2.254"].into_iter().zip(weights);
     ways.map(|(gateway, weight)| Route {
@@ -272,7 +272,7 @@ fn sharing(weights: [u8; 2], balance: Balance) -> Plan {
     }
 }
 
-/// The uplink of each host's flow from a port, whose address it must have.
+/// The uplink of each host's flow from a port. Asserts that its outside address is that of the uplink.
 fn uplinks(rig: &mut Rig, port: u16) -> Vec<u16> {
     let mut uplink = |host: u8| {
         let frame = packet::udp4(&*format!("192.168.1.{host}:{port}"), REMOTE).payload(&[0; 26]);
@@ -287,7 +287,7 @@ fn by_second(uplinks: &[u16]) -> usize {
     uplinks.iter().filter(|&&uplink| uplink == SECOND).count()
 }
 
-/// The second uplink is up, or down, and sessions have heard of it.
+/// Set the state of the second uplink, and let sessions follow.
 fn set_second(rig: &mut Rig, up: bool) {
     let gateway = (SECOND, plain("192.0.2.254"));
     assert!(rig.plane.set_gateway(gateway, up));
@@ -309,7 +309,7 @@ fn hosts_are_shared_among_uplinks_by_weight_and_each_has_one_address() {
         for port in [5001, 6000, 40_000] {
             assert_eq!(first, uplinks(&mut rig, port));
         }
-        // So it is after a restart.
+        // The selection is the same after a restart.
         let mut again = self::rig(sharing(weights, Balance::Host), &[]);
         assert_eq!(first, uplinks(&mut again, 7000));
     }
@@ -348,13 +348,13 @@ fn flows_of_a_lost_uplink_move_and_no_others() {
     let lost = by_second(&before) as u64;
     let (live, made) = (rig.live(), rig.plane.counters()[0].sessions_created.get());
     set_second(&mut rig, false);
-    // Each flow of the other uplink has the session that it had; those of the lost one begin again, by another address.
+    // Flows of the other uplink keep their sessions; those of the lost one get new sessions with another address.
     assert_eq!(vec![OUTSIDE; 99], uplinks(&mut rig, 5000));
     assert_eq!(made + lost, rig.plane.counters()[0].sessions_created.get());
     assert_eq!(live, rig.live());
-    // New flows take the uplink that is up.
+    // New flows use the uplink that is up.
     assert_eq!(vec![OUTSIDE; 99], uplinks(&mut rig, 5001));
-    // It comes back: sessions stay, and new flows are shared as before.
+    // When the uplink returns, sessions stay, and new flows are distributed as before.
     let made = rig.plane.counters()[0].sessions_created.get();
     set_second(&mut rig, true);
     assert_eq!(vec![OUTSIDE; 99], uplinks(&mut rig, 5000));
@@ -421,7 +421,7 @@ fn probe(number: usize, gateway: &str, target: &str) -> Probe {
     }
 }
 
-/// What is sent when control asks for a probe.
+/// The request that is sent for a probe of the control plane.
 fn asks(rig: &mut Rig, probe: Probe) -> Option<Vec<u8>> {
     rig.plane.snapshot().probes.expect(&probe);
     let reply = rig.ask(rig.owner, Request::Probe(probe));
@@ -456,15 +456,15 @@ fn probe_leaves_by_its_uplink_whatever_routes_say_and_its_answer_is_noted() {
         reply.macs(SECOND_MAC, OUTSIDE_MAC).tag(0x8100, 30).build()
     };
     rig.now = sluice_engine::packet::time::Now::at(rig.now.nanoseconds + 5_000_000);
-    // Of somebody who does not know the number.
+    // The answer has a wrong number.
     assert!(rig.send(OUTSIDE, &answer([0; 8])).is_empty());
     assert_eq!(None, rig.plane.snapshot().probes.answer(4));
     assert!(rig.send(OUTSIDE, &answer([1, 2, 3, 4, 5, 6, 7, 8])).is_empty());
     assert_eq!(Some(5_000_000), rig.plane.snapshot().probes.answer(4));
-    // What nobody waits for is unsolicited.
+    // An answer that is not expected is unsolicited.
     assert!(rig.send(OUTSIDE, &answer([1, 2, 3, 4, 5, 6, 7, 8])).is_empty());
     assert_eq!(1, rig.drops("unsolicited"), "{:?}", rig.all_drops());
-    // A commit loses nothing that is waited for.
+    // A commit keeps the pending requests.
     let asked = probe(5, "192.0.2.254", "198.51.100.9");
     asks(&mut rig, asked).expect("the request leaves");
     let plan = Plan {

@@ -1,4 +1,4 @@
-//! Static routes with several ways, and by way of other routes: where sessions go as these change.
+//! Static routes with several next hops and recursive routes: the next hops of sessions when routes change.
 
 use std::net::SocketAddrV4;
 
@@ -7,7 +7,7 @@ use sluice_route::rib::{Offer, OfferedNextHop, Origin, Target, WeightedNextHop};
 use sluice_route::{Address, DropKind, InterfaceIndex, Prefix, Route, Via};
 use sluice_testkit::packet::{self, Frame};
 
-/// Gateways on the outside link, by the last byte of their addresses and of their Ethernet addresses.
+/// Gateways on the outside link, by the last byte of their IP and MAC addresses.
 const GATEWAYS: [u8; 3] = [11, 12, 13];
 
 const FLOWS: u16 = 600;
@@ -45,12 +45,12 @@ fn commit(rig: &mut Rig, routes: Vec<Route>) {
     rig.plane.commit(snapshot, &[routes]).unwrap();
 }
 
-/// The gateways that the first flows take.
+/// The gateways of the first flows.
 fn gateways(rig: &mut Rig) -> Vec<u8> {
     flows(rig, 0..FLOWS)
 }
 
-/// The gateway that each flow takes; 0 where it is not sent outside.
+/// The gateway of each flow; 0 if it is not sent outside.
 fn flows(rig: &mut Rig, numbers: std::ops::Range<u16>) -> Vec<u8> {
     let flow = |number: u16| packet::udp4(&*format!("192.168.1.10:{}", 1024 + number), "198.51.100.7:53");
     let gateway = |number| match &rig.host_sends(&flow(number).payload(&[0; 26]))[..] {
@@ -85,10 +85,10 @@ fn way_that_is_removed_moves_its_own_sessions_and_no_others() {
         assert!(old == new || *old == 12, "{old} became {new}");
         assert_ne!(12, *new);
     }
-    // One that comes back takes new flows; sessions stay where they are as long as that is one of the ways.
+    // A next hop that returns takes new flows. Sessions keep theirs as long as the route has it.
     commit(&mut rig, all());
     assert_eq!(after, gateways(&mut rig));
-    // Each is the session that it was.
+    // All sessions are the same as before.
     assert_eq!(live, rig.live());
     let new = flows(&mut rig, FLOWS..2 * FLOWS);
     assert!(count(&new, 12) > 100, "{}", count(&new, 12));
@@ -163,7 +163,7 @@ fn sessions_opened_while_a_link_is_down_and_those_of_before_follow_it_when_it_co
             sent[0].port
         })
     };
-    // The one of before follows the link that has gone, too.
+    // The session created before follows the returned link, too.
     rig.seconds(1);
     assert!(rig.plane.follow_changes(rig.now).is_some());
     assert_eq!([OUTSIDE; 2], answers(&mut rig));
@@ -175,7 +175,7 @@ fn sessions_opened_while_a_link_is_down_and_those_of_before_follow_it_when_it_co
     assert_eq!(2, rig.live());
 }
 
-/// What a daemon offers: a network by a gateway on the outside link, given by its last byte.
+/// A route learned from a daemon: a network by a gateway on the outside link, given by its last byte.
 fn learned(rig: &mut Rig, network: &str, length: u8, gateway: Option<u8>) {
     let gateway = gateway.map(|gateway| (OUTSIDE, plain(&format!("203.0.113.{gateway}"))));
     learned_by(rig, Prefix::new(plain(network), length), gateway);
@@ -199,12 +199,12 @@ fn learned_by(rig: &mut Rig, prefix: Prefix, gateway: Option<(InterfaceIndex, Ad
     assert!(changed);
 }
 
-/// Whatever no other route leads to is unreachable.
+/// Destinations without another route are unreachable.
 fn nowhere_else() -> Vec<Route> {
     vec![route("0.0.0.0", 0, Via::Refused(DropKind::Unreachable))]
 }
 
-/// A session that a learned route alone leads out: what opens it, by which address, and its answer.
+/// A session whose only route is a learned one: its first packet, its public address, and its answer.
 fn opened() -> (Rig, Frame, SocketAddrV4, Frame) {
     let mut rig = rig(nowhere_else());
     learned(&mut rig, "198.51.100.0", 24, Some(11));
@@ -215,7 +215,7 @@ fn opened() -> (Rig, Frame, SocketAddrV4, Frame) {
     (rig, question, public, answer)
 }
 
-/// How many sessions have been decided again.
+/// Number of revalidated sessions.
 fn revised(rig: &Rig) -> u64 {
     rig.plane.counters()[0].sessions_revised.get()
 }
@@ -244,7 +244,7 @@ fn sessions_follow_learned_routes_and_only_those_concerned_are_decided_again() {
         assert_eq!([now, 11], [near, far].map(|to| sent(&mut rig, to)));
         assert_eq!(1, revised(&rig) - before);
     }
-    // A session that has been silent for longer than is known what changed is decided again, and stays as it is.
+    // A session that was silent for longer than changes are recorded is revalidated, and stays unchanged.
     learned(&mut rig, "198.51.100.0", 24, Some(12));
     for gateway in (0..40).map(|round| 12 + round % 2) {
         learned(&mut rig, "192.0.2.0", 24, Some(gateway));
@@ -285,7 +285,7 @@ fn session_without_a_route_for_the_moment_keeps_its_translation() {
     follow(&mut rig);
     let before = revised(&rig);
     for round in 1..3 {
-        // Who asks is told so, and who answers is heard.
+        // The sender gets an ICMP error, and answers still pass.
         let sent = rig.host_sends(&question);
         assert_eq!(
             (1, INSIDE, [1, 3]),
@@ -295,7 +295,7 @@ fn session_without_a_route_for_the_moment_keeps_its_translation() {
         assert_eq!(INSIDE, rig.router_sends(&answer)[0].port);
         assert_eq!((1, 1), (rig.live(), revised(&rig) - before));
     }
-    // What is said about its packets finds no way either, and is dropped once.
+    // An ICMP error about its packets has no route either, and is dropped once.
     let remote = REMOTE.parse::<SocketAddrV4>().unwrap();
     let seen = packet::udp4(remote, "192.168.1.10:5000").payload(&[0; 26]).build();
     let error = packet::icmp4_error("192.168.1.10", "198.51.100.7", 3, 3, &seen, 48);
@@ -313,7 +313,7 @@ fn session_whose_new_gateway_is_not_known_yet_waits_for_it() {
     let public = rig.public(&question);
     learned(&mut rig, "198.51.100.0", 24, Some(77));
     follow(&mut rig);
-    // It is asked for, and the packet waits.
+    // The gateway is resolved, and the packet waits.
     let sent = rig.host_sends(&question);
     assert_eq!([0x08, 0x06], sent[0].frame[12..14]);
     assert_eq!(1, sent.len());
@@ -335,7 +335,7 @@ fn answers_without_a_route_for_the_moment_are_dropped_by_name_and_find_their_hos
     assert!(rig.plane.set_link(INSIDE, false));
     follow(&mut rig);
     for round in 1..3 {
-        // The remote may be told so, and by no address of the inside.
+        // The remote may get an ICMP error, but not from an inside address.
         for sent in rig.router_sends(&answer) {
             assert_eq!((OUTSIDE, 1), (sent.port, sent.frame[23]));
         }
@@ -357,7 +357,7 @@ fn destination_behind_a_link_that_is_down_is_unreachable_where_no_other_route_le
     let frame = packet::udp4("192.168.1.10:5000", "203.0.113.254:53").payload(&[0; 26]);
     let sent = rig.host_sends(&frame);
     assert_eq!(INSIDE, sent[0].port);
-    // ICMP, destination unreachable.
+    // The answer is an ICMP destination-unreachable error.
     assert_eq!([1, 3], [sent[0].frame[23], sent[0].frame[34]]);
     assert_eq!(1, rig.drops("no-route"));
 }

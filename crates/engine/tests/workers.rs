@@ -1,4 +1,4 @@
-//! Several workers: the same frames give the same bytes, in order per flow, wherever they arrive.
+//! Several workers: the same input frames give the same output, in order per flow, at whichever worker they arrive.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -16,7 +16,7 @@ fn remote(number: u8) -> SocketAddrV4 {
     SocketAddrV4::new(Ipv4Addr::new(198, 51, 100, number), 80)
 }
 
-/// Frames by wire, in order: sequence numbers tell the order within a flow.
+/// Frames by wire and flow, in order. Sequence numbers show the order within a flow.
 type Output = BTreeMap<(u16, Vec<u8>), Vec<Vec<u8>>>;
 
 /// Addresses and ports of a frame, as bytes.
@@ -49,7 +49,7 @@ fn ready(mut plan: Plan, change: impl FnOnce(&mut Plan)) -> Rig {
     rig
 }
 
-/// Everything that flows between eight hosts and their remotes, dealt to the workers by `deal`.
+/// Traffic between eight hosts and their remotes, distributed to the workers by `deal`.
 fn traffic(rig: &mut Rig, mut deal: impl FnMut(usize) -> usize) -> Output {
     let mut output = Output::new();
     let mut count = 0;
@@ -91,7 +91,7 @@ fn traffic(rig: &mut Rig, mut deal: impl FnMut(usize) -> usize) -> Output {
         let external: SocketAddrV4 = "203.0.113.20:80".parse().unwrap();
         let frame = packet::tcp4(remote(99), external).flags(flag::SYN).numbers(sequence, 0);
         send(rig, OUTSIDE, frame.macs(ROUTER_MAC, OUTSIDE_MAC).build());
-        // What workers other than the owner can't do: errors, echo, fragments.
+        // Packets that only the owner can process: errors, echo requests, fragments.
         send(
             rig,
             INSIDE,
@@ -129,7 +129,7 @@ fn same_frames_give_the_same_bytes_in_order_with_any_number_of_workers() {
     assert!(alone.len() > 32 * 2, "{}", alone.len());
     for workers in [2, 4] {
         let mut rig = ready(plan(workers), |_| {});
-        // Each burst at a worker of its own: frames of one flow keep their order as long as they come by one queue.
+        // Each burst arrives at another worker. The frames of a flow keep their order as long as they arrive in one queue.
         let together = traffic(&mut rig, |count| count % 8 / 2);
         assert_eq!(alone.len(), together.len());
         for (flow, frames) in &alone {
@@ -226,12 +226,12 @@ fn neighbour_unknown_is_asked_for_by_the_owner_whoever_needs_it() {
     }
 }
 
-/// Stages of a pipeline, and the workers that it takes: who receives, parses, has sessions, transmits.
+/// Stages of a pipeline: number of workers, and the workers that receive, parse, have sessions, transmit.
 const PIPELINES: [(usize, [&[u16]; 4]); 8] = [
     (2, [&[0], &[0], &[1], &[1]]),
     (2, [&[0], &[1], &[1], &[1]]),
     (2, [&[0], &[0], &[0], &[1]]),
-    // Back and forth: P0 pairs first and last stage on one core.
+    // The first and the last stage on one core, as P0 does (see `docs/performance.md`).
     (2, [&[0], &[0], &[1], &[0]]),
     (2, [&[0], &[1], &[0], &[1]]),
     (4, [&[0], &[1], &[2], &[3]]),
@@ -303,14 +303,14 @@ fn flows_keep_their_order_through_any_pipeline() {
 fn what_a_later_stage_has_no_room_for_is_shed_where_it_enters() {
     const FRAMES: u64 = 1000;
     for (workers, stages) in PIPELINES {
-        // A worker that packets come back to can't wait, and drops by the ring's name.
+        // A worker that packets return to can't wait. It drops packets under the name of the full ring.
         let comes_back = stages == PIPELINES[3].1 || stages == PIPELINES[4].1 || stages == PIPELINES[7].1;
         let mut rig = ready(pipeline(workers, stages), |plan| plan.ring = 128);
         for number in 0..FRAMES {
             let frame = packet::udp4(SocketAddrV4::new(host((number % 8) as u8), 1000), remote(1));
             rig.wires[0].inject(INSIDE, &frame.macs(HOST_MAC, INSIDE_MAC).build(), Checksums::Unverified);
         }
-        // The last stage stands still: rings fill from there back to the entrance.
+        // The last stage does not run, so that the rings fill from there back to the entrance.
         let last = *stages[3].last().unwrap() as usize;
         for _ in 0..60 {
             for worker in (0..workers).filter(|&worker| worker != last) {
@@ -330,7 +330,7 @@ fn what_a_later_stage_has_no_room_for_is_shed_where_it_enters() {
         );
         if !comes_back {
             assert!(sent >= 128, "{sent} {stages:?}");
-            // Nothing that the first stage has let in is lost.
+            // No packet that the first stage has admitted is lost.
             assert_eq!(0, rig.drops("handover-full"), "{stages:?} {:?}", rig.all_drops());
         }
     }

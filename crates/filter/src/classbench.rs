@@ -1,20 +1,20 @@
-//! Rule sets as ClassBench writes them: `@source/length destination/length first : last first : last protocol/mask flags/mask`.
+//! Parser for ClassBench rule sets: `@source/length destination/length first : last first : last protocol/mask flags/mask`.
 
 use thiserror::Error;
 
 use crate::{Field, Range, Rule};
 
-/// A line that is no rule.
+/// An invalid line.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("line {line}: {what}")]
 pub struct ParseError {
-    /// The line, counted from 1.
+    /// Line number, counted from 1.
     pub line: usize,
     /// What is wrong.
     pub what: &'static str,
 }
 
-/// Read the five fields of each rule; what follows them is passed over, as the literature does.
+/// Parses the five fields of each rule. The fields after them are ignored, as in the literature.
 pub fn parse_classbench(text: &str) -> Result<Vec<Rule<u32>>, ParseError> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     lines

@@ -1,23 +1,24 @@
-//! What rules look at in a packet.
+//! Header fields of a packet that rules match.
 
 use core::fmt::Debug;
 use core::hash::Hash;
 
 use crate::cut_tree::words::{WordAddress, Words};
+use crate::field::{Field, MARK};
 
 /// An address as a number.
 pub trait Address: WordAddress + Copy + Ord + Hash + Debug + Default + Send + Sync + 'static {
-    /// The last one.
+    /// The last address.
     const LAST: Self;
-    /// The next one; none after the last.
+    /// The next address; `None` after the last.
     fn next(self) -> Option<Self>;
-    /// The one before; none before the first.
+    /// The preceding address; `None` before the first.
     fn before(self) -> Option<Self>;
-    /// How far it is behind another; wraps around where it is before it.
+    /// Distance from `first` to this address; wraps around if it precedes `first`.
     fn distance(self, first: Self) -> Self;
-    /// Without its last bits.
+    /// The address shifted right by this number of bits.
     fn shifted(self, bits: u32) -> Self;
-    /// As an address.
+    /// The address as [`std::net::IpAddr`].
     fn ip(self) -> std::net::IpAddr;
 }
 
@@ -51,108 +52,6 @@ macro_rules! address {
 address!(u32, std::net::Ipv4Addr);
 address!(u128, std::net::Ipv6Addr);
 
-/// Value of a field that a packet has not: ports of a fragment, a tag of an untagged frame. A rule that names ports does
-/// not match it, a rule that names none does.
-pub const NONE: u32 = 1 << 16;
-
-/// Behind the fields: the word of the mark.
-const MARK: usize = 13;
-
-/// Fields beside the addresses, each a number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum Field {
-    /// Source port, or [`NONE`].
-    SourcePort,
-    /// Destination port, or [`NONE`].
-    DestinationPort,
-    /// IP protocol.
-    Protocol,
-    /// ICMP type in the high byte and code in the low one, or [`NONE`].
-    Message,
-    /// TCP flags, or [`NONE`].
-    Flags,
-    /// 0: whole, 1: first fragment, 2: later fragment.
-    Fragment,
-    /// Differentiated services code point.
-    Dscp,
-    /// Length of the datagram in bytes.
-    Length,
-    /// VLAN identifier, or [`NONE`].
-    Vlan,
-    /// Number of the interface that the packet came in by.
-    Incoming,
-    /// Number of the interface that it leaves by, or [`NONE`] for the gateway itself.
-    Outgoing,
-    /// Context: virtual router or site.
-    Context,
-    /// Source MAC address, as a number of those that rules name; 0 where no Ethernet frame brought the packet.
-    SourceMac,
-    /// Destination MAC address.
-    DestinationMac,
-    /// Explicit congestion notification (RFC 3168).
-    Ecn,
-}
-
-impl Field {
-    /// All, in order of their numbers.
-    pub const ALL: [Self; 15] = [
-        Self::SourcePort,
-        Self::DestinationPort,
-        Self::Protocol,
-        Self::Message,
-        Self::Flags,
-        Self::Fragment,
-        Self::Dscp,
-        Self::Length,
-        Self::Vlan,
-        Self::Incoming,
-        Self::Outgoing,
-        Self::Context,
-        Self::SourceMac,
-        Self::DestinationMac,
-        Self::Ecn,
-    ];
-
-    /// The largest value that a packet may have, [`NONE`] included.
-    #[inline(always)]
-    pub const fn last(self) -> u32 {
-        match self {
-            Self::Protocol => 255,
-            Self::Fragment => 2,
-            Self::Dscp => 63,
-            Self::Ecn => 3,
-            Self::Length | Self::Incoming | Self::SourceMac | Self::DestinationMac => u16::MAX as u32,
-            Self::Context => u32::MAX,
-            Self::DestinationPort | Self::SourcePort | Self::Message | Self::Flags | Self::Vlan | Self::Outgoing => {
-                NONE
-            }
-        }
-    }
-
-    /// The largest value that a rule may name.
-    pub const fn last_named(self) -> u32 {
-        match self {
-            Self::DestinationPort | Self::SourcePort | Self::Message => u16::MAX as u32,
-            Self::Flags => 255,
-            Self::Vlan => 4095,
-            other => other.last(),
-        }
-    }
-
-    /// Which word it is in, from which bit on, and its bits: some share one.
-    #[inline(always)]
-    const fn place(self) -> (usize, u32, u32) {
-        match self {
-            Self::Dscp => (Self::Dscp as usize, 0, 0xff),
-            Self::Ecn => (Self::Dscp as usize, 8, 0xff),
-            Self::SourceMac => (12, 0, 0xffff),
-            Self::DestinationMac => (12, 16, 0xffff),
-            other => (other as usize, 0, u32::MAX),
-        }
-    }
-}
-
 /// What a level of a search looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dimension {
@@ -161,7 +60,7 @@ pub(crate) enum Dimension {
     Field(Field),
 }
 
-/// What rules look at, of one packet.
+/// Header fields of one packet that rules match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(C, align(64))]
 pub struct Header<A: WordAddress> {
@@ -170,7 +69,8 @@ pub struct Header<A: WordAddress> {
 }
 
 impl<A: Address> Header<A> {
-    /// Of a packet between two addresses; all other fields are 0, or [`NONE`] where there is such a value.
+    /// Creates a header of a packet between two addresses; all other fields are 0, or [`NONE`] if the field may have
+    /// it.
     pub fn new(source: A, destination: A) -> Self {
         let mut header = Self {
             words: [0; 16],
@@ -181,8 +81,8 @@ impl<A: Address> Header<A> {
             header.words[A::WORDS + at] = destination.word(at);
         }
         for field in Field::ALL {
-            if field.last() == NONE {
-                header = header.with(field, NONE);
+            if field.plain() != 0 {
+                header = header.with(field, field.plain());
             }
         }
         header
@@ -194,13 +94,13 @@ impl<A: Address> Header<A> {
         A::from_words(&self.words)
     }
 
-    /// Destination address, after destination rules of translation.
+    /// Destination address, after destination translation.
     #[inline(always)]
     pub fn destination(&self) -> A {
         A::from_words(&self.words[A::WORDS..])
     }
 
-    /// The same with another value of a field; one that is too large becomes the largest.
+    /// Sets a field; a value that is too large becomes the largest one.
     #[inline(always)]
     pub fn with(mut self, field: Field, value: u32) -> Self {
         let (at, shift, bits) = field.place();
@@ -221,7 +121,7 @@ impl<A: Address> Header<A> {
         word >> shift & bits
     }
 
-    /// The mark that its session has, or that rules have set on the way.
+    /// The mark of the session, including the changes of preceding rules.
     #[inline(always)]
     pub fn mark(&self) -> u32 {
         match MARK < A::FIT {
@@ -230,7 +130,7 @@ impl<A: Address> Header<A> {
         }
     }
 
-    /// The same with a mark.
+    /// Sets the mark.
     #[inline(always)]
     pub fn with_mark(mut self, mark: u32) -> Self {
         *self.at(MARK) = mark;

@@ -1,20 +1,21 @@
-//! Elementary intervals: a dimension cut where any rule's range begins or ends, each piece with the rules valid there.
+//! Elementary intervals: a dimension cut wherever the range of a rule begins or ends, each interval with the rules
+//! valid there.
 
 use crate::{Address, Field, Range, Rule, RuleNumber};
 
-/// A piece of a dimension: its last value, and the rules that hold all of it, in order.
+/// An interval: its last value, and the rules that contain all of it, in order.
 pub struct Interval<T> {
     pub last: T,
     pub rules: Vec<RuleNumber>,
 }
 
-/// The pieces of a dimension in ascending order, from the first value on to the last, for rules with these ranges.
-/// Calls `each` with one at a time; stops where it says no.
+/// Computes the intervals of a dimension in ascending order, from the first value to the last, for rules with these
+/// ranges. Calls `each` with one interval at a time; stops if it returns false.
 pub fn intervals<T: Address>(ranges: &[(RuleNumber, Range<T>)], last: T, mut each: impl FnMut(Interval<T>) -> bool) {
     let mut edges: Vec<(T, bool, RuleNumber)> = Vec::with_capacity(2 * ranges.len());
     for &(rule, range) in ranges {
         edges.push((range.first, true, rule));
-        // A range that ends with the dimension never ends.
+        // A range that includes the last value needs no end.
         if range.last < last
             && let Some(next) = range.last.next()
         {
@@ -48,8 +49,8 @@ pub fn intervals<T: Address>(ranges: &[(RuleNumber, Range<T>)], last: T, mut eac
     }
 }
 
-/// The pieces of a field, for some of the rules. TCP flags are cut value by value: those that a mask asks for need not lie
-/// side by side.
+/// Computes the intervals of a field, for some of the rules. TCP flags are cut value by value, because the values that
+/// match a mask need not be adjacent.
 pub fn of_field<A: Address>(
     rules: &[Rule<A>],
     among: &[RuleNumber],

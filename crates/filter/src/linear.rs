@@ -1,15 +1,15 @@
-//! Rule by rule: the baseline, and what every other matcher is held against.
+//! Linear search: the baseline, and the reference for every other matcher.
 
 use crate::{Address, Header, Matcher, Rule, RuleNumber};
 
-/// Compares rule by rule (P1, Fig. 1).
+/// Compares rule by rule (paper P1, Fig. 1; see docs/papers.md).
 #[derive(Clone, Debug)]
 pub struct Linear<A> {
     rules: Vec<Rule<A>>,
 }
 
 impl<A: Address> Linear<A> {
-    /// Of rules in their order.
+    /// Creates a matcher of sorted rules.
     pub fn new(rules: &[Rule<A>]) -> Self {
         Self { rules: rules.to_vec() }
     }

@@ -1,36 +1,16 @@
-//! Why the filter drops a packet.
+//! Drop reasons of the filter.
 
-macro_rules! reasons {
-    ($($name:ident $text:literal $help:literal;)*) => {
-        /// Why the filter drops a packet: each is a counter of its own.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        #[repr(u8)]
-        pub enum Reason {
-            $(#[doc = $help] $name,)*
-        }
+use sluice_wire::named;
 
-        impl Reason {
-            /// Every reason, in the order of their numbers.
-            pub const ALL: &[Reason] = &[$(Reason::$name),*];
-
-            /// The counter's name.
-            pub fn name(self) -> &'static str {
-                match self { $(Reason::$name => $text,)* }
-            }
-
-            /// One line for an operator.
-            pub fn help(self) -> &'static str {
-                match self { $(Reason::$name => $help,)* }
-            }
-        }
-    };
-}
-
-reasons! {
-    Denied "filter-drop" "a rule of the filter drops it: `show filter` counts by rule";
-    Rejected "filter-reject" "a rule of the filter rejects it, and the sender was told where that is allowed";
-    Default "filter-default" "no rule of the filter decided, and its default does not accept";
-    Fragment "filter-fragment" "a later fragment of a datagram whose first one opened no session";
-    Application "filter-application" "a rule of the filter about the application of its session drops or rejects it";
-    Limited "filter-rate" "above the rate of a rule of the filter";
+named! {
+    /// Why the filter drops a packet: each is a counter of its own.
+    #[derive(PartialOrd, Ord)]
+    pub enum Reason {
+        Denied "filter-drop" "a filter rule drops it: `sluice show filter` counts by rule";
+        Rejected "filter-reject" "a filter rule rejects it; the sender gets a reset or an ICMP error where that is allowed";
+        Default "filter-default" "no filter rule matched, and the default action does not accept";
+        Fragment "filter-fragment" "a later fragment of a datagram whose first fragment created no session";
+        Application "filter-application" "a filter rule for the application of its session drops or rejects it";
+        Limited "filter-rate" "above the rate of a filter rule";
+    }
 }

@@ -1,59 +1,60 @@
-//! A rule's conditions: a box in the space of headers.
+//! Conditions of a rule: a hyperrectangle in the space of headers.
 
 use thiserror::Error;
 
-use crate::header::{Address, Field, Header, NONE};
+use crate::field::{Field, NONE};
+use crate::header::{Address, Header};
 
-/// Numbers from a first to a last one.
+/// A range of numbers, including both ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Range<T> {
-    /// The first.
+    /// First number.
     pub first: T,
-    /// The last, included.
+    /// Last number, included.
     pub last: T,
 }
 
 impl<T: Copy + Ord> Range<T> {
-    /// Is the number within?
+    /// Whether the range contains a number.
     #[inline(always)]
     pub fn contains(&self, number: T) -> bool {
         self.first <= number && number <= self.last
     }
 
-    /// What is in both.
+    /// Intersection of two ranges.
     pub(crate) fn intersection(&self, other: &Self) -> Option<Self> {
         let (first, last) = (self.first.max(other.first), self.last.min(other.last));
         (first <= last).then_some(Self { first, last })
     }
 
-    /// Is all of the other within?
+    /// Whether the range contains all of the other one.
     pub fn covers(&self, other: &Self) -> bool {
         self.first <= other.first && other.last <= self.last
     }
 }
 
-/// TCP flags as they have to be, among those that count.
+/// Required values of TCP flags under a mask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FlagsMask {
-    /// Flags that have to be set.
+    /// Flags that must be set.
     pub set: u8,
-    /// Flags that count.
+    /// Mask of the significant flags.
     pub of: u8,
 }
 
 impl FlagsMask {
-    /// No flag counts.
+    /// No flag is significant.
     pub const ANY: Self = Self { set: 0, of: 0 };
 
-    /// Whether flags, as in [`Field::Flags`], are as they have to be. Those of a packet without any are not, unless none
-    /// counts.
+    /// Whether flags, as in [`Field::Flags`], have the required values. A packet without flags matches only if no flag
+    /// is significant.
     #[inline(always)]
     pub fn matches(&self, flags: u32) -> bool {
         self.of == 0 || flags & !0xff == 0 && flags as u8 & self.of == self.set
     }
 }
 
-/// What a rule asks of a packet. All must hold.
+/// Conditions of a rule. All must hold.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Rule<A> {
     /// Source addresses.
@@ -64,10 +65,10 @@ pub struct Rule<A> {
     flags: FlagsMask,
 }
 
-/// A condition that no packet meets.
+/// A condition that no packet can satisfy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum RuleError {
-    /// A range that ends before it begins.
+    /// A range ends before it begins.
     #[error("the range {first} to {last} of {field:?} ends before it begins")]
     Reversed {
         /// The field.
@@ -77,31 +78,31 @@ pub enum RuleError {
         /// Last value.
         last: u32,
     },
-    /// A value that the field does not have.
+    /// A value is larger than the field allows.
     #[error("{field:?} reaches to {most}, not to {last}")]
     TooLarge {
         /// The field.
         field: Field,
-        /// Last value asked for.
+        /// Last value of the condition.
         last: u32,
         /// Largest value of the field.
         most: u32,
     },
-    /// A flag that has to be set but does not count.
+    /// A flag must be set but is not significant.
     #[error("flags {set:#04x} have to be set of which only {of:#04x} count")]
     Flags {
-        /// Flags that have to be set.
+        /// Flags that must be set.
         set: u8,
-        /// Flags that count.
+        /// Significant flags.
         of: u8,
     },
-    /// Addresses that end before they begin.
+    /// A range of addresses ends before it begins.
     #[error("a range of addresses ends before it begins")]
     Addresses,
 }
 
 impl<A: Address> Rule<A> {
-    /// The rule that every packet meets.
+    /// The rule that matches every packet.
     pub fn any() -> Self {
         let all = Range {
             first: A::default(),
@@ -118,7 +119,7 @@ impl<A: Address> Rule<A> {
         }
     }
 
-    /// Of what the default matcher compares at once: addresses, ports and protocol.
+    /// Creates a rule of the fields that the default matcher compares in leaves: addresses, ports and protocol.
     pub(crate) fn compared(source: Range<A>, destination: Range<A>, fields: [Range<u32>; 3]) -> Self {
         let mut rule = Self {
             source,
@@ -134,7 +135,7 @@ impl<A: Address> Rule<A> {
         rule
     }
 
-    /// And from these addresses to those.
+    /// Adds a condition on source and destination addresses.
     pub fn between(mut self, source: Range<A>, destination: Range<A>) -> Result<Self, RuleError> {
         if source.first > source.last || destination.first > destination.last {
             return Err(RuleError::Addresses);
@@ -143,7 +144,7 @@ impl<A: Address> Rule<A> {
         Ok(self)
     }
 
-    /// And a field from `first` to `last`.
+    /// Adds a condition on a field: from `first` to `last`.
     pub fn with(mut self, field: Field, first: u32, last: u32) -> Result<Self, RuleError> {
         let most = field.last_named();
         if first > last {
@@ -156,7 +157,7 @@ impl<A: Address> Rule<A> {
         Ok(self)
     }
 
-    /// And TCP flags.
+    /// Adds a condition on TCP flags.
     pub fn with_flags(mut self, flags: FlagsMask) -> Result<Self, RuleError> {
         let FlagsMask { set, of } = flags;
         if set & !of != 0 {
@@ -172,29 +173,29 @@ impl<A: Address> Rule<A> {
         self.fields[field as usize]
     }
 
-    /// The TCP flags.
+    /// The condition on TCP flags.
     pub fn flags(&self) -> FlagsMask {
         self.flags
     }
 
-    /// Whether a field may have any value.
+    /// Whether there is no condition on a field.
     pub fn is_any(&self, field: Field) -> bool {
         let Range { first, last } = self.get(field);
         (first, last) == (0, field.last()) && (field != Field::Flags || self.flags.of == 0)
     }
 
-    /// Whether it is about packets to the gateway itself, and no others.
+    /// Whether the rule matches only packets to the gateway itself.
     pub fn is_to_gateway(&self) -> bool {
         self.get(Field::Outgoing).first == NONE
     }
 
-    /// Whether a field's value is one that the rule asks for.
+    /// Whether a field's value satisfies the condition.
     #[inline(always)]
     pub fn admits(&self, field: Field, value: u32) -> bool {
         self.get(field).contains(value) && (field != Field::Flags || self.flags.matches(value))
     }
 
-    /// Whether a packet meets the rule.
+    /// Whether the rule matches a packet.
     #[inline]
     pub fn matches(&self, header: &Header<A>) -> bool {
         self.source.contains(header.source())

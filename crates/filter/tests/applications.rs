@@ -1,4 +1,5 @@
-//! Rules about applications: what a filter says of sessions whose application is known is what asking rule by rule says.
+//! Rules for applications: the filter's results for sessions with an identified application equal those of a linear
+//! evaluation.
 
 use crate::drawn::{any_header, any_rule};
 use proptest::prelude::*;
@@ -23,7 +24,7 @@ fn filters(kind: MatcherKind, rules: &[CompiledRule]) -> Filters {
     Filters::new(rules, &settings(kind), Counters::new(rules.len())).unwrap()
 }
 
-/// A rule by rule answer; `undecided` where a rule that drops waits for what one before it may still say.
+/// Linear evaluation. A dropping rule for an application does not decide while an earlier accepting rule may still match.
 fn meant(
     rules: &[CompiledRule],
     header: &Header<u128>,
@@ -54,7 +55,7 @@ fn meant(
         if !is_meant {
             waits |= !known.is_all && verdict == Verdict::Accept;
         } else if waits && verdict != Verdict::Accept {
-            // Nothing about applications decides by now.
+            // The decision of the rules for applications is postponed.
             left = true;
         } else {
             return (verdict, Some(place));

@@ -1,4 +1,4 @@
-//! Rules that ask for more than boxes say, against a reading of them one by one.
+//! Rules with further conditions, compared with a linear evaluation.
 
 use crate::drawn;
 use std::net::{IpAddr, Ipv4Addr};
@@ -18,13 +18,13 @@ fn mac(number: u8) -> [u8; 6] {
     [2, 0, 0, 0, 0, number]
 }
 
-/// A packet: its addresses, and the last bytes of its MAC addresses where a frame brought it.
+/// A packet: its addresses, and the last bytes of its MAC addresses if it has an Ethernet header.
 #[derive(Clone, Copy, Debug)]
 struct Packet {
     source: u32,
     destination: u32,
     macs: Option<[u8; 2]>,
-    /// The mark of its session.
+    /// Mark of the session.
     mark: u32,
 }
 
@@ -64,7 +64,7 @@ fn any_mark() -> impl Strategy<Value = Mark> {
     })
 }
 
-/// The addresses of each set.
+/// Addresses of each set.
 const SETS: [&[u32]; 3] = [&[], &[1, 4], &[0, 1, 2, 6]];
 
 fn sets() -> &'static [Arc<ElementSet>; 3] {
@@ -138,7 +138,7 @@ fn names(macs: &MacCondition, own: Option<u8>) -> bool {
     macs.of.is_empty() || own.is_some_and(|own| macs.of.contains(&mac(own)) != macs.not)
 }
 
-/// The fate of a packet, the rules that go on before, and what they set.
+/// Result for a packet, matching rules before the deciding one, and the values that they set.
 fn read(rules: &[CompiledRule], packet: &Packet) -> (Vec<u32>, FilterResult, SessionMarking) {
     let (mut before, mut own, mut class) = (Vec::new(), packet.mark, TrafficClass::ANY);
     for (place, rule) in (0..).zip(rules) {
@@ -253,7 +253,7 @@ fn rule_that_adds_to_a_set_decides_about_the_next_packet_of_that_source() {
         filters.v4.decide(&header, &mut fates, &filters.counters, 0, 1);
         fates[0].verdict
     };
-    // Who only asks what would be adds nothing.
+    // A hypothetical evaluation adds nothing to sets.
     assert_eq!(Verdict::Accept, filters.v4.evaluate(&Header::new(7, 9)).verdict);
     assert!(set.is_empty());
     assert_eq!([Verdict::Accept, Verdict::Drop, Verdict::Drop], [7, 7, 7].map(decided));

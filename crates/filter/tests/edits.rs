@@ -1,4 +1,5 @@
-//! Single rules that come and go say what a list says from which they come and go.
+//! After single rules were inserted and removed, the matcher gives the results of a linear search over the current
+//! rules.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +8,7 @@ use proptest::prelude::*;
 use sluice_filter::{Address, CutTree, Field, Header, Matcher, Range, Rule, RuleNumber};
 use sluice_table::simd::lanes::Vectors;
 
-/// Rules by number, with the matcher that is edited as they are.
+/// Rules by number, with the matcher that is edited in parallel.
 struct Edited<A: Address> {
     rules: BTreeMap<RuleNumber, Vec<Rule<A>>>,
     best: CutTree<A>,
@@ -102,7 +103,7 @@ fn oracle_thousand_edits_of_each_set_have_no_mismatch() {
                     let (number, boxes) = gone.swap_remove(drawn.below(gone.len()));
                     edited.insert(number, boxes);
                 }
-                // A new one before others, of what one asks and another one asks.
+                // A new rule before others, with conditions of two existing rules combined.
                 _ => {
                     let (_, other) = gone.last().unwrap();
                     let rule = other[0].clone().between(boxes[0].source, other[0].destination).unwrap();
@@ -216,7 +217,7 @@ fn readers_see_a_rule_or_do_not_while_it_comes_and_goes() {
                 while !stop.load(std::sync::atomic::Ordering::Relaxed) || looked == 0 {
                     best.first_of_batch(&mut (), &headers, &mut found);
                     for (at, found) in (1u32..).zip(&found) {
-                        // The rule that is always there, or the one before it that comes and goes.
+                        // The permanent rule, or the one before it that is inserted and removed.
                         assert!([Some(at * 10), Some(at * 10 - 1)].contains(found), "{at}: {found:?}");
                     }
                     looked += 1;

@@ -1,4 +1,4 @@
-//! Rules after which others are asked.
+//! Rules that don't decide: later rules are evaluated, too.
 
 use sluice_filter::{
     Action, CompiledRule, Counters, DecidedBy, FilterResult, Filters, Header, MatcherKind, Range, Rule, Settings,
@@ -10,7 +10,7 @@ const ACCEPTED: FilterResult = FilterResult {
     by: DecidedBy::Default,
 };
 
-/// A rule that names 0 to 15, and 4 to 7 once more.
+/// A rule that matches 0 to 15, and 4 to 7 a second time.
 fn overlapping(action: Action) -> Filters {
     let all = Rule::<u32>::any().destination;
     let rule = |first, last| Rule::any().between(Range { first, last }, all).unwrap();

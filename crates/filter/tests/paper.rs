@@ -1,10 +1,11 @@
-//! P1's own example: Table 1, Fig. 1, 2 and 5. Fields of 0 to 15, as there.
+//! The example of paper P1 (see docs/papers.md): Table 1, Fig. 1, 2 and 5, with field values of 0 to 15.
 
 use sluice_filter::{CachedTrie, Field, Header, Linear, ListSearch, Matcher, Range, Rule, Trie};
 
 const ENOUGH: usize = 1 << 20;
 
-/// Filter 0, 1, 2 and the last of Table 1. The column in the middle is the source port, as the example in the text has it.
+/// Filters 0, 1, 2 and the last one of the paper's Table 1. The middle column is the source port, as in the example in
+/// the text.
 fn table1() -> Vec<Rule<u32>> {
     let rows = [
         [(3, 8), (0, 15), (3, 11)],
@@ -49,7 +50,7 @@ fn p1_table1_example_is_filter_2_in_every_matcher() {
 fn p1_fig2_first_node_has_intervals_to_2_to_8_and_to_15() {
     let trie = Trie::new(&table1(), ENOUGH).unwrap();
     let index = |source| trie.path(&header(source, 6, 2)).0[0];
-    // Beyond 15, where the example's fields end, is an interval of its own.
+    // Values above 15, where the example's fields end, form another interval.
     let expected = [1, 1, 1, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3];
     assert_eq!(expected.to_vec(), (0..16).map(index).collect::<Vec<_>>());
     assert_eq!((vec![4], None), {
@@ -91,7 +92,8 @@ fn p1_fig15_searches_are_counted_three_ways() {
     assert_eq!((0, 0, 3), counts(&lists));
     cached.first(&mut lists, &header(4, 6, 2));
     assert_eq!((3, 0, 3), counts(&lists));
-    // Another interval of the first node, whose list holds but one, and a node of the second level not met before.
+    // Another interval of the first node, whose list has a single entry, and a node of the second level that was not
+    // visited before.
     cached.first(&mut lists, &header(0, 6, 3));
     assert_eq!((3, 1, 6), counts(&lists));
 }

@@ -1,4 +1,4 @@
-//! Sets that change, against a list of their elements.
+//! Sets, compared with a list of their elements.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -8,10 +8,10 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use sluice_filter::{Element, ElementKind, ElementSet};
 
-/// What somebody does with a set, one thing a second.
+/// An operation on a set, one each second.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// For so many seconds; 0: for ever.
+    /// Adds an element with a timeout in seconds; 0: none.
     Add(Element, u64),
     Remove(Element),
     Expire,
@@ -35,7 +35,7 @@ fn any_network() -> impl Strategy<Value = Element> {
     })
 }
 
-/// Bit by bit.
+/// Masks an address bit by bit.
 fn masked(address: IpAddr, length: u8) -> IpAddr {
     match address {
         IpAddr::V4(address) => {
@@ -68,7 +68,7 @@ fn any_step(element: impl Strategy<Value = Element> + 'static) -> impl Strategy<
 
 const SECOND: u64 = 1_000_000_000;
 
-/// The single things that an element is of.
+/// The single elements that a range consists of.
 fn parts(element: Element) -> Vec<Element> {
     match element {
         Element::Network(..) => vec![element],
@@ -76,7 +76,7 @@ fn parts(element: Element) -> Vec<Element> {
     }
 }
 
-/// Do the same with a set and with a list, which says until when each element is there.
+/// Applies an operation to a set and to a list with the expiry time of each element.
 fn follow(set: &ElementSet, list: &mut BTreeMap<Element, u64>, step: Step, now: u64) {
     match step {
         Step::Add(element, seconds) => {
@@ -165,7 +165,7 @@ fn sets_take_elements_of_their_own_kind_alone() {
         })
     });
     assert_eq!([[0, 1, 0], [1, 1, 0], [0, 0, 2]], taken);
-    // Addresses are networks, and nothing else is anything else.
+    // A set of networks accepts addresses; all other kinds accept only their own.
     for other in &sets {
         let copies = kinds.map(|kind| {
             let copy = ElementSet::new(kind, 9);

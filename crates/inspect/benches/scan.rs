@@ -1,7 +1,9 @@
-//! What scanning for 4,000 literals costs, and what its database and streams take: `cargo bench -p sluice-inspect`.
+//! Measures the cost of scanning for 4,000 literals, and the size of their database and streams: `cargo bench -p
+//! sluice-inspect`.
 //!
-//! Texts are drawn anew from words as protocols use them, in a working set larger than the second-level cache; one
-//! piece in 16 holds a literal. Streams are visited in random order, so that their states are as cold as they would be.
+//! Texts are generated from typical words of protocols, in a working set larger than the second-level cache; one
+//! segment in 16 contains a literal. Streams are scanned in random order, so that their states are as cold as in
+//! operation.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -95,7 +97,7 @@ fn text(drawn: &mut Drawn, literals: &[Vec<u8>]) -> Vec<u8> {
     text
 }
 
-/// Of the runs: the least, the median, the most, per byte.
+/// Minimum, median and maximum cost per byte of the runs.
 fn measured(bytes: usize, mut run: impl FnMut() -> u64) -> String {
     let mut costs: Vec<f64> = (0..RUNS)
         .map(|_| {

@@ -1,9 +1,9 @@
-//! What inspection costs beside the search that it rests on: `cargo bench -p sluice-inspect --bench share -- FILE KIND BYTES`,
-//! a file of Snort 3 rules (the Snort community's where none is named and they are there), and only this kind and size where they
-//! are named.
+//! Measures the cost of inspection relative to the search that it contains: `cargo bench -p sluice-inspect --bench share -- FILE KIND BYTES`. FILE is
+//! a file of Snort 3 rules; the default is the Snort community rules, if they are present. KIND and BYTES restrict the run to one kind and segment
+//! size.
 //!
-//! Connections in turn, each with a request, then a response in segments of one size, of words as protocols use them. The
-//! *search* is what the run asked Vectorscan for and nothing else: the same bytes in the same pieces, with the same begins, as the run itself wrote them down.
+//! Connections take turns. Each has a request and a response in segments of one size, with typical words of protocols. The *search* is a replay of
+//! the recorded Vectorscan calls of a run and nothing else: the same bytes in the same segments, with the same stream starts.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -25,7 +25,7 @@ use sluice_wire::Direction;
 
 const RUNS: usize = 7;
 const CONNECTIONS: usize = 512;
-/// Bytes of each response.
+/// Length of each response in bytes.
 const BODY: usize = 64 << 10;
 const WORDS: [&str; 12] = [
     "the ",
@@ -80,7 +80,7 @@ fn segment(ports: [u16; 2], numbers: [u32; 2], flags: u8, data: &[u8]) -> Vec<u8
     segment
 }
 
-/// What a client sends goes between these.
+/// Endpoints of a packet from a client.
 fn client(connection: usize) -> Endpoints {
     let [high, low] = (connection as u16).to_be_bytes();
     Endpoints {
@@ -217,7 +217,7 @@ fn one(kind: &str, bytes: usize, rules: &Arc<Ruleset>) {
     let (mut inspected, mut searched, mut fired) = (Vec::new(), Vec::new(), 0);
     let pieces = responses[0].len().div_ceil(bytes);
     let mut calls = None;
-    // The first run writes down what is searched, and is not timed.
+    // The first run records the scans and is not timed.
     for run in 0..=RUNS {
         let mut rig = Rig::new(rules);
         for connection in 0..CONNECTIONS {
@@ -241,7 +241,7 @@ fn one(kind: &str, bytes: usize, rules: &Arc<Ruleset>) {
                 &mut fired,
             );
         }
-        // Made before the clock runs, in the order in which they are sent.
+        // Segments are built before the clock starts, in the order in which they are sent.
         let mut segments = Vec::new();
         for piece in 0..pieces {
             for response in &responses {
@@ -265,7 +265,7 @@ fn one(kind: &str, bytes: usize, rules: &Arc<Ruleset>) {
                 rig.packet(connection, Direction::Reverse, data, &mut fired);
             }
             taken += start.elapsed().as_secs_f64();
-            // Who receives it says so, off the clock.
+            // The receiver acknowledges the data while the clock is stopped.
             let numbers = [1 + request.len() as u32, 1 + ((piece + 1) * bytes) as u32];
             for connection in 0..CONNECTIONS {
                 let mut empty = segment([40_000, 80], numbers, 16, b"");

@@ -1,4 +1,5 @@
-//! What a unit of work costs: nanoseconds of decoding for each unit that is charged, of bodies that are dear to decode.
+//! Measures the cost of a unit of work: nanoseconds of decoding for each charged unit, for bodies that are expensive to
+//! decode.
 //!
 //! `cargo bench -p sluice-inspect --bench work`
 
@@ -26,7 +27,7 @@ fn brotli(content: &[u8], quality: i32) -> Vec<u8> {
     out
 }
 
-/// The bytes that bits make, the first the lowest of its byte.
+/// Packs bits into bytes, the first bit into the lowest bit of its byte.
 fn packed(bits: &[bool]) -> Vec<u8> {
     let bytes = bits.chunks(8);
     bytes
@@ -34,7 +35,7 @@ fn packed(bits: &[bool]) -> Vec<u8> {
         .collect()
 }
 
-/// Commands of brotli that take no bits: five literals and a copy of two bytes, 16 MiB of them.
+/// A Brotli stream of 16 MiB whose commands take no bits: each makes five literals and a copy of two bytes.
 fn commands() -> Vec<u8> {
     let mut bits: Vec<bool> = Vec::new();
     let mut put = |value: u32, length: u32| bits.extend((0..length).map(|bit| value >> bit & 1 == 1));
@@ -51,7 +52,7 @@ fn commands() -> Vec<u8> {
     [packed(&bits), vec![0; 16 * 1460]].concat()
 }
 
-/// Blocks of brotli with 256 codes of each kind, and a literal, 1.2 KB each.
+/// Brotli meta-blocks with 256 codes of each category and a single literal, 1.2 KB each.
 fn codes() -> Vec<u8> {
     let mut bits: Vec<bool> = Vec::new();
     let mut put = |value: u32, length: u32| bits.extend((0..length).map(|bit| value >> bit & 1 == 1));
@@ -81,7 +82,7 @@ fn codes() -> Vec<u8> {
     packed(&bits)
 }
 
-/// Blocks of deflate with tables of their own and nothing in them, 14 bytes each.
+/// Deflate blocks with their own tables and no content, 14 bytes each.
 fn empty_blocks(count: usize) -> Vec<u8> {
     let mut bits: Vec<bool> = Vec::new();
     let mut put = |value: u32, length: u32| bits.extend((0..length).map(|bit| value >> bit & 1 == 1));
@@ -91,11 +92,12 @@ fn empty_blocks(count: usize) -> Vec<u8> {
         put(29, 5); // 286 codes of literals and lengths,
         put(0, 5); // one of distances,
         put(14, 4); // lengths of the code for lengths up to that of 1:
-        // in the order 16 17 18 0 8 7 9 6 10 5 11 4 12 3 13 2 14 1: 18 and 1 have one bit each.
+        // Order of the lengths: 16 17 18 0 8 7 9 6 10 5 11 4 12 3 13 2 14 1. Only 18 and 1 have a code, of one bit
+        // each.
         for place in 0..18 {
             put(u32::from(place == 2 || place == 17), 3);
         }
-        // 1 is `0`, 18 is `1`: zeros for 255 symbols, so that 255 and the end have codes of one bit.
+        // 1 is `0`, 18 is `1`: zeros for 255 symbols, so that symbol 255 and the end of block have codes of one bit.
         put(1, 1);
         put(127, 7); // 138 zeros,
         put(1, 1);

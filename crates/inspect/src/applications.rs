@@ -1,8 +1,9 @@
-//! Which application a flow is of, found out by nDPI in its first packets.
+//! Identifies the application of a flow from its first packets, with nDPI.
 //!
-//! Every core has one [`Applications`]. A flow that is looked at has a [`FlowState`] there, some kilobytes of a fixed
-//! pool, until its application is known or given up; what remains is the pair of numbers, which the flow's record
-//! keeps. nDPI's memory is a fixed arena: where it runs short, the flow is given up, and the others go on.
+//! Every core has one [`ApplicationDetector`]. A flow under identification occupies an entry of a fixed pool (some
+//! kilobytes) until nDPI identifies its application or gives up. Afterwards only the pair of protocol numbers remains,
+//! which the flow record keeps. nDPI allocates from an arena of fixed size: where the arena is exhausted,
+//! identification of that flow is given up, and other flows are not affected.
 
 use sluice_wire::Direction;
 
@@ -10,22 +11,22 @@ use crate::bindings::ndpi::{ArenaCounters, DetectionError, DetectionModule};
 pub use crate::bindings::ndpi::{Error, ProtocolPair};
 use crate::signature::Service;
 
-/// How much a core looks at.
+/// Limits of the application identification on one core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ApplicationCapacity {
-    /// Flows that are looked at at a time, each of [`Applications::FLOW`] bytes.
+    /// Maximum number of flows under identification at a time, each of [`ApplicationDetector::FLOW`] bytes.
     pub flows: u32,
-    /// Bytes of the arena. While it is looked at, an HTTP flow takes some hundred bytes, a TLS flow 2 to 64 KiB (its
-    /// certificates), and no flow more than 256 KiB.
+    /// Size of the arena in bytes. During identification an HTTP flow takes some hundred bytes, a TLS flow 2 to 64 KiB
+    /// (for its certificates), and no flow more than 256 KiB.
     pub memory: usize,
-    /// Packets of a TCP flow that are looked at.
+    /// Maximum number of packets of a TCP flow that nDPI inspects.
     pub tcp_packets: u8,
-    /// Packets of any other flow that are looked at.
+    /// Maximum number of packets of a flow other than TCP that nDPI inspects.
     pub other_packets: u8,
 }
 
 impl Default for ApplicationCapacity {
-    /// 4,096 flows; as many packets as nDPI's own tools take.
+    /// 4,096 flows, with the packet limits of nDPI's own tools.
     fn default() -> Self {
         Self {
             flows: 4096,
@@ -36,58 +37,58 @@ impl Default for ApplicationCapacity {
     }
 }
 
-/// Handle of a flow that is looked at: plain data that a record may hold. One whose flow has ended is harmless.
+/// Handle of a flow under identification: plain data that a record may hold. A stale handle is safe to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DetectionHandle {
     slot: u32,
-    /// Odd for as long as the flow is looked at.
+    /// Odd while the flow is under identification.
     serial: u32,
 }
 
 impl DetectionHandle {
-    /// Its place among [`Capacity::flows`].
+    /// Index of the pool entry, below [`ApplicationCapacity::flows`].
     pub fn slot(self) -> u32 {
         self.slot
     }
 
-    /// Which use of the place.
+    /// Generation of the pool entry.
     pub fn serial(self) -> u32 {
         self.serial
     }
 }
 
-/// What is known of a flow's application.
+/// State of the identification of a flow's application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DetectionResult {
-    /// Nothing yet, or nothing by this packet: show more.
+    /// Not identified so far: pass the next packet of the flow, too.
     Unknown,
-    /// It is known. `done`: nothing will be added, and the flow's state is given back.
+    /// The application is identified. If `done`, the result is final and the flow's entry has been released.
     Application {
-        /// Number of the protocol that carries the application, 0 where there is none.
+        /// Number of the protocol that carries the application; 0 if none does.
         master: u16,
         /// Number of the application.
         application: u16,
-        /// Whether that is all.
+        /// Whether the result is final.
         done: bool,
     },
-    /// It will not be known; the flow's state is given back.
+    /// The application can't be identified; the flow's entry has been released.
     GivenUp,
 }
 
-/// What happened.
+/// Counters of the application identification.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ApplicationCounters {
-    /// Flows that got a state.
+    /// Flows that got a pool entry.
     pub opened: u64,
-    /// Flows that got none, as all were taken.
+    /// Flows that got no pool entry because the pool was exhausted.
     pub refused: u64,
-    /// Flows whose application packets told.
+    /// Flows whose application was identified from their packets.
     pub found: u64,
-    /// Flows whose application was guessed by addresses and ports.
+    /// Flows whose application was guessed from addresses and ports.
     pub guessed: u64,
-    /// Flows that stayed unknown.
+    /// Flows whose application remained unknown.
     pub unknown: u64,
-    /// Flows that were given up because the arena ran short.
+    /// Flows whose identification was given up because the arena was exhausted.
     pub out_of_memory: u64,
 }
 
@@ -97,7 +98,7 @@ struct Slot {
     packets: u16,
 }
 
-/// Names applications, for one core.
+/// Identifies applications on one core.
 #[derive(Debug)]
 pub struct ApplicationDetector {
     module: DetectionModule,
@@ -115,11 +116,11 @@ impl std::fmt::Debug for Slot {
 }
 
 impl ApplicationDetector {
-    /// Bytes of a flow's state, arena excluded.
+    /// Bytes of a flow's pool entry, excluding its memory in the arena.
     pub const FLOW: usize = DetectionModule::FLOW + size_of::<Slot>();
 
-    /// All that is allocated is allocated here: on the control thread, 20 ms and, beside what
-    /// `capacity` says, 6 MiB.
+    /// Allocates all memory that identification uses: `capacity` and 6 MiB more. It takes 20 ms; call it on the control
+    /// thread.
     pub fn new(capacity: ApplicationCapacity) -> Result<Self, Error> {
         let module = DetectionModule::new(capacity.flows, capacity.memory)?;
         Ok(Self {
@@ -132,7 +133,7 @@ impl ApplicationDetector {
         })
     }
 
-    /// A state for a flow, if one is left.
+    /// Allocates a pool entry for a flow, if one is free.
     pub fn allocate(&mut self) -> Option<DetectionHandle> {
         let Some(slot) = self.vacant.pop() else {
             self.counters.refused += 1;
@@ -146,8 +147,8 @@ impl ApplicationDetector {
         Some(DetectionHandle { slot, serial })
     }
 
-    /// Looks at one packet of a flow, from its IP header on. One that is cut short, a later fragment, or has a header
-    /// that is not valid says nothing, and counts.
+    /// Inspects one packet of a flow, from its IP header on. A truncated packet, a fragment other than the first, and a
+    /// packet with an invalid header yield no result, but count towards the packet limit.
     pub fn packet(
         &mut self,
         flow: DetectionHandle,
@@ -182,8 +183,8 @@ impl ApplicationDetector {
         }
     }
 
-    /// The flow has ended or is looked at no longer: what it most probably was, by what was seen, its addresses and
-    /// its ports. Its state is given back.
+    /// Ends the identification of a flow and releases its entry. Returns the most probable application by the packets
+    /// inspected so far, the addresses and the ports.
     pub fn give_up(&mut self, flow: DetectionHandle) -> DetectionResult {
         if !self.is_active(flow) {
             return DetectionResult::GivenUp;
@@ -204,7 +205,7 @@ impl ApplicationDetector {
         detection_result(pair, true)
     }
 
-    /// Gives a flow's state back. Nothing happens where that was done.
+    /// Releases a flow's entry. Without effect if the entry has been released already.
     pub fn release(&mut self, flow: DetectionHandle) {
         if self.is_active(flow) {
             self.module.release(flow.slot);
@@ -214,28 +215,28 @@ impl ApplicationDetector {
         }
     }
 
-    /// Whether the flow is still looked at.
+    /// Whether the flow is still under identification.
     pub fn is_active(&self, flow: DetectionHandle) -> bool {
         let slot = self.slots.get(flow.slot as usize);
         flow.serial % 2 == 1 && slot.is_some_and(|slot| slot.serial == flow.serial)
     }
 
-    /// Flows that are looked at.
+    /// Number of flows under identification.
     pub fn active_flows(&self) -> usize {
         self.slots.len() - self.vacant.len()
     }
 
-    /// What happened.
+    /// Counters of this detector.
     pub fn counters(&self) -> ApplicationCounters {
         self.counters
     }
 
-    /// Of nDPI's arena.
+    /// Counters of nDPI's arena.
     pub fn memory(&self) -> ArenaCounters {
         self.module.arena_counters()
     }
 
-    /// What the numbers are called; the same for every core.
+    /// Names of protocols and applications by number; the same on every core.
     pub fn names(&self) -> &ApplicationNames {
         &self.names
     }
@@ -261,7 +262,8 @@ fn detection_result(pair: ProtocolPair, done: bool) -> DetectionResult {
     }
 }
 
-/// By the first header: an extension header in IPv6 makes it another, and the flow a shorter one.
+/// Reads only the protocol field of the first header: an IPv6 packet with extension headers counts as other than TCP,
+/// so fewer of its flow's packets are inspected.
 fn is_tcp(packet: &[u8]) -> bool {
     let place = match packet.first() {
         Some(first) if first >> 4 == 4 => 9,
@@ -270,17 +272,17 @@ fn is_tcp(packet: &[u8]) -> bool {
     packet.get(place) == Some(&6)
 }
 
-/// Which applications a name means.
+/// Applications that a name selects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ApplicationSelector {
-    /// What has to carry it; where nothing is said, what is named may be what carries, too.
+    /// Protocol that must carry the application. `None`: the named protocol may also be the carrier itself.
     pub master: Option<u16>,
-    /// What is named.
+    /// Number of the named protocol or application.
     pub application: u16,
 }
 
 impl ApplicationSelector {
-    /// Whether an application is meant.
+    /// Whether the pair of protocol numbers is selected.
     pub fn matches(&self, pair: ProtocolPair) -> bool {
         match self.master {
             Some(master) => pair.master == master && pair.application == self.application,
@@ -297,7 +299,7 @@ impl ApplicationSelector {
 pub struct ApplicationNames(Box<[Box<str>]>);
 
 impl ApplicationNames {
-    /// Those of the library that is installed. 20 ms.
+    /// Names of the installed nDPI library. Reading them takes 20 ms.
     pub fn installed() -> Result<Self, Error> {
         let capacity = ApplicationCapacity {
             flows: 0,
@@ -307,7 +309,7 @@ impl ApplicationNames {
         ApplicationDetector::new(capacity).map(|applications| applications.names)
     }
 
-    /// Both names of a pair, as nDPI's own tools write them: `TLS.Google`, `DNS`, `Unknown`.
+    /// Both names of a pair in the format of nDPI's own tools: `TLS.Google`, `DNS`, `Unknown`.
     pub fn text(&self, pair: ProtocolPair) -> String {
         let name = |number| self.name(number).unwrap_or("?");
         match pair.master {
@@ -316,12 +318,12 @@ impl ApplicationNames {
         }
     }
 
-    /// The name of a number.
+    /// Name of a protocol or application number.
     pub fn name(&self, number: u16) -> Option<&str> {
         self.0.get(usize::from(number)).map(|name| &**name)
     }
 
-    /// What a name means, whatever its case: `Google`, `TLS`, `TLS.Google`.
+    /// Parses a selector, case-insensitively: `Google`, `TLS`, `TLS.Google`.
     pub fn selector(&self, text: &str) -> Option<ApplicationSelector> {
         if let Some(number) = self.number(text) {
             return Some(ApplicationSelector {
@@ -336,26 +338,26 @@ impl ApplicationNames {
         })
     }
 
-    /// The number of a name, whatever its case.
+    /// Number of a name, compared case-insensitively.
     pub fn number(&self, name: &str) -> Option<u16> {
         let place = self.0.iter().position(|other| other.eq_ignore_ascii_case(name))?;
         u16::try_from(place).ok()
     }
 
-    /// All, with their numbers.
+    /// All names with their numbers.
     pub fn iter(&self) -> impl Iterator<Item = (u16, &str)> {
         (0..).zip(self.0.iter().map(|name| &**name))
     }
 
-    /// The service of a protocol's number.
+    /// Service of a protocol number.
     pub fn service(&self, number: u16) -> Option<Service> {
         let name = self.name(number)?;
         let known = SERVICES.iter().find(|(_, names)| names.contains(&name));
         known.map(|(service, _)| *service)
     }
 
-    /// Numbers that a service stands for: a flow is of it where one of them is the master's or the application's. None
-    /// where nDPI does not know it, such as Sun's RPC.
+    /// nDPI's protocol numbers of a service. A flow belongs to the service if its carrier or its application has one of
+    /// these numbers. Empty if nDPI does not identify the service (for example Sun RPC).
     pub fn numbers(&self, service: Service) -> Vec<u16> {
         let names: &[&str] = match &service {
             Service::Other(name) => &[name],
@@ -368,7 +370,7 @@ impl ApplicationNames {
     }
 }
 
-/// Names that nDPI has for what the dialects of rules name.
+/// nDPI's names of the services that rule dialects name.
 const SERVICES: [(Service, &[&str]); 27] = [
     (Service::Http, &["HTTP", "HTTP_Connect", "HTTP_Proxy"]),
     (Service::Tls, &["TLS", "DTLS", "SMTPS", "IMAPS", "POPS"]),

@@ -1,4 +1,4 @@
-//! The libraries in C that inspection stands on, behind safe interfaces. No other module of the crate holds unsafe code.
+//! Safe interfaces to the C libraries that inspection uses. No other module of the crate contains unsafe code.
 #![allow(unsafe_code)]
 
 pub mod expression;

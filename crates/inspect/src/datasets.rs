@@ -1,7 +1,7 @@
-//! Lists of values that rules ask about (`dataset`): loaded from files, and added to by rules.
+//! Lists of values that rules query and change (`dataset`). Their initial values are loaded from files.
 //!
-//! What rules add is in a table of fixed size that cores change with compare-and-swap, by a keyed hash of 64 bits; where all
-//! places of a hash are in use, a value is not added, and counted.
+//! Rules add values to a table of fixed size, which the cores update by compare-and-swap. The table stores keyed 64-bit
+//! hashes. Where all slots that a hash may use are occupied, the value is not added, and the failure is counted.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
@@ -9,53 +9,54 @@ use std::net::IpAddr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Values that rules may add to a list, unless the rule says otherwise, and at most.
+/// Default of the number of values that rules may add to a list.
 pub const DEFAULT_HASH_SIZE: usize = 1 << 16;
-/// The largest number of them that a rule may say.
+/// Largest number of added values that a rule may configure.
 pub const MAX_HASH_SIZE: usize = 1 << 20;
-/// Places that are tried for a value.
+/// Maximum number of slots probed for a value.
 const MAX_PROBES: usize = 8;
 
-/// What the values of a list are.
+/// Type of the values of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DatasetType {
-    /// Any bytes; in files in Base64.
+    /// Any bytes; Base64 in files.
     Text,
-    /// MD5, 16 bytes; in files in hexadecimal digits.
+    /// MD5, 16 bytes; hexadecimal digits in files.
     Md5,
-    /// SHA-1, 20 bytes; in files in hexadecimal digits.
+    /// SHA-1, 20 bytes; hexadecimal digits in files.
     Sha1,
-    /// SHA-256, 32 bytes; in files in hexadecimal digits.
+    /// SHA-256, 32 bytes; hexadecimal digits in files.
     Sha256,
     /// IPv4 addresses.
     Ipv4,
-    /// Addresses of both families.
+    /// IPv4 and IPv6 addresses.
     Ip,
 }
 
-/// A list that rules ask about.
+/// A list of values that rules query.
 #[derive(Debug)]
 pub struct Dataset {
     name: Box<str>,
     kind: DatasetType,
-    /// From its file.
+    /// Values loaded from the file of the list.
     loaded: HashSet<Box<[u8]>>,
-    /// Added by rules; 0: free. There where a rule may add.
+    /// Hashes of the values that rules added; 0 marks a free slot. Allocated only if a rule may add values.
     added: OnceLock<Box<[AtomicU64]>>,
     capacity: usize,
     hasher: RandomState,
-    /// Values that found no place.
+    /// Values that were not added because no slot was free.
     pub full: AtomicU64,
 }
 
-/// Two are the same if they are made of the same: what rules add while they run makes no difference.
+/// Two lists are equal if name, type, capacity and loaded values are equal; values that rules added at run time are
+/// ignored.
 impl PartialEq for Dataset {
     fn eq(&self, other: &Self) -> bool {
         (&self.name, self.kind, self.capacity, &self.loaded) == (&other.name, other.kind, other.capacity, &other.loaded)
     }
 }
 
-/// What is wrong with a line of a list.
+/// A line of a list file that is not a valid value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {text:?} is no {expected}")]
 pub struct InvalidEntry {
@@ -65,7 +66,7 @@ pub struct InvalidEntry {
 }
 
 impl DatasetType {
-    /// By its name in rules.
+    /// The type by its name in rules.
     pub fn named(name: &str) -> Option<Self> {
         Some(match name {
             "string" => Self::Text,
@@ -77,7 +78,7 @@ impl DatasetType {
         })
     }
 
-    /// Whether its values are addresses.
+    /// Whether the values are addresses.
     pub fn is_address(self) -> bool {
         matches!(self, Self::Ip | Self::Ipv4)
     }
@@ -104,7 +105,7 @@ impl DatasetType {
         }
     }
 
-    /// The value of a line.
+    /// Parses the value of a line.
     fn value(self, text: &str) -> Option<Box<[u8]>> {
         let value: Box<[u8]> = match self {
             Self::Text => base64(text)?,
@@ -122,18 +123,19 @@ impl DatasetType {
 }
 
 impl Dataset {
-    /// A list with the values of a text, one in each line; what follows a comma describes it.
+    /// Creates a list from a text with one value in each line; the text after a comma is a comment.
     ///
     /// # Errors
-    /// A line that is no value.
+    /// A line is not a valid value.
     pub fn new(name: &str, kind: DatasetType, places: usize, text: &str) -> Result<Self, InvalidEntry> {
         Self::read(name, kind, places, text, |line| line.split(',').next())
     }
 
-    /// A list of hashes, one at the begin of each line, whatever follows behind a blank: what `sha256sum` writes.
+    /// Creates a list of hashes from a text with one hash at the beginning of each line. What follows a blank is
+    /// ignored, so the output of `sha256sum` can be read.
     ///
     /// # Errors
-    /// A line that does not begin with one.
+    /// A line does not begin with a hash.
     pub fn from_hashes(name: &str, kind: DatasetType, text: &str) -> Result<Self, InvalidEntry> {
         Self::read(name, kind, 0, text, |line| line.split([' ', '\t', ',']).next())
     }
@@ -166,33 +168,33 @@ impl Dataset {
         })
     }
 
-    /// Its name.
+    /// Name of the list.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What its values are.
+    /// Type of the values.
     pub fn kind(&self) -> DatasetType {
         self.kind
     }
 
-    /// A rule will add to it. It allocates.
+    /// Allocates the table of added values, for a list that a rule adds to.
     pub fn reserve(&self) {
         self.added
             .get_or_init(|| (0..self.capacity).map(|_| AtomicU64::new(0)).collect());
     }
 
-    /// Whether it may hold such a value: one of its kind.
+    /// Whether the list can hold this value: whether the value is of the list's type.
     pub fn accepts(&self, value: &[u8]) -> bool {
         self.kind.accepts(value)
     }
 
-    /// Whether a value is in it.
+    /// Whether the list contains a value.
     pub fn contains(&self, value: &[u8]) -> bool {
         self.loaded.contains(value) || self.entry(self.hash(value), |entry, hash| entry == hash).is_some()
     }
 
-    /// Add a value; whether it was not in it.
+    /// Adds a value. Returns true if it was not in the list before.
     pub fn add(&self, value: &[u8]) -> bool {
         if self.contains(value) {
             return false;
@@ -207,7 +209,7 @@ impl Dataset {
         false
     }
 
-    /// Remove a value that rules added; whether it was there.
+    /// Removes a value that a rule added. Returns whether it was in the table.
     pub fn remove(&self, value: &[u8]) -> bool {
         let hash = self.hash(value);
         let entry = self.entry(hash, |entry, hash| entry == hash);

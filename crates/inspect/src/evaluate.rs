@@ -1,7 +1,7 @@
-//! Asking one rule about what is there: every condition, in order, with all places where contents could have begun.
+//! Evaluates one rule: each of its conditions in order, for all positions at which its contents match.
 //!
-//! Data may go on: what can't be decided yet is asked again when more has come ([`Answer::Later`]), so that a match is
-//! seen with the very packet that completes it.
+//! Data may be incomplete: a rule that can't be decided yet ([`RuleResult::Incomplete`]) is evaluated again when more
+//! data arrives, so that a match is found in the packet that completes it.
 
 mod number;
 mod packet;
@@ -26,17 +26,17 @@ use crate::signature::{
 };
 use crate::work_budget::WorkBudget;
 
-/// What is visible of a buffer.
+/// The visible part of a buffer.
 #[derive(Clone, Copy, Debug)]
 pub struct BufferView<'a> {
-    /// The bytes that are kept.
+    /// The bytes that are retained.
     pub bytes: &'a [u8],
-    /// Place of the first of them, from the buffer's begin.
+    /// Offset of the first retained byte from the start of the buffer.
     pub base: u64,
-    /// Nothing follows.
+    /// The buffer will not grow any more.
     pub complete: bool,
-    /// The packet that is looked at ends here: what asks for the end of the data of a stream takes this for it, for nobody
-    /// knows where a stream ends before it is too late to hold back what came before.
+    /// The bytes end with the current packet. Conditions on the end of stream data (such as `endswith`) treat this as the
+    /// end of the data: where a stream really ends is known only after the packets before have been forwarded.
     pub is_final: bool,
 }
 
@@ -47,42 +47,44 @@ impl BufferView<'_> {
     fn end(&self) -> i64 {
         self.base as i64 + self.bytes.len() as i64
     }
-    /// Whether it ends where its bytes do, as far as that is known by now.
+    /// Whether the buffer ends with these bytes, as far as known at this packet.
     fn is_over(&self) -> bool {
         self.complete || self.is_final
     }
-    /// Whether it is there, or may still come: a field that a message does not have is an empty one of those that are complete.
+    /// Whether the buffer exists or may still arrive. A header field that the message lacks is represented by a complete, empty
+    /// buffer.
     fn may_exist(&self, buffer: Buffer) -> bool {
         buffer == Buffer::Payload || !self.complete || self.end() > 0
     }
-    /// The bytes from one place to another, as far as they are kept.
+    /// The retained bytes between two offsets.
     fn slice(&self, from: i64, to: i64) -> &[u8] {
         let place = |at: i64| (at.clamp(self.begin(), self.end()) - self.begin()) as usize;
         self.bytes.get(place(from)..place(to)).unwrap_or_default()
     }
 }
 
-/// Who shows buffers.
+/// Provides buffers to the evaluation.
 pub trait BufferSource {
-    /// A buffer of the packet, message or transaction. `None`: there is none of this kind, and there will be none.
+    /// A buffer of the packet, message or transaction. `None`: this buffer does not exist here and will not exist
+    /// later.
     fn view(&self, buffer: Buffer) -> Option<BufferView<'_>>;
 
-    /// Tells the message that a buffer of a protocol is of from every other; zeros where there is none.
+    /// Unique identifier of the message that a protocol buffer belongs to; zeros if there is none.
     fn message(&self, _buffer: Buffer) -> (usize, u32) {
         (0, 0)
     }
 }
 
-/// What a rule says.
+/// Result of the evaluation of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RuleResult {
-    /// Everything is there.
+    /// All conditions hold.
     Match,
-    /// Something is not, whatever comes.
+    /// A condition fails, whatever data follows.
     NoMatch,
-    /// Not yet.
+    /// More data is needed to decide.
     Incomplete,
-    /// Only notes that other rules take are missing.
+    /// The rule would match if other rules had set the flow variables that it tests.
     Blocked,
 }
 
@@ -92,56 +94,56 @@ impl RuleResult {
     }
 }
 
-/// How far a rule was found, so that it can be asked for the rest when the bytes of that are no longer kept.
+/// Progress of a partial match. The evaluation can resume from it when the matched bytes are no longer retained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PartialMatch {
-    /// Steps that hold.
+    /// Number of steps that hold.
     pub steps: u8,
-    /// The buffer of the last of them.
+    /// Buffer of the last of these steps.
     pub buffer: Buffer,
-    /// Where that one ended.
+    /// Offset at which the last match ended.
     pub end: i64,
-    /// The message that it lies in, as [`Buffers::message`].
+    /// Message in which the last match lies, as [`BufferSource::message`].
     pub message: (usize, u32),
 }
 
-/// Steps that one question takes at most: places tried, conditions asked.
+/// Maximum number of steps of one evaluation: positions tried and conditions tested.
 const MAX_STEPS: u32 = 4_000;
 
-/// Bytes of a stream or a file that are surely kept when what follows them comes.
+/// Bytes of a stream or a file that are guaranteed to be retained when the next bytes arrive.
 pub(crate) const RETAINED_BYTES: i64 = 1_024;
 
-/// Bytes that are decoded at most.
+/// Maximum number of bytes that `base64_decode` writes.
 const MAX_DECODED: usize = 1024;
-/// Bytes that they are decoded from at most: four for three, and as many that end lines.
+/// Maximum number of encoded bytes read for [`MAX_DECODED`]: four for three, and the same number again for line breaks.
 const MAX_ENCODED: usize = MAX_DECODED * 8 / 3;
 
-/// What a worker evaluates with.
+/// Scratch state that a worker needs to evaluate rules.
 pub struct Evaluator {
     matcher: Matcher,
     decoded: ArrayVec<u8, MAX_DECODED>,
     numbers: [i64; MAX_EXTRACTED],
     steps: u32,
-    /// How many steps the rule has that is asked.
+    /// Number of steps of the rule under evaluation.
     evaluated: usize,
-    /// Where it could go on, if the answer was [`Answer::Later`].
+    /// Where the evaluation can resume, if the result was [`RuleResult::Incomplete`].
     pub(crate) partial: Option<PartialMatch>,
-    /// Where buffers are changed for rules; out while one is asked that looks in them.
+    /// Buffers for transforms. Taken out during the evaluation of a rule that uses them.
     transforms: Option<Box<TransformBuffers>>,
-    /// What the packet may cost.
+    /// Work budget of the current packet.
     pub(crate) work: WorkBudget,
-    /// The account that it began with: kept, so that nothing is freed where packets are looked at.
+    /// The initial work budget. It is kept so that nothing is freed on the packet path.
     first: Option<WorkBudget>,
-    /// The rule that is asked is asked about every packet: what that usually takes is not what a sender has caused.
+    /// The rule is evaluated for every packet, so its ordinary cost is not charged to the sender.
     pub(crate) is_usual: bool,
-    /// Questions that were given up because they took too much work.
+    /// Evaluations that were given up because they exceeded their work limit.
     pub exhausted: u64,
 }
 
-/// Steps of a rule that cost nothing: most take no more.
+/// Number of steps of a rule that are not charged; most evaluations take fewer.
 const FREE_STEPS: u32 = 8;
 
-/// Units of work for a step: a place that is tried, a condition that is asked.
+/// Units of work charged for a step: a position tried or a condition tested.
 const STEP_COST: u32 = 16;
 
 impl Default for Evaluator {
@@ -162,7 +164,7 @@ impl Default for Evaluator {
     }
 }
 
-/// Where the condition before ended.
+/// Where the preceding condition matched.
 #[derive(Clone, Copy)]
 struct Cursor {
     buffer: Buffer,
@@ -170,14 +172,14 @@ struct Cursor {
 }
 
 impl Cursor {
-    /// As a condition on a buffer sees it: conditions on another one begin anew.
+    /// End of the preceding match as seen by a condition on a buffer: 0 for a condition on another buffer.
     fn on(self, buffer: Buffer) -> i64 {
         if self.buffer == buffer { self.end } else { 0 }
     }
 }
 
 impl Evaluator {
-    /// Charge what is asked to an account.
+    /// Charges evaluations to a work budget from now on.
     #[inline]
     pub(crate) fn set_budget(&mut self, work: &WorkBudget) {
         if !self.work.is_same(work) {
@@ -186,7 +188,7 @@ impl Evaluator {
         }
     }
 
-    /// Ask a rule. `bits` are the notes of the flow; a match takes those of the rule.
+    /// Evaluates a rule. `bits` are the flow variables; a match updates those that the rule sets.
     pub fn evaluate(
         &mut self,
         rule: &Rule,
@@ -197,7 +199,7 @@ impl Evaluator {
         self.resume(None, rule, facts, buffers, bits)
     }
 
-    /// The same of a rule whose first contents were found before.
+    /// Evaluates a rule, resuming from a partial match if there is one.
     pub(crate) fn resume(
         &mut self,
         partial: Option<PartialMatch>,
@@ -255,7 +257,7 @@ impl Evaluator {
         answer
     }
 
-    /// Where a content lies in data; what is looked through is charged.
+    /// Position of a content in data. The bytes searched are charged to the work budget.
     fn find(&mut self, needle: &Needle, data: &[u8]) -> Option<usize> {
         let (found, units) = needle.find(data);
         if !self.is_usual && !self.work.charge(units) {
@@ -265,7 +267,7 @@ impl Evaluator {
         found
     }
 
-    /// One more step; false where there has been too much work.
+    /// Counts one more step; false if the evaluation has exceeded its work limit.
     #[inline]
     fn charge_step(&mut self) -> bool {
         let is_usual = MAX_STEPS - self.steps < FREE_STEPS;
@@ -351,7 +353,7 @@ impl Evaluator {
                 ) {
                     (_, true, _) | (true, _, false) => RuleResult::NoMatch,
                     (true, false, true) => self.evaluate_steps(rest, at, buffers),
-                    // A lower bound alone is met by what is there.
+                    // A length with only a lower bound already holds for an incomplete buffer.
                     (false, false, true) if *length.end() == u32::MAX => self.evaluate_steps(rest, at, buffers),
                     (false, ..) => RuleResult::Incomplete,
                 }
@@ -366,7 +368,7 @@ impl Evaluator {
         }
     }
 
-    /// Where a content may lie: from, and to where it is bounded.
+    /// Range in which a content may match: start, and end if it is bounded.
     fn region(&self, content: &Content, at: Cursor) -> (i64, Option<i64>) {
         let relative = content.distance.is_some() || content.within.is_some();
         let of = |value: Option<Value>| value.map(|value| self.value(value));
@@ -413,7 +415,7 @@ impl Evaluator {
         };
         let (from, to) = self.region(content, at);
         let end = to.unwrap_or(i64::MAX).min(view.end());
-        // Of what is searched for another place is told when it comes.
+        // The prefilter reports later positions of a searched content, so only other contents have to remain pending.
         let mut later = !searched && !view.complete && to.is_none_or(|to| to > view.end());
         let again = rest.first().is_some_and(Step::is_relative);
         let mut start = from.max(view.begin());
@@ -429,7 +431,7 @@ impl Evaluator {
                 continue;
             }
             let cursor = match content.fast {
-                // Where it lies is not asked, so nothing is relative to it.
+                // `fast_pattern:only` yields no position, so no condition is relative to it.
                 crate::signature::FastPattern::Only => at,
                 _ => Cursor {
                     buffer: content.buffer,
@@ -438,7 +440,7 @@ impl Evaluator {
             };
             let before = self.partial.take();
             let answer = self.evaluate_steps(rest, cursor, buffers);
-            // The last place leaves most of what is allowed between.
+            // The last position leaves the largest distance to what follows, so the partial match is recorded there.
             self.partial = match answer {
                 RuleResult::Incomplete if again => self.partial.or_else(|| self.match_prefix(rest, cursor, buffers)),
                 _ => before,
@@ -446,7 +448,7 @@ impl Evaluator {
             match answer {
                 RuleResult::Match => return RuleResult::Match,
                 RuleResult::Incomplete | RuleResult::Blocked => later = true,
-                // What follows does not depend on this place: no other one helps.
+                // The remaining steps do not depend on this position, so no other position can make them match.
                 RuleResult::NoMatch if !again => return RuleResult::NoMatch,
                 RuleResult::NoMatch => {}
             }
@@ -457,7 +459,7 @@ impl Evaluator {
         RuleResult::or_incomplete(later)
     }
 
-    /// All steps but these hold, up to a place.
+    /// Records that all steps before `rest` hold, up to the cursor.
     fn match_prefix(&self, rest: &[Step], cursor: Cursor, buffers: &impl BufferSource) -> Option<PartialMatch> {
         Some(PartialMatch {
             steps: u8::try_from(self.evaluated.checked_sub(rest.len())?).ok()?,
@@ -474,7 +476,7 @@ impl Evaluator {
         at: Cursor,
         buffers: &impl BufferSource,
     ) -> RuleResult {
-        // What is not there does not lack anything.
+        // A buffer that does not exist can't satisfy a negated content.
         let decoded;
         let view = match content.buffer {
             Buffer::Base64 => {
@@ -507,13 +509,14 @@ impl Evaluator {
                 return RuleResult::NoMatch;
             }
         }
-        // What was not looked through to its end is not known to lack it.
+        // The search was given up before the end of the data, so the absence of the content is not proven.
         if self.steps == 0 {
             return RuleResult::NoMatch;
         }
         let open = !content.ends && to.is_none_or(|to| to > view.end());
         let undecided = !view.complete && (open || content.ends && !view.is_final);
-        // A stream has no end to wait for; a bounded part of it has.
+        // A negated content with a bound waits for the end of its range. Without a bound it does not wait for the end
+        // of the stream.
         if undecided && (to.is_some() || content.ends || content.buffer != Buffer::Payload) {
             return RuleResult::Incomplete;
         }
@@ -637,7 +640,7 @@ impl Evaluator {
         }
     }
 
-    /// Whether all of a buffer is in a list.
+    /// Whether the whole content of a buffer is in a list.
     fn dataset_lookup(
         &self,
         buffer: Buffer,
@@ -660,7 +663,7 @@ impl Evaluator {
         if !view.is_over() {
             return RuleResult::Incomplete;
         }
-        // Of a body only its end may still be there.
+        // Of a long body only the last bytes may be retained, and these must not be compared.
         if view.base > 0 || !set.accepts(view.bytes) {
             return RuleResult::NoMatch;
         }
@@ -694,7 +697,7 @@ impl Evaluator {
     }
 }
 
-/// What a rule asks of a list, and changes in it.
+/// Executes a dataset command: tests, adds or removes a value.
 pub(crate) fn apply_dataset(set: &Dataset, command: DatasetCommand, value: &[u8]) -> bool {
     match command {
         DatasetCommand::IsSet => set.contains(value),
@@ -720,15 +723,15 @@ fn calculated(math: &ByteMath, number: i64, value: i64) -> Option<i64> {
     result.filter(|result| *result >= 0)
 }
 
-/// A number of a flow was set: above the number itself, which has 32 bits.
+/// Marks a flowint as set; above the 32 bits of its value.
 const INT_IS_SET: u64 = 1 << 63;
 
-/// The place of a number of a flow: from the last word of its notes back.
+/// Index of a flowint: they are stored from the last word of the flow variables backwards.
 fn flow_int_index(number: u16, words: usize) -> Option<usize> {
     words.checked_sub(usize::from(number) + 1)
 }
 
-/// A number of a flow, where it was set.
+/// Value of a flowint, if it is set.
 fn flow_int(number: u16, bits: &[u64]) -> Option<u32> {
     let word = *bits.get(flow_int_index(number, bits.len())?)?;
     (word & INT_IS_SET != 0).then_some(word as u32)
@@ -777,7 +780,7 @@ fn update_flow_int(taken: &FlowIntOp, bits: &mut [u64]) {
     }
 }
 
-/// The bit of a note, and whether it is taken.
+/// Whether a flowbit is set.
 fn bit(bits: &[u64], number: u16) -> bool {
     bits.get(usize::from(number / 64))
         .is_some_and(|word| word >> (number % 64) & 1 == 1)

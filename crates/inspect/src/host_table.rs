@@ -1,9 +1,9 @@
-//! What is kept of hosts for all cores together: how often rules match (`detection_filter` and `threshold`), and what
-//! rules note of them (`xbits`).
+//! Host state shared by all cores: rates of rule matches (`detection_filter` and `threshold`) and xbits.
 //!
-//! Tables of fixed size that cores change with compare-and-swap, so that a source whose flows lie in several shards is
-//! one source. An entry is claimed by the hash of rule or name and address, and its window begins anew when it is over; where
-//! all places of a hash are in use by others, a match is not held back, a note is not taken, and either is counted.
+//! The tables have a fixed size, and the cores update them by compare-and-swap, so that the flows of one source count
+//! together even if they belong to several shards. An entry is keyed by the hash of rule or name and address. Its window
+//! restarts when it has expired. Where all slots of a hash are occupied by other keys, a match is not suppressed and a bit is
+//! not set; each of the two is counted.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -13,46 +13,46 @@ use sluice_table::hash::Hasher;
 use crate::scope::Endpoints;
 use crate::signature::{FlowBit, Id, Rate, RateKind, Track, XBits};
 
-/// What a rate makes of a match.
+/// Effect of a rate on a match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThresholdResult {
-    /// Too few so far: the rule's action is not due.
+    /// Too few matches so far: the rule does not fire.
     Below,
-    /// The action is due; enough was reported.
+    /// The rule's action applies, but the match is not reported because the limit of reports is reached.
     Fires,
-    /// The action is due, and the match is reported.
+    /// The rule's action applies, and the match is reported.
     Reported,
 }
 
-/// Places that are tried for a key.
+/// Maximum number of slots probed for a key.
 const MAX_PROBES: usize = 8;
 
-/// Who matched what, and since when how often: 16 bytes.
+/// Key, window and count of a rate: 16 bytes.
 #[derive(Debug, Default)]
 struct Entry {
-    /// 0: free.
+    /// 0 marks a free slot.
     key: AtomicU64,
-    /// Second in which the window began, above the number of matches in it.
+    /// Second in which the window began in the upper half, number of matches in it in the lower half.
     state: AtomicU64,
 }
 
-/// Matches by rule and address.
+/// Match rates by rule and address, and xbits.
 #[derive(Debug)]
 pub struct HostTable {
     entries: Box<[Entry]>,
     hasher: Hasher,
-    /// Seconds of the longest window.
+    /// Length of the longest window in seconds.
     longest: AtomicU32,
-    /// Matches that found no place to be counted in.
+    /// Matches that were not counted because no slot was free.
     pub full: AtomicU64,
-    /// Notes of hosts; the state is the second in which they are forgotten.
+    /// Xbits; the state is the second in which they expire.
     xbits: Box<[Entry]>,
-    /// Notes that found no place.
+    /// Xbits that were not set because no slot was free.
     pub xbits_full: AtomicU64,
 }
 
 impl HostTable {
-    /// A table of so many entries, at least; `secret` is random, for addresses come from attackers.
+    /// Creates a table with at least `entries` slots. `secret` must be random, because attackers choose the addresses.
     pub fn new(entries: usize, secret: [u64; 2]) -> Self {
         let count = entries.max(MAX_PROBES).next_power_of_two();
         Self {
@@ -65,7 +65,7 @@ impl HostTable {
         }
     }
 
-    /// Whether a note of hosts is as a rule asks; `name` is the hash of its name.
+    /// Whether an xbit satisfies the condition of a rule; `name` is the hash of its name.
     pub fn xbits_match(&self, bits: &XBits, name: u64, ends: &Endpoints, second: u32) -> bool {
         let key = self.host_key(name, bits.track, ends);
         let is_set = self.find_xbits(key).is_some_and(|entry| is_in_force(entry, second));
@@ -76,7 +76,7 @@ impl HostTable {
         }
     }
 
-    /// Take the note of hosts that a rule takes.
+    /// Changes an xbit as a rule demands.
     pub fn update_xbits(&self, bits: &XBits, name: u64, ends: &Endpoints, second: u32) {
         let key = self.host_key(name, bits.track, ends);
         let until = u64::from(second) + u64::from(bits.expire);
@@ -114,8 +114,8 @@ impl HostTable {
         })
     }
 
-    /// A rule matched in a second, counted from the start: what follows. It is told from others by its number, so that it
-    /// goes on counting where other rules come and go.
+    /// Counts a match of a rule and returns its effect. `second` is the time in seconds since the start. The rule is
+    /// identified by its number, so that counting continues after a change of the ruleset.
     pub fn count_match(&self, rule: Id, rate: &Rate, ends: &Endpoints, second: u32) -> ThresholdResult {
         let most = rate.count.max(1);
         let Some(count) = self.count(self.key(rule, rate.track, ends), rate.seconds, second) else {
@@ -136,7 +136,7 @@ impl HostTable {
         }
     }
 
-    /// Never 0.
+    /// Key of a rate; never 0.
     fn key(&self, rule: Id, track: Track, ends: &Endpoints) -> u64 {
         let parts = match track {
             Track::Source => [bits(ends.source), 1],
@@ -147,7 +147,8 @@ impl HostTable {
         self.hash(u64::from(rule.generator) << 32 | u64::from(rule.signature), parts)
     }
 
-    /// Never 0. A host is the same whether it sends or receives, and so is a pair.
+    /// Key of an xbit; never 0. A host has the same key as source and as destination, and a pair of hosts the same
+    /// key in both directions.
     fn host_key(&self, name: u64, track: Track, ends: &Endpoints) -> u64 {
         let [source, destination] = [bits(ends.source), bits(ends.destination)];
         let parts = match track {
@@ -166,7 +167,7 @@ impl HostTable {
         hash.max(1)
     }
 
-    /// Count a match: the how manieth it is in its window.
+    /// Counts a match and returns its ordinal number within its window.
     fn count(&self, key: u64, seconds: u32, second: u32) -> Option<u32> {
         let is_over = |state: u64| state == 0 || second.wrapping_sub((state >> 32) as u32) >= seconds.max(1);
         if seconds > self.longest.load(Relaxed) {
@@ -184,12 +185,12 @@ impl HostTable {
         before.ok().map(|state| next(state) as u32)
     }
 
-    /// The entry that a key has.
+    /// Finds the entry of a key.
     fn find(&self, key: u64) -> Option<&Entry> {
         places(&self.entries, key).find(|entry| entry.key.load(Relaxed) == key)
     }
 
-    /// An entry for a key that has none.
+    /// Claims an entry for a key that has none.
     fn claim(&self, key: u64, second: u32) -> Option<&Entry> {
         places(&self.entries, key).find(|entry| {
             let found = entry.key.load(Relaxed);
@@ -206,7 +207,7 @@ impl HostTable {
         })
     }
 
-    /// Nobody has matched it for longer than any rule looks back.
+    /// Whether the last match is longer ago than the longest window of any rule.
     fn is_stale(&self, entry: &Entry, second: u32) -> bool {
         let began = (entry.state.load(Relaxed) >> 32) as u32;
         second.wrapping_sub(began) > self.longest.load(Relaxed)
@@ -220,7 +221,7 @@ fn bits(address: IpAddr) -> u128 {
     }
 }
 
-/// The places of a key.
+/// Slots that a key may use.
 fn places(entries: &[Entry], key: u64) -> impl Iterator<Item = &Entry> {
     let mask = entries.len() - 1;
     (0..MAX_PROBES).filter_map(move |place| entries.get((key as usize).wrapping_add(place) & mask))
@@ -303,9 +304,9 @@ mod tests {
         let (first, second) = (8, 16);
         assert_eq!(Some(1), rates.count(first, 10, 0));
         assert_eq!(Some(1), rates.count(second, 2_000, 3_000));
-        // The first of their places is stale; the count goes on in the second.
+        // The first of their slots is stale; counting continues in the second.
         assert_eq!(Some(2), rates.count(second, 2_000, 4_000));
-        // Who gets the stale one counts from the begin.
+        // A key that takes over the stale slot counts from 1.
         assert_eq!(Some(1), rates.count(24, 2_000, 4_000));
     }
 
@@ -337,7 +338,7 @@ mod tests {
         rates.update_xbits(&note(FlowBit::Set, Track::Source), 7, &from(1), 5);
         assert!(holds(Track::Source, &from(1), 14) && !holds(Track::Source, &from(1), 15));
         assert!(!holds(Track::Source, &from(2), 5) && !holds(Track::Destination, &from(1), 5));
-        // The answer goes to the host that the note is of.
+        // The reply goes to the host that has the bit.
         assert!(holds(Track::Destination, &from(1).reversed(), 5));
         rates.update_xbits(&note(FlowBit::Unset, Track::Source), 7, &from(1), 6);
         assert!(!holds(Track::Source, &from(1), 6));

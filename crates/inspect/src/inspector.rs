@@ -1,8 +1,8 @@
-//! Inspection of the flows of one shard: streams put in order, searched, parsed, and rules asked about them.
+//! Inspects the flows of one shard: reassembles streams, searches them, parses protocols, and evaluates rules.
 //!
-//! What the engine gives is a packet of a session, as it came; what it gets is a [`Verdict`]. A packet is searched and
-//! its rules are asked before it goes on, so that the packet that completes a match of a rule that drops is the first
-//! that does not. Rules see the addresses that the inside sees.
+//! The engine passes each packet of a session as it arrived and receives a [`Verdict`]. A packet is searched and its
+//! rules are evaluated before it is forwarded, so that a rule that drops already drops the packet that completes its
+//! match. Rules see inside addresses.
 
 mod actions;
 mod buffers;
@@ -50,56 +50,59 @@ use flow::{FlowState, FlowTable, ReplyStatus};
 use parser::ParserEvent;
 use ruleset_state::RulesetStates;
 
-/// What is to become of a packet.
+/// Verdict on a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It goes on.
+    /// Forward the packet.
     Pass,
-    /// It goes on, and was not inspected.
+    /// Forward the packet, which was not inspected.
     Skip(Skipped),
-    /// It goes on, and nothing of its flow is to be inspected any more. Where it was not inspected itself, why.
+    /// Forward the packet, and bypass inspection for the rest of its flow. If the packet itself was not inspected, the
+    /// reason.
     Leave(Option<Skipped>),
-    /// It is dropped.
+    /// Drop the packet.
     Drop(Reason),
-    /// It is dropped, and both ends are told: its sender of what belongs to a flow that was rejected before.
+    /// Drop the packet and reset the flow: both ends are notified. For later packets of a rejected flow only their
+    /// sender is notified.
     Reject(Reason),
 }
 
-/// A packet of a flow, as the engine knows it.
+/// A packet of a flow, as the engine passes it.
 pub struct FlowPacket<'a> {
-    /// Its ends, as the inside sees them.
+    /// Endpoints, with inside addresses.
     pub ends: Endpoints,
-    /// Its headers.
+    /// Header fields.
     pub fields: PacketFields,
-    /// Its direction in the session: forward is from who called.
+    /// Direction in the session: forward is from the client.
     pub direction: Direction,
-    /// Header of the fourth layer and what follows, to the end of the datagram.
+    /// The layer-4 header and all that follows, to the end of the datagram.
     pub segment: &'a mut [u8],
-    /// Where the payload begins in `segment`.
+    /// Offset of the payload in `segment`.
     pub payload: usize,
-    /// It came in by an interface of its sender's side. What comes from elsewhere acknowledges and resets nothing.
+    /// The packet arrived on an interface of its sender's side. Acknowledgements and resets of other packets are
+    /// ignored.
     pub own_side: bool,
 }
 
-/// What is configured.
+/// Configuration of inspection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// What is done about what can't be inspected.
+    /// Exception policies.
     pub policies: Policies,
-    /// A flow that was found clean for so many bytes is no longer inspected. 0: it always is.
+    /// Number of inspected bytes after which a flow without matches is bypassed. 0: never.
     pub depth: u64,
-    /// A flow is no longer inspected once both sides send nothing but encrypted data.
+    /// Bypass a flow once both sides send only encrypted data.
     pub leave_encrypted: bool,
-    /// Nothing is dropped by rules: they report.
+    /// Rules only alert; they don't drop.
     pub passive: bool,
-    /// Urgent pointers are cleared, so that a receiver takes all data in order.
+    /// Clear urgent pointers, so that a receiver reads all data in order.
     pub clear_urgent: bool,
-    /// Of which protocols transactions are told.
+    /// Protocols whose transactions are logged.
     pub logged: LoggedProtocols,
 }
 
 impl Settings {
-    /// What is done about what can't be inspected. Where rules drop nothing, this doesn't either: it passes.
+    /// Policy of an exception. In passive mode, packets pass where the policy would drop them.
     pub fn policy(&self, exception: Exception) -> Policy {
         match self.policies.of(exception) {
             Policy::DropPacket | Policy::DropFlow if self.passive => Policy::Pass,
@@ -108,41 +111,42 @@ impl Settings {
     }
 }
 
-/// How much is inspected at once, in one shard.
+/// Capacity of the inspection of one shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InspectorCapacity {
-    /// Flows, TCP or not.
+    /// Maximum number of flows of all protocols.
     pub flows: u32,
-    /// Streams.
+    /// Capacity of the stream reassembly.
     pub streams: stream::StreamCapacity,
-    /// Parsers.
+    /// Capacity of the parsers.
     pub protocols: ParserCapacity,
 }
 
 impl InspectorCapacity {
-    /// Flows that there is a place for.
+    /// Maximum number of flows.
     fn max_flows(&self) -> u32 {
         self.flows.clamp(1, 1 << 24)
     }
 
-    /// Lists for flows in which more rules wait than most have: they take a quarter of a byte for each rule.
+    /// Maximum number of large lists of pending rules, for flows with more pending rules than most. Each list takes a
+    /// quarter of a byte for each rule.
     fn max_pending_lists(&self) -> u32 {
         (self.max_flows() / 16).clamp(8, 4_096)
     }
 }
 
-/// What happened, beside what streams and parsers count.
+/// Counters of inspection, beside those of streams and parsers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InspectorCounters {
-    /// Bytes that were searched.
+    /// Searched bytes.
     pub searched: u64,
     /// Units of work that packets have caused.
     pub work_units: u64,
-    /// Connections that could not be searched, for all stream states were in use.
+    /// Connections that could not be searched because all stream states of the search were in use.
     pub unsearched: u64,
-    /// Transactions that were not told, for all places for those that are not over were in use.
+    /// Transactions that were not logged because the pool of open transactions was exhausted.
     pub unlogged: u64,
-    /// Flows that went over to other rules than they began with.
+    /// Flows that switched to a newer ruleset.
     pub rule_switches: u64,
 }
 
@@ -152,50 +156,51 @@ pub struct Inspector<'m> {
     flows: FlowTable,
     streams: Streams<'m>,
     store: ParserPools,
-    /// The same as the parsers'.
+    /// The work budget that the parsers share.
     work: WorkBudget,
-    /// What the packet's content has met so far.
+    /// Exceptions that the content of the current packet has raised.
     exceptions: ExceptionSet,
     transactions: TransactionPool,
     closed_connections: ClosedConnections,
     hasher: Hasher,
-    /// The next flow's.
+    /// Number of the next flow.
     next_number: u64,
-    /// What happened.
+    /// Counters.
     pub counters: InspectorCounters,
     /// Limits that were reached.
     pub limits: Tally<{ Limit::ALL.len() }>,
 }
 
-/// What is the same for all packets of a burst.
+/// State that is common to all packets of a burst.
 pub struct BurstContext<'a> {
-    /// What is configured.
+    /// Configuration.
     pub settings: &'a Settings,
-    /// How often rules matched.
+    /// Match rates and xbits of hosts.
     pub hosts: &'a HostTable,
-    /// What the worker asks with.
+    /// Scratch memory of the worker for detection.
     pub context: &'a mut DetectionContext,
     /// Nanoseconds since the start.
     pub now: u64,
-    /// Rules that match go here.
+    /// Sink of rule matches.
     pub matches: MatchSink<'a>,
-    /// Transactions that are over go here.
+    /// Sink of complete transactions.
     pub log: TransactionSink<'a>,
 }
 
-/// Why there is no inspection.
+/// Why inspection can't be started.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Streams do not fit.
+    /// The memory of the streams does not fit.
     #[error(transparent)]
     Streams(#[from] stream::CapacityError),
-    /// Vectorscan has no memory.
+    /// Vectorscan could not allocate memory.
     #[error("no memory for the states of the search: {0}")]
     Search(#[from] vectorscan::Error),
 }
 
 impl<'m> Inspector<'m> {
-    /// A shard's, in `memory` for its streams of [`stream::Plan::lines`].
+    /// Creates the inspection of a shard. `memory` holds its streams and has
+    /// [`StreamCapacity::lines`](stream::StreamCapacity::lines) lines.
     pub fn new(
         plan: &InspectorCapacity,
         rules: Arc<Ruleset>,
@@ -219,11 +224,11 @@ impl<'m> Inspector<'m> {
         })
     }
 
-    /// A flow begins. Where no place is free, the oldest gives way whose client has answered nothing, as in a flood of
-    /// forged sources. None where there is no such flow.
+    /// Creates a flow. If the table is full, it evicts the oldest flow whose client has not answered yet, as in a flood
+    /// with spoofed sources. `None` if there is no such flow.
     pub fn create_flow(&mut self, tcp: bool) -> Option<FlowHandle> {
         if let Some(oldest) = self.flows.eviction_candidate() {
-            self.limits.add(Limit::FlowsGaveWay as usize);
+            self.limits.add(Limit::FlowsEvicted as usize);
             self.end_flow(oldest, true);
         }
         let stream = match tcp {
@@ -240,18 +245,18 @@ impl<'m> Inspector<'m> {
         opened
     }
 
-    /// Whether a flow is there: one that gave way to others is not.
+    /// Whether the flow still exists; false if it was evicted.
     #[inline(always)]
     pub fn contains(&self, handle: FlowHandle) -> bool {
         self.flows.contains(handle)
     }
 
-    /// A flow ends.
+    /// Removes a flow.
     pub fn remove_flow(&mut self, handle: FlowHandle) {
         self.end_flow(handle, false);
     }
 
-    /// A flow ends; `early`: before its session does.
+    /// Removes a flow; `early` if its session continues.
     fn end_flow(&mut self, handle: FlowHandle, early: bool) {
         let Some((flow, _)) = self.flows.get(handle) else {
             return;
@@ -269,38 +274,37 @@ impl<'m> Inspector<'m> {
         self.flows.release(handle);
     }
 
-    /// The streams, for their counters.
+    /// Access to the streams, for their counters.
     pub fn streams(&mut self) -> &mut Streams<'m> {
         &mut self.streams
     }
 
-    /// Write down from now on what is searched: [`Tools::take_calls`] has it. Streams are numbered from `first` on, so that
-    /// those of several shards are told apart.
+    /// Records scans from now on; [`DetectionContext::take_scan_log`] returns them. Streams are numbered from `first` on, so
+    /// that the streams of several shards can be distinguished.
     pub fn record_scans(&mut self, tools: &mut DetectionContext, first: u32) {
         self.rulesets.current().scans.record(first);
         tools.scratch.record();
     }
 
-    /// Report the anomalies and the limits that were counted since the last call: the number of each in its enumeration, and
-    /// how many.
+    /// Reports anomalies and limits counted since the last call: the number of each in its enumeration, and its count.
     #[inline(always)]
     pub fn report_counts(&mut self, anomaly: impl FnMut(usize, u64), limit: impl FnMut(usize, u64)) {
         self.store.anomalies.report(anomaly);
         self.limits.report(limit);
     }
 
-    /// The parsers' anomalies.
+    /// Counters of the parsers' anomalies.
     pub fn anomalies(&self) -> &protocols::AnomalyCounts {
         &self.store.anomalies
     }
 
-    /// A packet of this flow will come after the next: ask for its first line.
+    /// Prefetches the first cache line of a flow whose packet comes after the next one.
     #[inline(always)]
     pub fn prefetch(&self, handle: FlowHandle) {
         self.flows.prefetch(handle);
     }
 
-    /// A packet of this flow comes next but one: ask for what its first line leads to.
+    /// Prefetches the data that the first cache line of a flow refers to. Its packet comes next but one.
     #[inline(always)]
     pub fn prefetch_more(&self, handle: FlowHandle, direction: Direction) {
         if let Some(flow) = self.flows.prefetch_more(handle)
@@ -311,7 +315,7 @@ impl<'m> Inspector<'m> {
         }
     }
 
-    /// A packet of this flow comes next: ask for where its bytes go.
+    /// Prefetches the memory that the next packet's bytes are written to.
     #[inline(always)]
     pub fn prefetch_window(&mut self, handle: FlowHandle, direction: Direction) {
         if let Some((flow, _)) = self.flows.get(handle) {
@@ -319,15 +323,15 @@ impl<'m> Inspector<'m> {
         }
     }
 
-    /// A packet of a flow has come at a nanosecond. What becomes of it where that is decided already; none where it is to be
-    /// looked at, or the flow has given way to others.
+    /// Handles a packet of a flow without inspecting it if the flow's verdict is final already. `None` if the packet has to
+    /// be inspected, or if the flow was evicted.
     pub fn decided_verdict(&mut self, handle: FlowHandle, now: u64) -> Option<Verdict> {
         let (flow, _) = self.flows.get(handle)?;
         flow.summary.seen[1] = now;
         match flow.action {
             FlowAction::Open => None,
             FlowAction::Passed(why) => Some(Verdict::Skip(why)),
-            // Whoever goes on sending is told.
+            // Senders that continue after a reject are notified again.
             FlowAction::Rejected if flow.stream != stream::StreamHandle::NONE => {
                 Some(Verdict::Reject(Reason::FlowDropped))
             }
@@ -335,7 +339,7 @@ impl<'m> Inspector<'m> {
         }
     }
 
-    /// Bytes of a flow that were searched, where no rule waits for more of it.
+    /// Number of bytes of a flow that were searched, if no rule is pending.
     pub fn cleared_bytes(&mut self, handle: FlowHandle) -> Option<u64> {
         let (flow, _) = self.flows.get(handle)?;
         let lists = self.rulesets.lists(flow.generation);
@@ -343,7 +347,7 @@ impl<'m> Inspector<'m> {
         (!waits).then_some(flow.searched)
     }
 
-    /// A packet of a flow.
+    /// Inspects a packet of a flow.
     pub fn inspect(&mut self, handle: FlowHandle, seen: FlowPacket<'_>, round: &mut BurstContext<'_>) -> Verdict {
         if let Some(verdict) = self.decided_verdict(handle, round.now) {
             return verdict;
@@ -432,7 +436,7 @@ impl<'m> Inspector<'m> {
         }
     }
 
-    /// Bytes of a direction are not seen: where its begin was not, nobody knows what the other said either.
+    /// Marks that bytes of a direction were missed. If the start of the stream was missed, both directions are marked.
     #[cold]
     fn skip_bytes(&mut self, handle: FlowHandle, exception: Exception, direction: Direction) {
         if let Some((flow, _)) = self.flows.get(handle) {
@@ -443,7 +447,7 @@ impl<'m> Inspector<'m> {
         }
     }
 
-    /// What had come ahead of the gap that a packet has filled is searched, before the packet goes on.
+    /// Inspects queued bytes that follow the gap that this packet has filled, before the packet is forwarded.
     #[inline(always)]
     fn inspect_reassembled(
         &mut self,
@@ -461,7 +465,7 @@ impl<'m> Inspector<'m> {
         verdict
     }
 
-    /// The next bytes of a stream, and the packet by itself where they are its own.
+    /// Inspects the next bytes of a stream. If they are the packet's own, packet rules are evaluated, too.
     fn inspect_in_order(
         &mut self,
         handle: FlowHandle,
@@ -559,7 +563,7 @@ impl<'m> Inspector<'m> {
                 }
             };
         }
-        // The other side's message has ended: what waited for its end is asked a last time.
+        // The message of the other side has ended: the rules pending for its end are evaluated a last time.
         if !bytes.is_empty() && *turn != Some(direction) {
             *turn = Some(direction);
             if !others.is_empty(lists) {
@@ -579,7 +583,7 @@ impl<'m> Inspector<'m> {
             mine.next_message(lists);
         }
         let payload = message(&self.streams, stream, direction, ends_stream);
-        // Where it is more than the message.
+        // The preceding stream data, if the stream view extends beyond the message.
         let sent = buffers::stream(&self.streams, stream, direction);
         let before = (sent.bytes.len() > payload.bytes.len()).then_some(sent);
         if !bytes.is_empty() && *fate == FlowAction::Open {
@@ -631,7 +635,7 @@ impl<'m> Inspector<'m> {
                 }
             }
             let mut detection = detection!(mine, ends, before, unknown);
-            // At the end of a stream nothing is left to come in any buffer.
+            // After the end of a stream no buffer grows any more.
             detection.evaluate_pending((!ends_stream).then_some(Buffer::Payload), &known);
             detection.evaluate_candidates(&known);
             detection.evaluate_of_ports(rules.stream_rules(toward), &of_ports[place].0, &known);
@@ -661,7 +665,7 @@ impl<'m> Inspector<'m> {
         self.counters.rule_switches = self.rulesets.switches;
         *credit = self.work.end(begun);
         self.counters.work_units += u64::from(begun.units() - credit.units());
-        // Decoders say so themselves.
+        // Decoders report this anomaly themselves.
         if self.work.is_exhausted() && self.store.anomalies.of(Anomaly::WorkExceeded) == exceeded {
             self.store.anomalies.add(Anomaly::WorkExceeded);
         }
@@ -716,7 +720,7 @@ impl<'m> Inspector<'m> {
         self.store.set_source(*source);
         lists.set_source(*source);
         let waiting = &mut waiting[seen.direction as usize];
-        // Each datagram is a message of its own.
+        // Each datagram is a separate message.
         waiting.begin(lists);
         seen.ends.service = *service;
         let payload = BufferView {
@@ -808,14 +812,15 @@ impl<'m> Inspector<'m> {
 /// The next bytes of a stream.
 #[derive(Clone, Copy, Debug)]
 enum StreamData {
-    /// Of the packet, by places in its segment.
+    /// Bytes of the packet, as offsets in its segment.
     Packet { from: usize, to: usize, ends: bool },
-    /// The last ones of the direction's view: they had come before the packet, ahead of a gap, or are the rest of it.
+    /// The last bytes of the direction's view: they arrived before the packet, beyond a gap, or are the rest of the
+    /// packet.
     Reassembled { length: usize, ends: bool },
 }
 
 impl StreamData {
-    /// A packet that brings nothing in order.
+    /// A packet without new bytes in order.
     const NO_DATA: Self = Self::Packet {
         from: 0,
         to: 0,
@@ -823,7 +828,7 @@ impl StreamData {
     };
 }
 
-/// The hosts of a flow, and the server's port.
+/// Client and server of a flow, and the server port.
 fn hosts(ends: &Endpoints, flow: u64, now: u64) -> (ControlHosts, u16) {
     let [from, to] = ends.ports;
     let (client, server, port) = match ends.toward {
@@ -840,7 +845,7 @@ fn hosts(ends: &Endpoints, flow: u64, now: u64) -> (ControlHosts, u16) {
     (hosts, port)
 }
 
-/// Whom a direction leads to: forward is from who called.
+/// Side that a direction leads to: forward packets come from the client.
 fn toward(direction: Direction) -> Toward {
     match direction {
         Direction::Forward => Toward::Server,

@@ -1,9 +1,9 @@
-//! Inspection: signatures in the dialects that operators have, streams put in order, what is found in them.
+//! Inspection: signatures of several dialects, TCP stream reassembly, and detection in flows.
 //!
-//! [`signatures`] reads every dialect into the form of [`signature`]; [`prefilter`] finds the rules that are worth asking
-//! about, and [`evaluate`] asks a [`Rule`]. [`stream`] puts segments in order, [`protocols`] fills the buffers that rules
-//! look in, and the [`inspector`] does all this for the flows of a shard. [`transactions`] are what flows said, for a log; [`work`] is
-//! what they may cost.
+//! [`signatures`] parses every dialect into the form of [`signature`]. [`prefilter`] finds the candidate rules, and [`evaluate`]
+//! evaluates a [`Rule`]. [`stream`] reassembles TCP streams, [`protocols`] parses application-layer protocols into the buffers that
+//! rules inspect, and the [`inspector`] runs all of these for the flows of a shard. [`transactions`] are the requests and responses of
+//! flows, for a log. [`work_budget`] limits the work that a packet may cause.
 #![deny(unsafe_code)]
 
 pub mod applications;

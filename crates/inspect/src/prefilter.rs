@@ -1,16 +1,16 @@
-//! Which signatures are worth asking about: one pattern of each rule is searched for, all at once.
+//! The prefilter: finds the candidate rules by searching for one pattern of each rule, all patterns in one pass.
 //!
-//! [`Plan`] chooses the patterns, [`Plan::compile`] makes a database for each [`Class`] of data, [`Group::rules`] says
-//! which rules a match stands for. Patterns are literals: of contents, or what every match of an expression holds. A rule of
-//! which nothing can be searched for is listed in [`Prefilter::unconditional`], one of which next to nothing can be in
-//! [`Prefilter::unsearched`]. The patterns are necessary and never sufficient: whoever is told of a candidate asks the
-//! whole rule, `fast_pattern:only` included.
+//! [`PatternSet`] chooses the patterns, [`PatternSet::compile`] compiles a database for each [`PatternClass`] of data, and
+//! [`PatternGroup::rules`] maps a match to its rules. Patterns are literals: contents, or strings that every match of an
+//! expression contains. [`Prefilter::unconditional`] lists the rules without any pattern; [`Prefilter::unsearched`] lists
+//! the rules whose patterns are too short to be searched for. A match of a pattern is necessary for its rule, never
+//! sufficient: every candidate is evaluated completely, `fast_pattern:only` included.
 //!
-//! Expressions themselves are not searched for: the automata of Vectorscan 5.4 miss some matches, its search for literals
-//! none.
+//! Expressions themselves are not searched for, because the automata of Vectorscan 5.4 miss some matches. Its search for
+//! literals misses none.
 //!
-//! Compiling takes long and much memory, so that it may be done in another process: [`Prefilter::store`] there,
-//! [`Prefilter::load`] here.
+//! Compilation takes long and needs much memory. Another process can do it: [`Prefilter::store`] saves the result there, and
+//! [`Prefilter::load`] reads it here.
 
 mod bytes;
 mod cache;
@@ -29,21 +29,22 @@ pub use cache::CacheError;
 pub use choice::anchor_content;
 pub use pattern_set::{Fingerprint, PatternSet};
 
-/// Data that is searched by itself, with patterns of its own.
+/// A class of data that is searched separately, with its own patterns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PatternClass {
-    /// What is sent over TCP towards one side, in order; searched in streaming mode, a message at a time: the stream
-    /// is finished where a message ends, as `^` and `$` mean its begin and end.
+    /// TCP stream data towards one side, in order. It is searched in streaming mode, one message at a time: the
+    /// Vectorscan stream is closed at the end of each message, because `^` and `$` match at the message boundaries.
     Stream(Toward),
     /// Payload of single TCP segments, for rules about the segment itself (`dsize`, `flags`, …).
     Packet,
-    /// Payload of what is not TCP.
+    /// Payload of packets other than TCP.
     Datagram,
-    /// A buffer of a protocol; never [`Buffer::Payload`] nor [`Buffer::Base64`], which exists only while a rule is asked.
+    /// A buffer of a protocol. Never [`Buffer::Payload`], and never [`Buffer::Base64`], which exists only during the
+    /// evaluation of a rule.
     Buffer(Buffer),
 }
 
-/// In the order of their numbers.
+/// All buffers in the order of their numbers.
 const BUFFERS: [Buffer; 39] = [
     Buffer::Payload,
     Buffer::HttpUri,
@@ -89,7 +90,7 @@ const BUFFERS: [Buffer; 39] = [
 impl PatternClass {
     const COUNT: usize = 4 + BUFFERS.len();
 
-    /// Its place among all classes.
+    /// Index of the class.
     fn index(self) -> usize {
         match self {
             PatternClass::Stream(Toward::Server) => 0,
@@ -111,15 +112,15 @@ impl PatternClass {
     }
 }
 
-/// Why there is no prefilter at all.
+/// Why the prefilter can't be built.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Vectorscan failed.
+    /// Vectorscan failed to compile patterns.
     #[error("patterns of {class:?}: {source}")]
     Class {
-        /// Whose patterns were compiled.
+        /// Class of the patterns.
         class: PatternClass,
-        /// What it said.
+        /// Error that Vectorscan returned.
         source: vectorscan::Error,
     },
 }
@@ -135,7 +136,7 @@ enum Search {
 pub struct PatternGroup {
     class: PatternClass,
     search: Search,
-    /// Rules of all patterns, those of pattern n from `starts[n]` to `starts[n + 1]`.
+    /// Rules of all patterns; those of pattern n are in `starts[n]..starts[n + 1]`.
     rules: Box<[u32]>,
     starts: Box<[u32]>,
     shortest: u32,
@@ -143,12 +144,12 @@ pub struct PatternGroup {
 }
 
 impl PatternGroup {
-    /// Whose patterns they are.
+    /// Class of the patterns.
     pub fn class(&self) -> PatternClass {
         self.class
     }
 
-    /// The database; `None` for [`Class::Stream`].
+    /// The block-mode database; `None` for [`PatternClass::Stream`].
     pub fn block(&self) -> Option<&Database<Block>> {
         match &self.search {
             Search::Block(database) => Some(database),
@@ -156,7 +157,7 @@ impl PatternGroup {
         }
     }
 
-    /// The database of [`Class::Stream`].
+    /// The streaming-mode database of [`PatternClass::Stream`].
     pub fn stream(&self) -> Option<&Arc<Database<Streaming>>> {
         match &self.search {
             Search::Block(_) => None,
@@ -164,7 +165,7 @@ impl PatternGroup {
         }
     }
 
-    /// Positions, among the signatures, of the rules that a match of this identifier stands for; sorted.
+    /// Indices, among the signatures, of the rules that have this pattern; sorted.
     pub fn rules(&self, id: u32) -> &[u32] {
         let at = id as usize;
         match (self.starts.get(at), self.starts.get(at + 1)) {
@@ -173,12 +174,12 @@ impl PatternGroup {
         }
     }
 
-    /// Number of patterns: their identifiers are those below it.
+    /// Number of patterns; pattern identifiers are below it.
     pub fn patterns(&self) -> usize {
         self.starts.len() - 1
     }
 
-    /// Bytes of the database.
+    /// Size of the database in bytes.
     pub fn size(&self) -> usize {
         match &self.search {
             Search::Block(database) => database.size(),
@@ -186,35 +187,35 @@ impl PatternGroup {
         }
     }
 
-    /// Bytes of the shortest match.
+    /// Length of the shortest pattern in bytes.
     pub fn shortest(&self) -> u32 {
         self.shortest
     }
 
-    /// Bytes of the longest match.
+    /// Length of the longest pattern in bytes.
     pub fn longest(&self) -> u32 {
         self.longest
     }
 
-    /// How many bytes before the new ones must be scanned with them where a buffer grows.
+    /// Number of preceding bytes that must be scanned together with the new bytes of a growing buffer.
     pub fn overlap(&self) -> usize {
         self.longest.saturating_sub(1) as usize
     }
 }
 
-/// What finds the signatures that are worth asking about.
+/// The prefilter: finds the candidate rules for data.
 #[derive(Debug)]
 pub struct Prefilter {
-    /// By class.
+    /// Pattern groups, indexed by class.
     groups: [Option<PatternGroup>; PatternClass::COUNT],
     unconditional: Vec<(Protocol, Box<[u32]>)>,
-    /// By class.
+    /// Rules that have only patterns too short to search for, indexed by class.
     unsearched: [Box<[u32]>; PatternClass::COUNT],
     fingerprint: Fingerprint,
 }
 
 impl Prefilter {
-    /// The patterns of a class; `None`: no rule asks for any.
+    /// The patterns of a class; `None` if no rule has a pattern of this class.
     pub fn group(&self, class: PatternClass) -> Option<&PatternGroup> {
         self.groups[class.index()].as_ref()
     }
@@ -224,46 +225,46 @@ impl Prefilter {
         self.groups.iter().flatten()
     }
 
-    /// Positions of the rules, of this protocol in their header, that are to be asked without anything found; sorted.
+    /// Indices of the rules with this protocol in their header that must be evaluated without a pattern match; sorted.
     pub fn unconditional(&self, protocol: Protocol) -> &[u32] {
         let of_protocol = self.unconditional.iter().find(|(of, _)| *of == protocol);
         of_protocol.map_or(&[], |(_, rules)| rules)
     }
 
-    /// Positions of the rules that are to be asked about all data of a class that comes or goes by their ports, without anything
-    /// found; sorted. What could be searched for is too short, or nobody knows what it is.
+    /// Indices of the rules that must be evaluated for all data of a class on their ports without a pattern match; sorted. Their
+    /// patterns are too short to search for, or unknown.
     pub fn unsearched(&self, class: PatternClass) -> &[u32] {
         &self.unsearched[class.index()]
     }
 
-    /// [`Prefilter::unconditional`] of all protocols.
+    /// Rules of [`Prefilter::unconditional`] for all protocols.
     pub fn all_unconditional(&self) -> impl Iterator<Item = u32> {
         self.unconditional.iter().flat_map(|(_, rules)| rules.iter().copied())
     }
 
-    /// What it was made from.
+    /// Fingerprint of the patterns that the prefilter was compiled from.
     pub fn fingerprint(&self) -> Fingerprint {
         self.fingerprint
     }
 
-    /// Scans that were written down, to be done again; with so many streams in each direction.
+    /// Prepares the replay of recorded scans, with `streams` streams in each direction.
     ///
     /// # Errors
-    /// There is no memory.
+    /// No memory is left.
     pub fn replay(&self, streams: u32) -> Result<Replay<'_>, vectorscan::Error> {
         let blocks = self.groups().filter_map(PatternGroup::block).collect();
         let pools: Vec<_> = self.groups().filter_map(|group| group.stream().cloned()).collect();
         Replay::new(blocks, &pools, streams)
     }
 
-    /// A scratch that serves every class; each core takes a clone.
+    /// A scratch that is large enough for every class; each core takes a clone.
     pub fn scratch(&self) -> Result<Scratch, vectorscan::Error> {
         let mut scratch = Scratch::new();
         self.serve(&mut scratch)?;
         Ok(scratch)
     }
 
-    /// Grow a scratch to serve every class, too.
+    /// Enlarges a scratch so that it is large enough for every class of this prefilter.
     pub fn serve(&self, scratch: &mut Scratch) -> Result<(), vectorscan::Error> {
         for group in self.groups() {
             match &group.search {

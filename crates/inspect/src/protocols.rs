@@ -1,10 +1,11 @@
-//! Parsers that fill the buffers of signatures from the bytes of a stream as they arrive, in pieces of any size.
+//! Application-layer parsers: they fill the buffers of signatures from the bytes of a stream as they arrive, in
+//! segments of any size.
 //!
-//! A parser never waits for more than it was given: after every call its [`Slot`] holds what is known so far, so that
-//! a match is seen before its last byte is delivered. What it tells is a [`Piece`]; the sink gets the slot with it and
-//! may search right there, which it must for bodies, whose window goes on.
+//! A parser never waits for more data before it reports: after every call its [`Slot`] holds everything known so far,
+//! so that a match is found before its last byte is delivered. A parser reports [`MessageEvent`]s. The sink receives
+//! the slot with each event and may search it there; bodies must be searched there, because their window moves on.
 //!
-//! The same bytes give the same buffers and the same anomalies however they are cut.
+//! The same bytes yield the same buffers and the same anomalies, however they are segmented.
 
 pub mod anomaly;
 mod brotli;
@@ -46,68 +47,69 @@ use crate::signature::Buffer;
 use crate::source_quota::Source;
 use crate::work_budget::WorkBudget;
 
-/// What a parser tells.
+/// An event that a parser reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MessageEvent {
-    /// A buffer grew, or will not grow any more.
+    /// A buffer grew or became complete.
     Grew {
-        /// Which.
+        /// The buffer.
         buffer: Buffer,
-        /// The new bytes, as indices into [`View::bytes`] at this moment.
+        /// Range of the new bytes in [`FieldView::bytes`] at the time of this event.
         fresh: Range<usize>,
-        /// It will not grow any more.
+        /// The buffer will not grow any more.
         complete: bool,
     },
-    /// Something is odd; told once per message.
+    /// An anomaly; reported once per message.
     Anomaly(Anomaly),
-    /// The message ended: all its buffers are complete.
+    /// The message ended: all of its buffers are complete.
     End,
 }
 
-/// What the parsers of a shard share: the slots, the decoders, the counters. Allocated once.
+/// Resources that the parsers of a shard share: slots, decoders and counters. They are allocated once.
 #[derive(Debug)]
 pub struct ParserPools {
     /// Slots of HTTP messages.
     pub messages: Slots,
     /// Slots of DNS messages and TLS hellos.
     pub names: Slots,
-    /// Slots of TLS servers.
+    /// Slots of TLS server messages.
     pub servers: Slots,
     /// The slot of an FTP command or reply, in use only while it is reported.
     pub commands: Slots,
-    /// Connections of HTTP/2.
+    /// State of HTTP/2 connections.
     pub connections: Connections,
-    /// Connections of mail.
+    /// State of SMTP sessions.
     pub mail_sessions: MailSessions,
-    /// Hellos in QUIC that are put in order.
+    /// Reassembly buffers of TLS hellos in QUIC.
     pub hellos: HelloBuffers,
     /// Decoders of content encodings, and their memory.
     pub inflaters: Inflaters,
-    /// Data connections of FTP that are agreed on.
+    /// Expected FTP data connections.
     pub expected: Expectations,
-    /// Anomalies met.
+    /// Counters of anomalies.
     pub anomalies: AnomalyCounts,
-    /// What the packet at hand may still cost.
+    /// Work budget of the current packet.
     pub work: WorkBudget,
 }
 
-/// How large a [`Store`] is.
+/// Sizes of [`ParserPools`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParserCapacity {
-    /// HTTP messages that are open at once; each direction of a connection may have one.
+    /// Maximum number of open HTTP messages; each direction of a connection may have one.
     pub messages: u32,
-    /// DNS messages and TLS hellos that are open at once.
+    /// Maximum number of open DNS messages and TLS hellos.
     pub names: u32,
-    /// Bodies that are decoded at once, about 73 KiB each; for what those in brotli repeat there are 10 MiB, and 128 KiB for each.
+    /// Maximum number of bodies being decoded, about 73 KiB each. The windows of Brotli take 10 MiB together, and 128 KiB for each
+    /// decoder.
     pub inflaters: u16,
-    /// Transactions that are recorded and not over at once; 0: none are recorded.
+    /// Maximum number of recorded transactions that are not complete yet; 0 disables recording.
     pub transactions: u32,
-    /// Room of each buffer.
+    /// Capacity of each buffer.
     pub limits: BufferLimits,
-    /// A body is decoded to at most so many bytes, and…
+    /// Maximum number of decoded bytes of a body.
     pub decoded_bytes: u64,
-    /// … beyond 64 KiB to at most so many times its encoded bytes. Checked every 256 encoded bytes; what follows is
-    /// left as sent.
+    /// Maximum ratio of decoded to encoded bytes of a body, beyond the first 64 KiB. Checked every 256 encoded bytes;
+    /// the rest of the body stays encoded.
     pub decoded_ratio: u32,
 }
 
@@ -126,7 +128,7 @@ impl Default for ParserCapacity {
 }
 
 impl ParserPools {
-    /// What is taken from now on is for a source.
+    /// Accounts later allocations to a source.
     #[inline]
     pub fn set_source(&mut self, source: Source) {
         if self.messages.holders.source != source {
@@ -139,13 +141,13 @@ impl ParserPools {
         }
     }
 
-    /// The rules of the flow that is parsed from now on ask for these hashes of its files.
+    /// Sets the file hashes that the rules of the flow parsed next need.
     #[inline]
     pub fn hash_files(&mut self, wanted: FileHashes) {
         self.messages.hash_files(wanted);
     }
 
-    /// A store with all its memory.
+    /// Allocates all memory of the parsers.
     pub fn new(capacity: &ParserCapacity) -> Self {
         let ParserCapacity {
             messages,
@@ -160,7 +162,7 @@ impl ParserPools {
         Self {
             messages: Slots::for_files(messages, slots::Layout::message(&limits), work.clone()),
             names: Slots::new(names, slots::Layout::name(&limits)),
-            // A server has spoken soon: few do so at once.
+            // The handshake of a TLS server is short, so that few are in progress at a time.
             servers: Slots::new((names / 4).max(1), slots::Layout::server()),
             commands: Slots::new(1, slots::Layout::command(ftp::MAX_LINE as u32)),
             mail_sessions: MailSessions::new((messages / 16).max(1)),

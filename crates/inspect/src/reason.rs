@@ -1,186 +1,120 @@
-//! Why inspection drops a packet.
+//! Drop reasons, skip reasons and limits of inspection.
+
+use sluice_wire::named;
 
 use crate::stream::Exception;
 
-macro_rules! reasons {
-    ($($name:ident $text:literal $help:literal;)*) => {
-        /// Why inspection drops a packet: each is a counter of its own.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        #[repr(u8)]
-        pub enum Reason {
-            $(#[doc = $help] $name,)*
-        }
-
-        impl Reason {
-            /// Every reason, in the order of their numbers.
-            pub const ALL: &[Reason] = &[$(Reason::$name),*];
-
-            /// The counter's name.
-            pub fn name(self) -> &'static str {
-                match self { $(Reason::$name => $text,)* }
-            }
-
-            /// What it means, in a sentence for the operator.
-            pub fn help(self) -> &'static str {
-                match self { $(Reason::$name => $help,)* }
-            }
-        }
-    };
+named! {
+    /// Why inspection drops a packet: each is a counter of its own.
+    #[derive(PartialOrd, Ord)]
+    pub enum Reason {
+        Signature "signature"
+            "A drop or reject rule matched this packet.";
+        FlowDropped "flow-dropped"
+            "A packet of a flow that a drop rule or an exception policy dropped before.";
+        FragmentOverlap "inspection-fragment-overlap"
+            "A fragment of a datagram with overlapping fragments, all of which are dropped (RFC 5722).";
+        FragmentCopy "inspection-fragment-copy"
+            "A duplicate fragment of a datagram in reassembly; the first one is used.";
+        FragmentInconsistent "inspection-fragment-inconsistent"
+            "A fragment of a datagram whose fragments disagree about its end or its headers.";
+        FragmentsFull "inspection-fragments-full"
+            "A fragment above the limits of reassembly: datagrams, fragments or bytes.";
+        FragmentTimeout "inspection-fragment-timeout"
+            "A fragment of a datagram whose other fragments did not arrive in time.";
+        FragmentRewritten "inspection-fragment-rewritten"
+            "A fragment of a TCP segment with data other than sent before; only unfragmented segments are normalised.";
+        ParkingFull "inspection-parking-full"
+            "No free buffer for a fragment in reassembly.";
+        Overload "inspection-overload"
+            "A packet of a class that is dropped while the worker is overloaded.";
+        FlowsFull "inspection-full"
+            "The table of inspected flows is full.";
+        Midstream "stream-midstream"
+            "Data of a connection whose handshake was not seen.";
+        Handshake "stream-handshake"
+            "Data, or a SYN with data, before the handshake settled the sequence numbers.";
+        GapFull "stream-gap-full"
+            "A TCP segment behind a gap, with no memory left to buffer it: raise reassembly-bytes.";
+        BeyondWindow "stream-beyond-window"
+            "Retransmitted data that can't be compared with the original: in a skipped gap, or of a one-way or reset connection.";
+        BeyondEnd "stream-beyond-end"
+            "Data beyond the FIN of its stream.";
+        OutOfWindow "stream-out-of-window"
+            "A TCP sequence number outside the receiver's window.";
+        NoMemory "stream-no-memory"
+            "No memory for the data of a stream or for its unacknowledged data: raise reassembly-bytes.";
+        SourceFull "inspection-source-full"
+            "A flow or stream data of a source that reached its share; other sources are not affected. Raise flows or reassembly-bytes.";
+        BadChecksum "stream-bad-checksum"
+            "A packet with a wrong TCP, UDP or ICMP checksum, which its receiver would discard.";
+        Malformed "stream-malformed"
+            "A malformed TCP header.";
+        Closed "stream-closed"
+            "A TCP segment of a connection that is closed.";
+        ParserFull "inspection-parser-full"
+            "A packet of a message for which no parser or decoder was free: raise messages or decoders.";
+        TooLong "inspection-too-long"
+            "A packet of a message with a field that is longer or nested deeper than the parser's limit.";
+        Work "inspection-budget"
+            "A packet that exceeds the budget of decoding and rule evaluation of its flow.";
+        DecodeAnomaly "inspection-decode-anomaly"
+            "A packet of a message that hosts decode differently, so that the inspected data may differ from what the receiver sees.";
+        PendingRulesFull "inspection-pending-rules-full"
+            "A rule matched in part, and the table of pending rules was full.";
+    }
 }
 
-reasons! {
-    Signature "signature"
-        "A rule that drops or rejects matched with this packet.";
-    FlowDropped "flow-dropped"
-        "A packet of a flow that a rule or an exception had ended before.";
-    FragmentOverlap "inspection-fragment-overlap"
-        "A fragment that overlaps another of its datagram, and every other of that datagram (RFC 5722).";
-    FragmentCopy "inspection-fragment-copy"
-        "A fragment that came twice while its datagram was put together: the first one counts.";
-    FragmentMisfit "inspection-fragment-misfit"
-        "A fragment of a datagram whose fragments don't agree on where it ends, or where its headers are.";
-    FragmentsFull "inspection-fragments-full"
-        "A fragment, with as many datagrams, fragments or bytes waiting to be put together as may.";
-    FragmentOverdue "inspection-fragment-overdue"
-        "A fragment of a datagram of which others did not come in time.";
-    FragmentRewritten "inspection-fragment-rewritten"
-        "A fragment of a TCP segment that differs from what was sent before: only whole ones are put right.";
-    ParkingFull "inspection-parking-full"
-        "No buffer to wait in, for a fragment.";
-    Overload "inspection-overload"
-        "A packet of a class that is dropped while its worker is overloaded.";
-    FlowsFull "inspection-full"
-        "No place to inspect another flow.";
-    Midstream "stream-midstream"
-        "Data of a connection whose beginning was not seen.";
-    Handshake "stream-handshake"
-        "Data, or a SYN with data, while the sides did not agree on where the stream begins.";
-    GapFull "stream-gap-full"
-        "A TCP segment ahead of a gap, with no memory left to keep its bytes: enlarge reassembly-bytes.";
-    BeyondWindow "stream-beyond-window"
-        "Data sent again that is not there to compare: of a gap that was given up, or of a connection without answers or that was reset.";
-    BeyondEnd "stream-beyond-end"
-        "Data behind the end of its stream.";
-    OutOfWindow "stream-out-of-window"
-        "A TCP sequence number that the window of its receiver does not reach.";
-    NoMemory "stream-no-memory"
-        "No place for the data of a stream, or for more that its receiver has not acknowledged: enlarge reassembly-bytes.";
-    SourceFull "inspection-source-full"
-        "A flow, or data to keep, of a source that has as much as one source may have: others go on. Enlarge flows or reassembly-bytes.";
-    BadChecksum "stream-bad-checksum"
-        "A packet whose TCP, UDP or ICMP checksum is wrong: its receiver would not take it.";
-    Malformed "stream-malformed"
-        "A TCP header that does not fit its segment.";
-    Closed "stream-closed"
-        "A TCP segment of a connection that is no longer kept.";
-    ParserFull "inspection-parser-full"
-        "A packet of a message that there is no place to parse, or no decoder for: enlarge messages or decoders.";
-    TooLong "inspection-too-long"
-        "A packet of a message with a part that is longer, or deeper, than is parsed and searched.";
-    Work "inspection-work"
-        "A packet with more to decode or to evaluate than it, or its flow for its bytes, may cause.";
-    DecodeAnomaly "inspection-decode-anomaly"
-        "A packet of a message that hosts read differently, so that what was searched may not be what its receiver takes.";
-    WaitingFull "inspection-waiting-full"
-        "A rule found a part of what it asks for, and there was no place to note that it waits for the rest.";
+named! {
+    /// Why a packet of what is inspected goes on uninspected: each is a counter of its own.
+    pub enum Skipped {
+        Left "bypassed" "Packet of a flow that bypasses inspection, after inspection or by policy.";
+        Class "class" "First packet of a flow of a class that is not inspected; the following ones are `bypassed`.";
+        Rule "rule" "Packet of a flow that a pass rule matched.";
+        Encrypted "encrypted" "Packet after which a TLS connection is encrypted in both directions; the following ones are `bypassed`.";
+        IcmpError "icmp-error" "ICMP error for an inspected flow.";
+        Overload "overload" "Packet of a class that is bypassed or inspected in part while the worker is overloaded.";
+        FailOpen "fail-open" "Packet on a bridge that fails open, while the flow table was full.";
+        Invalid "invalid" "Malformed packet on a bridge: see `sluice show bridges`.";
+        NotIp "not-ip" "Neither IPv4 nor IPv6, on a bridge.";
+        Midstream "midstream" "Packet of a connection whose handshake was not seen.";
+        Handshake "handshake" "Data before the handshake settled the sequence numbers.";
+        GapFull "gap-full" "Data behind a gap, with no memory left to buffer it.";
+        BeyondWindow "beyond-window" "Retransmitted data that can't be compared with the original.";
+        BeyondEnd "beyond-end" "Data beyond the FIN of its stream.";
+        OutOfWindow "out-of-window" "Sequence number outside the receiver's window.";
+        NoMemory "no-memory" "No memory for another flow or for its data.";
+        SourceFull "source-full" "Packet of a source that reached its share of flows or buffered bytes.";
+        BadChecksum "bad-checksum" "Wrong checksum.";
+        Malformed "malformed" "Malformed header.";
+        Closed "closed" "Packet of a connection that is closed.";
+        ParserFull "parser-full" "Message for which no parser was free; the following packets are `bypassed`.";
+        TooLong "too-long" "Message with a field longer than the parser's limit; the following packets are `bypassed`.";
+        Work "budget" "Packet above the budget of decoding and evaluation; the following ones are `bypassed`.";
+        DecodeAnomaly "decode-anomaly" "Message that hosts decode differently; the following packets are `bypassed`.";
+        PendingRulesFull "pending-rules-full" "Packet for which the table of pending rules was full.";
+    }
 }
 
-macro_rules! skipped {
-    ($($name:ident $text:literal $help:literal;)*) => {
-        /// Why a packet of what is inspected goes on uninspected: each is a counter of its own.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[repr(u8)]
-        pub enum Skipped {
-            $(#[doc = $help] $name,)*
-        }
-
-        impl Skipped {
-            /// All of them, in the order of their numbers.
-            pub const ALL: &[Skipped] = &[$(Skipped::$name),*];
-
-            /// The counter's name.
-            pub fn name(self) -> &'static str {
-                match self { $(Skipped::$name => $text,)* }
-            }
-
-            /// What it means, in a sentence for the operator.
-            pub fn help(self) -> &'static str {
-                match self { $(Skipped::$name => $help,)* }
-            }
-        }
-    };
+named! {
+    /// A limit that was reached: something gave way, and no packet is dropped or skipped for it by itself. Each is a
+    /// counter of its own.
+    pub enum Limit {
+        FlowsEvicted "flows-evicted"
+            "Half-open flows, as with forged sources, that were evicted because the flow table was full.";
+        PartialMatchesEvicted "partial-matches-evicted"
+            "Partial matches that were evicted because too many rules were pending; their first content lies before the buffered data.";
+        FragmentsEvicted "fragments-evicted"
+            "Datagrams evicted from reassembly because fragments or fragment-bytes were used up.";
+    }
 }
 
-skipped! {
-    Left "left" "Of a flow that had left inspection: found clean, or by policy.";
-    Class "class" "The first packet of a flow of a class that is not inspected; the others are `left`.";
-    Rule "rule" "Of a flow that a rule lets pass.";
-    Encrypted "encrypted" "The packet with which a connection of TLS is encrypted both ways; the rest of its flow is `left`.";
-    IcmpError "icmp-error" "An ICMP error about an inspected flow, which is none of its data.";
-    Overload "overload" "Of a class that is bypassed, or inspected less, while its worker is overloaded.";
-    FailOpen "fail-open" "Over a bridge that fails open, where there was no place for another flow.";
-    Invalid "invalid" "Not to be parsed, over a bridge: `show bridges` names what is wrong with it.";
-    NotIp "not-ip" "Neither IPv4 nor IPv6, over a bridge.";
-    Midstream "midstream" "Of a connection whose beginning was not seen.";
-    Handshake "handshake" "Data while the sides did not agree on where the stream begins.";
-    GapFull "gap-full" "Ahead of a gap, with no memory left to keep it.";
-    BeyondWindow "beyond-window" "Sent again, and not there to compare.";
-    BeyondEnd "beyond-end" "Behind the end of its stream.";
-    OutOfWindow "out-of-window" "With a sequence number that the window of its receiver does not reach.";
-    NoMemory "no-memory" "No place for another flow, or for its data.";
-    SourceFull "source-full" "Of a source that has its share of the flows, or of the bytes that are kept.";
-    BadChecksum "bad-checksum" "With a wrong checksum.";
-    Malformed "malformed" "With a header that does not fit.";
-    Closed "closed" "Of a connection that is no longer kept.";
-    ParserFull "parser-full" "Of a message that there is no place to parse; the rest of its flow is `left`.";
-    TooLong "too-long" "Of a message with a part that is longer than is parsed; the rest of its flow is `left`.";
-    Work "work" "With more to decode or to evaluate than it may cause; the rest of its flow is `left`.";
-    DecodeAnomaly "decode-anomaly" "Of a message that hosts read differently; the rest of its flow is `left`.";
-    WaitingFull "waiting-full" "With no place to note that a rule waits for more.";
-}
-
-macro_rules! limits {
-    ($($name:ident $text:literal $help:literal;)*) => {
-        /// A limit that was reached: something gave way, and no packet is dropped or skipped for it by itself. Each is a
-        /// counter of its own.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[repr(u8)]
-        pub enum Limit {
-            $(#[doc = $help] $name,)*
-        }
-
-        impl Limit {
-            /// All of them, in the order of their numbers.
-            pub const ALL: &[Limit] = &[$(Limit::$name),*];
-
-            /// The counter's name.
-            pub fn name(self) -> &'static str {
-                match self { $(Limit::$name => $text,)* }
-            }
-
-            /// What it means, in a sentence for the operator.
-            pub fn help(self) -> &'static str {
-                match self { $(Limit::$name => $help,)* }
-            }
-        }
-    };
-}
-
-limits! {
-    FlowsGaveWay "flows-gave-way"
-        "Flows whose clients had answered nothing, as with forged sources, and that gave way to others: flows are all in use.";
-    PartialMatchesGaveWay "partial-matches-gave-way"
-        "Rules of whose contents the first lay further back than is kept, and that were forgotten: too many wait for the others.";
-    FragmentsGaveWay "fragments-gave-way"
-        "Datagrams in fragments that gave way to others: fragments or fragment-bytes are all in use.";
-}
-
-/// How often limits were reached and anomalies were met, by the number of each.
+/// Counts of reached limits or anomalies, by their numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tally<const N: usize> {
     counts: [u64; N],
     reported: [u64; N],
-    /// Something was counted that is not told.
+    /// Some counts have not been reported yet.
     any: bool,
 }
 
@@ -195,18 +129,18 @@ impl<const N: usize> Default for Tally<N> {
 }
 
 impl<const N: usize> Tally<N> {
-    /// One more of a number.
+    /// Adds one to the count of a number.
     pub fn add(&mut self, number: usize) {
         self.counts[number] += 1;
         self.any = true;
     }
 
-    /// How many of a number.
+    /// The count of a number.
     pub fn count(&self, number: usize) -> u64 {
         self.counts[number]
     }
 
-    /// Tell what was counted since the last time: number, and how many.
+    /// Reports the counts since the last report: number and count.
     #[inline(always)]
     pub fn report(&mut self, tell: impl FnMut(usize, u64)) {
         if self.any {
@@ -244,7 +178,7 @@ impl From<Exception> for Skipped {
             Exception::TooLong => Self::TooLong,
             Exception::Work => Self::Work,
             Exception::DecodeAnomaly => Self::DecodeAnomaly,
-            Exception::WaitingFull => Self::WaitingFull,
+            Exception::PendingRulesFull => Self::PendingRulesFull,
             Exception::Unparsable => Self::Invalid,
         }
     }
@@ -268,8 +202,8 @@ impl From<Exception> for Reason {
             Exception::TooLong => Self::TooLong,
             Exception::Work => Self::Work,
             Exception::DecodeAnomaly => Self::DecodeAnomaly,
-            Exception::WaitingFull => Self::WaitingFull,
-            // Of a frame that belongs to no flow yet: the fault itself is its reason.
+            Exception::PendingRulesFull => Self::PendingRulesFull,
+            // For a frame that belongs to no flow yet, the fault of the frame itself is reported.
             Exception::Unparsable => Self::Malformed,
         }
     }

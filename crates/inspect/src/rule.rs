@@ -1,5 +1,5 @@
-//! A rule as it is evaluated: cheap questions about the packet first, then the conditions in order, with expressions
-//! compiled and names turned into numbers.
+//! A rule in evaluable form: first cheap tests of the packet, then the conditions in order, with compiled expressions
+//! and numbers in place of names.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,55 +15,56 @@ use crate::signature::{
     DatasetValue, FlowBit, FlowIntCommand, IsDataAt, JumpFrom, Operand, Protocol, Signature, Track, Transform, XBits,
 };
 
-/// Numbers that a rule extracts at most.
+/// Maximum number of values that a rule extracts.
 pub const MAX_EXTRACTED: usize = 8;
 
-/// A rule, ready to be asked.
+/// A compiled rule, ready for evaluation.
 #[derive(Debug)]
 pub struct Rule {
-    /// What it says.
+    /// The signature that the rule was compiled from.
     pub signature: Arc<Signature>,
-    /// Questions about the packet and the flow.
+    /// Conditions on the packet and the flow.
     pub(crate) tests: Box<[Condition]>,
-    /// What must have been noted of the flow.
+    /// Flowbits that the rule tests or sets.
     pub(crate) notes: Box<[FlowBitsOp]>,
-    /// Numbers of the flow.
+    /// Flowints that the rule tests or changes.
     pub(crate) ints: Box<[FlowIntOp]>,
-    /// What must have been noted of its hosts, and which of them are in lists.
+    /// Conditions on hosts: xbits and lists of addresses.
     pub(crate) gates: Box<[HostCondition]>,
-    /// Buffers that are changed before steps look in them; those that nothing looks in have no steps.
+    /// Transformed buffers that steps inspect. An entry has no transforms if no step inspects its buffer.
     pub(crate) transformed: Box<[(Buffer, Box<[CompiledTransform]>)]>,
-    /// What must be found, in order.
+    /// Conditions on data, in order.
     pub(crate) steps: Box<[Step]>,
-    /// It is asked when something odd is met, and only then.
+    /// The rule is evaluated only when an anomaly or a stream event occurs.
     pub(crate) is_of_event: bool,
-    /// It asks only what follows what, in the payload: where its message begins and ends makes no difference to it.
+    /// All conditions are relative positions in the payload: message boundaries do not affect the rule.
     pub(crate) floats: bool,
-    /// All that it asks of what was found is where it ended: that may be remembered when it is no longer kept.
+    /// Later conditions depend only on where an earlier match ended, so a partial match can be remembered after its
+    /// bytes are gone.
     pub(crate) resumes: bool,
-    /// Buffers that it looks in, each a bit.
+    /// Bit set of the buffers that the rule inspects.
     buffers: u64,
 }
 
-/// A question about hosts.
+/// A condition on hosts.
 #[derive(Debug)]
 pub(crate) enum HostCondition {
-    /// Notes of them, by the hash of their name.
+    /// Xbits, by the hash of their name.
     Bits(XBits, u64),
-    /// One of them is in a list.
+    /// Whether an address is in a list.
     Address(Track, DatasetCommand, Arc<Dataset>),
 }
 
-/// A number of a flow: which, and what is done about it.
+/// An operation on a flowint.
 #[derive(Debug)]
 pub(crate) struct FlowIntOp {
     pub number: u16,
     pub command: FlowIntCommand,
-    /// The number that it is compared with or changed by, where that is one of the flow, too.
+    /// Index of the second flowint, if the operand is a flowint.
     pub other: Option<u16>,
 }
 
-/// A change of a buffer.
+/// A transform of a buffer.
 #[derive(Debug)]
 pub(crate) enum CompiledTransform {
     Plain(Transform),
@@ -76,7 +77,7 @@ pub(crate) enum Step {
     Content {
         content: Content,
         needle: Needle,
-        /// The prefilter searches for it, and tells of every place.
+        /// The prefilter searches for this content and reports every position.
         searched: bool,
     },
     Expression {
@@ -95,7 +96,7 @@ pub(crate) enum Step {
     Length(Buffer, std::ops::RangeInclusive<u32>),
 }
 
-/// What is done to notes of a flow, or asked about them.
+/// An operation on flowbits.
 #[derive(Debug)]
 pub(crate) struct FlowBitsOp {
     pub command: FlowBit,
@@ -103,29 +104,29 @@ pub(crate) struct FlowBitsOp {
     pub any: bool,
 }
 
-/// Why a signature can't be made a rule.
+/// Why a signature can't be compiled.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CompileError {
-    /// PCRE2 does not take its expression.
+    /// PCRE2 rejects the expression.
     #[error("pcre:\"/{pattern}/\": {why}")]
     Expression {
         /// The expression.
         pattern: Box<str>,
-        /// What PCRE2 says.
+        /// Error that PCRE2 returned.
         why: PatternError,
     },
-    /// It captures nothing that would be left of a buffer.
+    /// The expression of a `pcrexform` captures no group, so the transformed buffer would be empty.
     #[error("pcrexform:\"{0}\": it has no group, which is what is left of the buffer")]
     Group(Box<str>),
-    /// More numbers than are kept.
+    /// The rule extracts more values than are supported.
     #[error("it extracts more than {MAX_EXTRACTED} numbers")]
     Numbers,
-    /// More names than are counted.
+    /// The ruleset uses more names of flow variables than are supported.
     #[error("the rules note more than {} different flowbits or flowints", u16::MAX)]
     Names,
 }
 
-/// The notes that rules take of flows, by name.
+/// Names of the flow variables of a ruleset.
 #[derive(Debug, Default)]
 pub struct FlowVarNames {
     bits: BTreeMap<Box<str>, u16>,
@@ -133,7 +134,8 @@ pub struct FlowVarNames {
 }
 
 impl FlowVarNames {
-    /// Words that they take of each flow: bits from the first word on, numbers from the last one back.
+    /// Words that the variables take in each flow: flowbits from the first word on, flowints from the last one
+    /// backwards.
     pub fn words(&self) -> usize {
         self.bits.len().div_ceil(64) + self.ints.len()
     }
@@ -156,7 +158,7 @@ fn numbered(names: &mut BTreeMap<Box<str>, u16>, name: &str) -> Result<u16, Comp
     Ok(number)
 }
 
-/// The number of a name that stays the same while rules come and go (FNV-1a).
+/// Hash of a name that is stable across rulesets (FNV-1a).
 fn name_hash(name: &str) -> u64 {
     let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
     name.bytes().fold(0xcbf2_9ce4_8422_2325, step)
@@ -169,7 +171,7 @@ fn compiled(pattern: &str, options: PatternOptions) -> Result<CompiledPattern, C
     })
 }
 
-/// Whether steps ask only for what follows what, in the payload, wherever it begins.
+/// Whether all steps are relative positions in the payload, independent of where it begins.
 fn floats(steps: &[Step]) -> bool {
     let is_free = |step: &Step| {
         step.buffer() == Buffer::Payload
@@ -186,7 +188,7 @@ fn floats(steps: &[Step]) -> bool {
     matches!(steps.first(), Some(Step::Content { .. })) && steps.iter().all(is_free)
 }
 
-/// Whether steps follow one another in a stream or a file, and none leaves a number or bytes to those behind it.
+/// Whether all steps are in one stream or file, and none extracts values or decodes bytes for later steps.
 fn resumes(steps: &[Step]) -> bool {
     let is_long = |buffer| matches!(buffer, Buffer::Payload | Buffer::FileData | Buffer::HttpClientBody);
     let leaves = |step: &Step| matches!(step, Step::ByteExtract(_) | Step::ByteMath(_) | Step::Base64Decode(_));
@@ -195,7 +197,7 @@ fn resumes(steps: &[Step]) -> bool {
 }
 
 impl Rule {
-    /// The rule of a signature.
+    /// Compiles a signature.
     pub fn new(signature: Arc<Signature>, names: &mut FlowVarNames) -> Result<Self, CompileError> {
         let (mut tests, mut notes, mut steps) = (Vec::new(), Vec::new(), Vec::new());
         let (mut ints, mut gates, mut changes) = (Vec::new(), Vec::new(), Vec::new());
@@ -240,7 +242,7 @@ impl Rule {
                     DatasetValue::Address(track) => gates.push(HostCondition::Address(*track, *command, set.clone())),
                     DatasetValue::Buffer(buffer) => {
                         let step = Step::Dataset(*buffer, *command, set.clone());
-                        // A list is changed once everything else holds.
+                        // A list is changed only after all other conditions hold.
                         match command {
                             DatasetCommand::IsSet | DatasetCommand::IsNotSet => steps.push(step),
                             DatasetCommand::Set | DatasetCommand::Unset => changes.push(step),
@@ -308,7 +310,7 @@ impl Rule {
     }
 }
 
-/// A buffer among those that a rule looks in. A body that a client sends is a file, too.
+/// Bit of a buffer in the set of inspected buffers. A request body counts as file data.
 fn bit(buffer: Buffer) -> u64 {
     match buffer {
         Buffer::HttpClientBody => 1 << Buffer::FileData as u32,
@@ -317,12 +319,12 @@ fn bit(buffer: Buffer) -> u64 {
 }
 
 impl Rule {
-    /// Whether it can be answered otherwise now that a buffer has grown. What looks in none may wait for anything.
+    /// Whether new bytes in a buffer can change the rule's result. A rule that inspects no buffer may depend on any.
     pub(crate) fn looks_in(&self, buffer: Buffer) -> bool {
         self.buffers == 0 || self.buffers & bit(buffer) != 0
     }
 
-    /// Whether it takes notes when it matches, for which others may wait.
+    /// Whether a match sets flow variables, xbits or list entries, which other rules may test.
     pub(crate) fn sets_flow_vars(&self) -> bool {
         let takes = |gate: &HostCondition| match gate {
             HostCondition::Bits(bits, _) => !bits.command.is_test(),
@@ -333,8 +335,8 @@ impl Rule {
             || self.gates.iter().any(takes)
     }
 
-    /// Whether it may be about a protocol over IP. ICMP stands for ICMPv6, too, and any protocol that is neither TCP nor UDP for
-    /// all of those.
+    /// Whether the rule can match packets of an IP protocol. ICMP includes ICMPv6, and a protocol number other than TCP, UDP or
+    /// ICMP includes all such protocols.
     pub(crate) fn matches_protocol(&self, number: u8) -> bool {
         let kind = |number: u8| match number {
             ICMPV6 => ICMP,
@@ -347,7 +349,7 @@ impl Rule {
         }
     }
 
-    /// Whether it looks in a buffer of a protocol, which a packet by itself does not have.
+    /// Whether the rule inspects a protocol buffer, which a single packet does not have.
     pub(crate) fn is_message_rule(&self) -> bool {
         let looks = |step: &Step| !matches!(step.buffer(), Buffer::Payload | Buffer::Base64);
         self.steps.iter().any(looks)
@@ -355,7 +357,7 @@ impl Rule {
 }
 
 impl Rule {
-    /// Whether it says anything about single packets, beside whose they are.
+    /// Whether the rule has conditions on single packets beside its header.
     pub(crate) fn has_packet_conditions(&self) -> bool {
         !self.tests.is_empty() || !self.steps.is_empty() || !self.ints.is_empty()
     }
@@ -376,7 +378,7 @@ impl Step {
         }
     }
 
-    /// Whether it depends on where the one before ended.
+    /// Whether the step's position is relative to the end of the preceding match.
     pub(crate) fn is_relative(&self) -> bool {
         match self {
             Self::Content { content, .. } => content.distance.is_some() || content.within.is_some(),

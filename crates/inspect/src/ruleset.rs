@@ -1,4 +1,4 @@
-//! The rules that are in force together: asked in the order of their actions, found by one search.
+//! A ruleset: all active rules, evaluated in the order of their actions, with one prefilter.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -15,78 +15,78 @@ use crate::scope::{Endpoints, HeaderPrecheck};
 use crate::signature::{Action, Condition, DatasetTest, Event, Id, Signature, Toward};
 use crate::stream::StreamEvent;
 
-/// Stands for all protocols that have no ports and are not ICMP; no datagram has it.
+/// Represents all protocols other than TCP, UDP and ICMP; no datagram has this number.
 const OTHER: u8 = 255;
 
-/// Rules, compiled.
+/// Compiled rules.
 #[derive(Debug)]
 pub struct Ruleset {
-    /// In the order in which they are asked: rules that pass first, then those that drop, reject, and report.
+    /// Rules in evaluation order: first those that pass, then drop, reject and alert.
     rules: Box<[Rule]>,
-    /// What most rules are ruled out by, side by side.
+    /// Header prechecks of all rules in one array; they exclude most rules.
     prechecks: Box<[HeaderPrecheck]>,
     prefilter: Prefilter,
-    /// Asked about the data of streams, toward server and client, on their ports.
+    /// Rules evaluated for stream data on their ports, toward server and toward client.
     streams: [PrecheckedRules; 2],
-    /// Asked about single packets: of TCP, UDP, ICMP, other protocols.
+    /// Rules evaluated for single packets of TCP, UDP, ICMP and other protocols.
     packets: [PacketRules; 4],
-    /// Those that nothing is searched for, and that look in buffers of a protocol.
+    /// Rules without a searchable pattern that inspect protocol buffers.
     by_message: Box<[u32]>,
-    /// Those that are asked when something odd is met, by the number of the anomaly.
+    /// Rules evaluated when an anomaly occurs, indexed by the number of the anomaly.
     by_anomaly: Box<[AnomalyRules]>,
-    /// The same of a TCP connection, by the number of the event.
+    /// Rules evaluated when a stream event occurs, indexed by the number of the event.
     by_stream_event: Box<[Box<[u32]>]>,
     file_hashes: FileHashes,
     flow_var_words: usize,
 }
 
-/// Rules that ask for an anomaly, and towards whom its message goes.
+/// Rules for an anomaly, each with the direction of the message that it applies to.
 type AnomalyRules = Box<[(u32, Option<Toward>)]>;
 
-/// Rules that are asked one after the other without anything found, what most are ruled out by beside each.
+/// Rules that are evaluated in sequence without a pattern match, each with its header precheck.
 pub type PrecheckedRules = Box<[(HeaderPrecheck, u32)]>;
 
-/// Which rules of a list the ports of a flow leave; with an application, none has many.
+/// Subset of a rule list that the ports of a flow select. A flow with an identified application rarely selects many.
 #[derive(Clone, Debug, Default)]
 pub enum PortSelection {
-    /// All may be about it.
+    /// All rules may apply.
     #[default]
     All,
-    /// Those at these places.
+    /// Only the rules at these indices may apply.
     Some(ArrayVec<u16, 4>),
 }
 
-/// Rules that are asked about single packets without anything found.
+/// Rules that are evaluated for single packets without a pattern match.
 #[derive(Debug)]
 pub struct PacketRules {
-    /// Of each packet.
+    /// Rules evaluated for every packet.
     pub always: PrecheckedRules,
-    /// Of those that come or go by their ports.
+    /// Rules evaluated for packets on their ports.
     pub by_port: PrecheckedRules,
 }
 
-/// A rule that is not in force.
+/// A rule that could not be loaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusedRule {
-    /// Line of its file.
+    /// Line in the rule file.
     pub line: u32,
-    /// Its number.
+    /// Identifier of the rule.
     pub id: Id,
-    /// Why.
+    /// Reason.
     pub why: Box<str>,
 }
 
-/// Signatures in the order in which they are asked, each fit to be asked.
+/// Compiled signatures in evaluation order.
 #[derive(Debug, Default)]
 pub struct OrderedRules {
     rules: Vec<Rule>,
-    /// Signatures that PCRE2 does not take.
+    /// Signatures that could not be compiled.
     pub refused: Vec<RefusedRule>,
     notes: usize,
 }
 
 impl OrderedRules {
-    /// Order signatures, and compile their expressions.
+    /// Sorts signatures and compiles their expressions.
     pub fn new(mut signatures: Vec<Signature>) -> Self {
         signatures.sort_by_key(|signature| (signature.action, signature.flow_var_rank()));
         let (mut ordered, mut names) = (Self::default(), FlowVarNames::default());
@@ -106,7 +106,7 @@ impl OrderedRules {
         self.refused.push(RefusedRule { line, id, why });
     }
 
-    /// Rules that ask for events, with each of these.
+    /// Rules that test events, with each event.
     fn events(&self) -> impl Iterator<Item = (u32, &Event)> {
         let numbered = (0..).zip(&self.rules);
         numbered.flat_map(|(number, rule)| {
@@ -132,18 +132,18 @@ impl OrderedRules {
         of.map(|(number, _)| number).collect()
     }
 
-    /// Whether these rules are those of a ruleset, in the same order.
+    /// Whether a ruleset has the same rules in the same order.
     pub fn has_same_rules(&self, ruleset: &Ruleset) -> bool {
         let signatures = |rules: &[Rule]| rules.iter().map(|rule| rule.signature.clone()).collect::<Vec<_>>();
         signatures(&self.rules) == signatures(ruleset.rules())
     }
 
-    /// What is to be searched for.
+    /// Patterns that the prefilter searches for.
     pub fn pattern_set(&self) -> prefilter::PatternSet {
         prefilter::PatternSet::of(self.rules.iter().map(|rule| &*rule.signature))
     }
 
-    /// The rules, with what finds them.
+    /// Combines the rules with their prefilter.
     pub fn with_prefilter(self, prefilter: Prefilter) -> Ruleset {
         let mut by_message: Vec<u32> = prefilter
             .all_unconditional()
@@ -165,7 +165,7 @@ impl OrderedRules {
             } else {
                 PatternClass::Datagram
             };
-            // What looks in a buffer of a protocol finds none in a packet by itself.
+            // A rule that inspects a protocol buffer can't match a single packet.
             let is_of = |rule: &u32| {
                 let rule = self.rules.get(*rule as usize);
                 rule.is_some_and(|rule| rule.matches_protocol(number) && !rule.is_message_rule())
@@ -208,18 +208,18 @@ impl OrderedRules {
 }
 
 impl Ruleset {
-    /// All of them, in the order in which they are asked: a rule's number is its place.
+    /// All rules in evaluation order: the number of a rule is its index.
     pub fn rules(&self) -> &[Rule] {
         &self.rules
     }
 
-    /// A rule by its number.
+    /// The rule with this number.
     #[inline(always)]
     pub fn rule(&self, number: u32) -> Option<&Rule> {
         self.rules.get(number as usize)
     }
 
-    /// Whether a rule may be about these; a quick look, without a false no.
+    /// Whether a rule may match this packet: a fast precheck without false negatives.
     #[inline(always)]
     pub fn may_match(&self, number: u32, ends: &Endpoints, facts: &PacketFields) -> bool {
         self.prechecks
@@ -227,13 +227,13 @@ impl Ruleset {
             .is_some_and(|outline| outline.may_match(ends, facts))
     }
 
-    /// Rules that are asked about what a stream says to one side, where it has their ports.
+    /// Rules evaluated for the stream data towards one side on their ports.
     #[inline(always)]
     pub fn stream_rules(&self, toward: Toward) -> &[(HeaderPrecheck, u32)] {
         &self.streams[toward as usize]
     }
 
-    /// Rules that are asked about single packets of this protocol over IP.
+    /// Rules evaluated for single packets of an IP protocol.
     #[inline(always)]
     pub fn packet_rules(&self, protocol: u8) -> &PacketRules {
         let place = match protocol {
@@ -245,7 +245,7 @@ impl Ruleset {
         &self.packets[place]
     }
 
-    /// Those of a list that are about packets from the first of these ports to the second.
+    /// Selects the rules of a list whose header matches this source and destination port.
     pub fn select_by_ports(&self, rules: &[(HeaderPrecheck, u32)], ports: [u16; 2]) -> PortSelection {
         let is_of = |&(_, (_, rule)): &(u16, &(HeaderPrecheck, u32))| {
             self.rule(*rule)
@@ -263,38 +263,38 @@ impl Ruleset {
         }
     }
 
-    /// What finds candidates.
+    /// The prefilter of the rules.
     pub fn prefilter(&self) -> &Prefilter {
         &self.prefilter
     }
 
-    /// Rules that are asked of each message that ends, for nothing that could be searched for finds them; sorted.
+    /// Rules evaluated at the end of each message, because they have no searchable pattern; sorted.
     pub fn message_rules(&self) -> &[u32] {
         &self.by_message
     }
 
-    /// Rules that are asked when an anomaly is met, and towards whom its message goes.
+    /// Rules evaluated when an anomaly occurs, each with the direction of the message that it applies to.
     pub fn of_anomaly(&self, anomaly: Anomaly) -> &[(u32, Option<Toward>)] {
         self.by_anomaly.get(anomaly as usize).map_or(&[], |rules| rules)
     }
 
-    /// Rules that are asked when something happens in a TCP connection.
+    /// Rules evaluated when an event occurs in a TCP connection.
     pub fn of_stream_event(&self, event: StreamEvent) -> &[u32] {
         self.by_stream_event.get(event as usize).map_or(&[], |rules| rules)
     }
 
-    /// Hashes of files that any rule asks for.
+    /// File hashes that the rules test.
     #[inline(always)]
     pub fn file_hashes(&self) -> FileHashes {
         self.file_hashes
     }
 
-    /// Words of notes that each flow takes.
+    /// Words of flow variables in each flow.
     pub fn flow_var_words(&self) -> usize {
         self.flow_var_words
     }
 
-    /// Values that rules could not add to lists, for there was no place.
+    /// Number of values that rules could not add to lists because no slot was free.
     pub fn values_lost(&self) -> u64 {
         let mut sets: Vec<&Arc<Dataset>> = Vec::new();
         let conditions = self.rules.iter().flat_map(|rule| &rule.signature.conditions);
@@ -308,7 +308,7 @@ impl Ruleset {
         sets.iter().map(|set| set.full.load(Relaxed)).sum()
     }
 
-    /// Whether any rule stops what it matches.
+    /// Whether any rule drops or rejects.
     pub fn has_drop_rules(&self) -> bool {
         self.rules
             .iter()

@@ -1,4 +1,4 @@
-//! Which packets a rule is about: its header, asked about the two ends of a flow.
+//! Matches the header of a rule against the endpoints of a packet.
 
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -8,27 +8,27 @@ use crate::signature::{
     Addresses, Bits, Condition, FlowState, Header, Ports, Protocol, Service, Side, Signature, Toward,
 };
 
-/// The two ends of a packet or segment, as the inside sees them, and what is known of its flow.
+/// Endpoints of a packet or segment, with inside addresses, and the state of its flow.
 #[derive(Clone, Copy, Debug)]
 pub struct Endpoints {
-    /// Who sends it.
+    /// Source address.
     pub source: IpAddr,
-    /// Whom it is for.
+    /// Destination address.
     pub destination: IpAddr,
-    /// Ports of source and destination; 0 where the protocol has none.
+    /// Source and destination port; 0 if the protocol has no ports.
     pub ports: [u16; 2],
-    /// Protocol over IP.
+    /// IP protocol number.
     pub protocol: u8,
-    /// Which of the two it is for.
+    /// Whether the packet goes to the server or to the client.
     pub toward: Toward,
-    /// Both have sent.
+    /// Both sides have sent packets.
     pub established: bool,
-    /// The application, where it is known.
+    /// The application, if identified.
     pub service: Option<Service>,
 }
 
 impl Endpoints {
-    /// Those of a packet the other way.
+    /// Endpoints of a packet in the opposite direction.
     pub fn reversed(&self) -> Self {
         let [from, to] = self.ports;
         Self {
@@ -44,22 +44,24 @@ impl Endpoints {
     }
 }
 
-/// What most rules are ruled out by, in 16 bytes: sides, states, protocols, TCP flags and the outermost ports.
+/// Precheck that excludes most rules, in 16 bytes: direction, connection state, protocols, TCP flags and the lowest and
+/// highest ports.
 #[derive(Clone, Copy, Debug)]
 pub struct HeaderPrecheck {
-    /// Lowest and highest port of the source, then of the destination.
+    /// Lowest and highest source port, then lowest and highest destination port.
     ports: [[u16; 2]; 2],
-    /// Towards the server 1, towards the client 2.
+    /// Bit 1: towards the server; bit 2: towards the client.
     toward: u8,
-    /// Not established 1, established 2.
+    /// Bit 1: not established; bit 2: established.
     established: u8,
-    /// Lowest and highest protocol that the IP header names.
+    /// Lowest and highest protocol number of the IP header.
     protocols: [u8; 2],
-    /// TCP flags that count, and what they are.
+    /// Mask of the tested TCP flags, and their required values.
     flags: [u8; 2],
-    /// TCP flags of which one is there, where that is asked.
+    /// TCP flags at least one of which must be set; 0: not tested.
     any_flag: u8,
-    /// Of both ways [`BOTH_WAYS`]; of applications, which decide once they are known, [`OF_SERVICE`].
+    /// [`BOTH_WAYS`] for bidirectional rules; [`OF_SERVICE`] for rules with applications, which replace the ports once
+    /// the application is identified.
     marks: u8,
 }
 
@@ -67,7 +69,7 @@ const BOTH_WAYS: u8 = 1;
 const OF_SERVICE: u8 = 2;
 
 impl HeaderPrecheck {
-    /// Of a rule.
+    /// Builds the precheck of a rule.
     pub fn of(signature: &Signature) -> Self {
         let header = &signature.header;
         let mut protocols = [0, u8::MAX];
@@ -91,7 +93,7 @@ impl HeaderPrecheck {
             }
         }
         let span = |ports: &Ports| match (ports.0.first(), ports.0.last()) {
-            // While it waits to be known what is spoken, the port says nothing.
+            // A rule for an application alone matches on every port until the application is identified.
             (Some(first), Some(last)) if !header.is_application_only() => [*first.start(), *last.end()],
             _ => [0, u16::MAX],
         };
@@ -116,7 +118,7 @@ impl HeaderPrecheck {
         }
     }
 
-    /// Whether the rule may be about a packet between these.
+    /// Whether the rule may match a packet between these endpoints.
     #[inline(always)]
     pub fn may_match(&self, ends: &Endpoints, facts: &PacketFields) -> bool {
         let toward = match ends.toward {
@@ -145,7 +147,7 @@ impl HeaderPrecheck {
     }
 }
 
-/// So many ports are few.
+/// Maximum number of ports in a rule header that is considered selective.
 const MAX_INDEXED_PORTS: usize = 1_024;
 const ICMP: u8 = 1;
 const TCP: u8 = 6;
@@ -153,17 +155,17 @@ const UDP: u8 = 17;
 const ICMPV6: u8 = 58;
 
 impl Header {
-    /// Whether it is about these.
+    /// Whether the header matches these endpoints.
     pub fn matches(&self, ends: &Endpoints) -> bool {
         self.protocol.matches(ends.protocol) && self.matches_service(ends) && self.matches_sides(ends)
     }
 
-    /// Whether ports alone don't rule a packet out: it is about both ways, or about an application, which is the same on others.
+    /// Whether ports alone can't exclude a packet: the rule is bidirectional or names an application that may run on any port.
     fn is_anywhere(&self) -> bool {
         self.both_ways || self.services.iter().any(|service| service.is_identified())
     }
 
-    /// Whether it names ports, so few that they rule most packets out.
+    /// Whether the header names ports, and few enough to exclude most packets.
     pub fn has_ports(&self) -> bool {
         let names = |side: &Side| {
             (1..=MAX_INDEXED_PORTS).contains(&side.ports.0.iter().map(RangeInclusive::len).sum::<usize>())
@@ -171,17 +173,17 @@ impl Header {
         !self.is_anywhere() && !self.is_application_only() && (names(&self.source) || names(&self.destination))
     }
 
-    /// Whether it is about packets from the first of these ports to the second.
+    /// Whether the header matches this source and destination port.
     pub fn matches_ports(&self, [from, to]: [u16; 2]) -> bool {
         self.is_anywhere() || self.source.ports.contains(from) && self.destination.ports.contains(to)
     }
 
-    /// Whether the application decides alone.
+    /// Whether the header selects by the application alone.
     pub fn is_application_only(&self) -> bool {
         self.protocol == Protocol::Application
     }
 
-    /// Ports decide until the application is known; then the application does.
+    /// Until the application is identified the ports decide; afterwards the application does.
     fn matches_service(&self, ends: &Endpoints) -> bool {
         match ends.service {
             _ if self.services.is_empty() => true,
@@ -191,7 +193,7 @@ impl Header {
     }
 
     fn matches_sides(&self, ends: &Endpoints) -> bool {
-        // An application is the same on another port.
+        // A rule for an application also matches on other ports once the application is identified.
         let any_port = !self.services.is_empty() && ends.service.is_some();
         let [from, to] = ends.ports;
         let one_way = |first: IpAddr, first_port, second: IpAddr, second_port| {
@@ -204,7 +206,7 @@ impl Header {
 }
 
 impl FlowState {
-    /// Whether it is about a packet of this side and state.
+    /// Whether the direction and state match a packet.
     pub fn matches(&self, ends: &Endpoints) -> bool {
         self.direction.is_none_or(|toward| toward == ends.toward)
             && self
@@ -214,14 +216,14 @@ impl FlowState {
 }
 
 impl Service {
-    /// Whether it is recognised by what both ends send, whatever the ports.
+    /// Whether identification detects this service by its payload, on any port.
     pub fn is_identified(&self) -> bool {
         !matches!(self, Self::Other(_))
     }
 }
 
 impl Protocol {
-    /// Whether it is this protocol over IP.
+    /// Whether the protocol includes this IP protocol number.
     pub fn matches(self, number: u8) -> bool {
         match self {
             Self::Ip => true,
@@ -241,7 +243,7 @@ impl Side {
 }
 
 impl Addresses {
-    /// Whether an address is in it.
+    /// Whether the set contains an address.
     pub fn contains(&self, address: IpAddr) -> bool {
         (self.within.is_empty() || self.within.iter().any(|prefix| prefix.contains(&address)))
             && !self.without.iter().any(|prefix| prefix.contains(&address))
@@ -249,7 +251,7 @@ impl Addresses {
 }
 
 impl Ports {
-    /// Whether a port is in it.
+    /// Whether the set contains a port.
     pub fn contains(&self, port: u16) -> bool {
         let after = self.0.partition_point(|range| *range.end() < port);
         self.0.is_empty() || self.0.get(after).is_some_and(|range| range.contains(&port))

@@ -1,12 +1,13 @@
-//! A signature: what every dialect says, in one form.
+//! A signature: one form for the rules of all dialects.
 //!
-//! Numbers are as their rule writes them; ranges are inclusive. Conditions stand in the order of the rule (of Suricata
-//! those of one buffer stand together), because positions are relative to the match before ([`Content::distance`] and
-//! its like).
+//! Numbers are as the rule writes them; ranges are inclusive. Conditions are in the order of the rule (in Suricata
+//! rules those of one buffer are grouped), because positions are relative to the preceding match ([`Content::distance`]
+//! and similar options).
 //!
-//! What is relative follows a match in its own buffer, with none in another buffer between the two: where the rule has
-//! no such match, its readers count from the begin of the buffer instead. Matches are those of a content or an
-//! expression that is not negated (nor [`Fast::Only`]), and the places where a jump or an extraction ends.
+//! A relative condition follows a match in its own buffer with no match in another buffer between the two. If the rule
+//! has no such match, positions are relative to the start of the buffer. Matches in this sense are those of a content
+//! or an expression that is not negated (nor [`FastPattern::Only`]), and the positions where a jump or an extraction
+//! ends.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -17,39 +18,39 @@ use crate::datasets::Dataset;
 use crate::protocols::Anomaly;
 use crate::stream::StreamEvent;
 
-/// One rule of a signature file, every option of it understood.
+/// One rule of a signature file with all of its options.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Signature {
-    /// Its number.
+    /// Identifier of the rule.
     pub id: Id,
-    /// Line of its file, counted from 1.
+    /// Line in the file, counted from 1.
     pub line: u32,
-    /// What it says when it fires.
+    /// Message of the alert (`msg`).
     pub message: Box<str>,
-    /// Its class (`trojan-activity`, …).
+    /// Class (`trojan-activity`, …).
     pub class: Option<Box<str>>,
-    /// 1 is the most urgent; from the rule, else from its class, else 3.
+    /// Priority; 1 is the most urgent. From the rule, otherwise from its class, otherwise 3.
     pub priority: u8,
-    /// Where to read about it: (`url`, `example.org/…`), (`cve`, `2021-44228`), …
+    /// References: (`url`, `example.org/…`), (`cve`, `2021-44228`), …
     pub references: Box<[(Box<str>, Box<str>)]>,
-    /// What is to be done.
+    /// Action of the rule.
     pub action: Action,
-    /// Which packets and streams it is about.
+    /// Packets and streams that the rule applies to.
     pub header: Header,
-    /// Which side and state of a connection it is about.
+    /// Direction and state of a connection that the rule applies to.
     pub flow: FlowState,
-    /// What must be found, in order.
+    /// Conditions, in order.
     pub conditions: Box<[Condition]>,
-    /// Buffers that are changed before conditions look in them: those of [`Buffer::TRANSFORMED`], in their order.
+    /// Buffers that are transformed before conditions inspect them: those of [`Buffer::TRANSFORMED`], in their order.
     pub transformed: Box<[Transformed]>,
-    /// How often it must match before it fires, and how often it may.
+    /// Rate of matches at which the rule fires, and at which it is reported.
     pub rate: Option<Rate>,
-    /// It fires in silence (`noalert`): only what it sets counts.
+    /// The rule is not reported (`noalert`): only the variables that it sets have an effect.
     pub noalert: bool,
 }
 
 impl Signature {
-    /// Hashes of files that it asks for.
+    /// File hashes that the rule tests.
     pub fn file_hashes(&self) -> impl Iterator<Item = Buffer> {
         self.conditions.iter().filter_map(|condition| match condition {
             Condition::Dataset(DatasetTest {
@@ -60,7 +61,7 @@ impl Signature {
         })
     }
 
-    /// Where it stands among rules of its action: those that take notes of a flow before those that ask for them.
+    /// Rank within an action in evaluation order: rules that set flow variables precede rules that test them.
     pub fn flow_var_rank(&self) -> u8 {
         let (mut takes, mut asks) = (false, false);
         for condition in &self.conditions {
@@ -81,10 +82,10 @@ impl Signature {
     }
 }
 
-/// The number of a rule.
+/// Identifier of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Id {
-    /// Who gave it out: 1 where the rule does not say.
+    /// Generator (`gid`); 1 if the rule does not name one.
     pub generator: u32,
     /// `sid`
     pub signature: u32,
@@ -92,53 +93,54 @@ pub struct Id {
     pub revision: u32,
 }
 
-/// What is done about a match, the most decisive first: a rule that passes is asked before one that drops.
+/// Action of a rule, in the order of precedence: pass rules are evaluated before drop rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Action {
-    /// Nothing, and no other rule is asked about this flow.
+    /// Pass: no other rule is evaluated for this flow.
     Pass,
-    /// The packet and the rest of its flow are dropped.
+    /// Drop the packet and the rest of its flow.
     Drop,
-    /// As drop; both ends are told.
+    /// Drop, and notify both ends.
     Reject,
-    /// It is reported.
+    /// Alert only.
     Alert,
 }
 
-/// Which packets and streams a rule is about.
+/// Packets and streams that a rule applies to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Protocol.
     pub protocol: Protocol,
-    /// Whom the packets come from.
+    /// Source of the packets.
     pub source: Side,
-    /// Whom they go to.
+    /// Destination of the packets.
     pub destination: Side,
-    /// `<>`: either way round.
+    /// `<>`: the rule matches in both directions.
     pub both_ways: bool,
-    /// Applications whose flows it is about (`service:http`, `metadata: service http`, or the protocol of the header).
-    /// Ports decide until the application is known; then the application does. Empty: ports alone.
+    /// Applications that the rule applies to (`service:http`, `metadata: service http`, or the protocol of the header).
+    /// Ports decide until the application is identified; afterwards the application decides. Empty: the ports alone
+    /// decide.
     pub services: Box<[Service]>,
 }
 
-/// The protocol of a header.
+/// Protocol of a rule header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Protocol {
-    /// Any over IP.
+    /// Any IP protocol.
     Ip,
-    /// TCP, whatever is in it.
+    /// TCP with any payload.
     Tcp,
     /// UDP.
     Udp,
     /// ICMP and ICMPv6.
     Icmp,
-    /// Another one by number.
+    /// Another IP protocol, by its number.
     Number(u8),
-    /// What the application identification calls by this name, over TCP or UDP; also in [`Header::services`].
+    /// An identified application over TCP or UDP; it is also in [`Header::services`].
     Application,
 }
 
-/// An application that rules name.
+/// An application that rules can name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[allow(missing_docs)]
 pub enum Service {
@@ -171,11 +173,11 @@ pub enum Service {
     Postgres,
     Ldap,
     Mqtt,
-    /// Any other, by the name of the file: matched by the name that the application identification gives.
+    /// Any other application: the name in the rule file is compared with the name that nDPI reports.
     Other(&'static str),
 }
 
-/// Addresses and ports of one side.
+/// Addresses and ports of one side of a rule header.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Side {
     /// Addresses.
@@ -184,23 +186,23 @@ pub struct Side {
     pub ports: Ports,
 }
 
-/// A set of addresses: in one of `within` (empty: any), and in none of `without`.
+/// A set of addresses: the addresses in one of `within` (empty: any) that are in none of `without`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Addresses {
-    /// Prefixes that hold it.
+    /// Included prefixes.
     pub within: Arc<[IpNet]>,
-    /// Prefixes that do not.
+    /// Excluded prefixes.
     pub without: Arc<[IpNet]>,
 }
 
-/// A set of ports: sorted ranges that do not touch; empty: any.
+/// A set of ports: sorted ranges that are not adjacent; empty: any port.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ports(pub Arc<[RangeInclusive<u16>]>);
 
-/// Which side and state of a connection a rule is about.
+/// Direction and state of a connection that a rule applies to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowState {
-    /// What the client sends (`to_server`, `from_client`), what the server sends, or both.
+    /// Packets to the server (`to_server`, `from_client`), to the client, or both.
     pub direction: Option<Toward>,
     /// `established`: true; `not_established`: false.
     pub established: Option<bool>,
@@ -208,35 +210,35 @@ pub struct FlowState {
     pub stream: Option<bool>,
 }
 
-/// Whom a packet goes to.
+/// Side that a packet goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Toward {
-    /// The one that was called.
+    /// The server.
     Server,
-    /// The one that called.
+    /// The client.
     Client,
 }
 
-/// Where a condition looks.
+/// Buffer that a condition inspects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Buffer {
-    /// Of TCP the message (what one side sends until the other answers), else the payload of the packet.
+    /// For TCP the message (what one side sends until the other side answers); otherwise the payload of the packet.
     #[default]
     Payload,
     /// Path and query of a request, normalised.
     HttpUri,
-    /// The same, as sent.
+    /// Path and query of a request, as sent.
     HttpRawUri,
     /// `GET`, …
     HttpMethod,
-    /// Header lines, normalised, without the cookie, and the empty line behind them.
+    /// Header lines, normalised, without cookies, and the empty line after them.
     HttpHeader,
-    /// The same, as sent, with the cookie.
+    /// Header lines as sent, with cookies.
     HttpRawHeader,
     /// Host of the request, in lower case.
     HttpHost,
-    /// The same, as sent.
+    /// Host of the request, as sent.
     HttpRawHost,
     /// Value of `Cookie` or `Set-Cookie`.
     HttpCookie,
@@ -250,68 +252,68 @@ pub enum Buffer {
     HttpStatusMessage,
     /// Content of a file: the body of a response or a request, chunks joined.
     FileData,
-    /// Name asked for, dots between labels.
+    /// Queried DNS name, with dots between labels.
     DnsQuery,
     /// Server name of a `ClientHello`.
     TlsSni,
-    /// MD5 of what a `ClientHello` offers, in lower-case hexadecimal digits.
+    /// MD5 fingerprint (JA3) of a `ClientHello`, in lower-case hexadecimal digits.
     Ja3Hash,
-    /// The same of what a `ServerHello` chooses.
+    /// MD5 fingerprint (JA3S) of a `ServerHello`, in lower-case hexadecimal digits.
     Ja3sHash,
-    /// JA4 of a `ClientHello`.
+    /// JA4 fingerprint of a `ClientHello`.
     Ja4Hash,
     /// Subject of the server's certificate: `C=US, O=Example, CN=example.org`.
     TlsCertSubject,
-    /// Its issuer.
+    /// Issuer of the server's certificate.
     TlsCertIssuer,
-    /// Its serial number: pairs of upper-case hexadecimal digits with colons between.
+    /// Serial number of the server's certificate: pairs of upper-case hexadecimal digits separated by colons.
     TlsCertSerial,
-    /// Its SHA-1: pairs of lower-case hexadecimal digits with colons between.
+    /// SHA-1 of the server's certificate: pairs of lower-case hexadecimal digits separated by colons.
     TlsCertFingerprint,
-    /// The version that the server chose, two bytes.
+    /// TLS version that the server selected, two bytes.
     TlsVersion,
-    /// A protocol that the client offers, or the one that the server chose.
+    /// A protocol that the client offers (ALPN), or the one that the server selected.
     TlsAlpn,
-    /// What a mail client calls itself.
+    /// Argument of `HELO` or `EHLO`.
     SmtpHelo,
     /// Sender of a mail, as sent: `<a@example.org>`.
     SmtpMailFrom,
-    /// One recipient of it, as sent.
+    /// One recipient of a mail, as sent.
     SmtpRecipient,
-    /// What a data connection of FTP is for: `RETR` or `STOR`.
+    /// Command of an FTP data connection: `RETR` or `STOR`.
     FtpDataCommand,
-    /// Name of a command of FTP, in capitals.
+    /// Name of an FTP command, in upper case.
     FtpCommand,
-    /// Its argument, without the blanks around it.
+    /// Argument of an FTP command, without surrounding blanks.
     FtpCommandData,
     /// Completion code of an FTP reply: `230`. Every line of a multi-line reply has it.
     FtpCompletionCode,
-    /// Text of a line of a reply of FTP, without its code.
+    /// Text of a line of an FTP reply, without its code.
     FtpReply,
-    /// What a command or a reply of FTP agrees on for the data connection: `active` or `passive`.
+    /// Mode of the data connection that an FTP command or reply negotiates: `active` or `passive`.
     FtpMode,
-    /// The port that it agrees on, two bytes.
+    /// Port of the FTP data connection, two bytes.
     FtpDynamicPort,
-    /// MD5 of a file, 16 bytes, once the file is complete and nothing of it was missed.
+    /// MD5 of a file, 16 bytes; available once the file is complete and no byte was missed.
     FileMd5,
-    /// Its SHA-1, 20 bytes.
+    /// SHA-1 of a file, 20 bytes.
     FileSha1,
-    /// Its SHA-256, 32 bytes.
+    /// SHA-256 of a file, 32 bytes.
     FileSha256,
-    /// What [`Condition::Base64Decode`] made.
+    /// Output of [`Condition::Base64Decode`].
     Base64,
     /// The first of [`Signature::transformed`].
     Transformed1,
-    /// The second.
+    /// The second of [`Signature::transformed`].
     Transformed2,
-    /// The third.
+    /// The third of [`Signature::transformed`].
     Transformed3,
-    /// The fourth.
+    /// The fourth of [`Signature::transformed`].
     Transformed4,
 }
 
 impl Buffer {
-    /// Buffers that a rule has changed for itself.
+    /// Buffers that hold the output of a rule's transforms.
     pub const TRANSFORMED: [Buffer; 4] = [
         Buffer::Transformed1,
         Buffer::Transformed2,
@@ -319,90 +321,90 @@ impl Buffer {
         Buffer::Transformed4,
     ];
 
-    /// Whether it is a hash of a file.
+    /// Whether the buffer is a file hash.
     pub fn is_file_hash(self) -> bool {
         matches!(self, Buffer::FileMd5 | Buffer::FileSha1 | Buffer::FileSha256)
     }
 
-    /// Which of [`Signature::transformed`] it is.
+    /// Index in [`Signature::transformed`].
     pub fn transformed(self) -> Option<usize> {
         let place = (self as usize).checked_sub(Buffer::Transformed1 as usize);
         place.filter(|place| *place < Self::TRANSFORMED.len())
     }
 }
 
-/// A buffer that is changed before conditions look in it.
+/// A buffer that is transformed before conditions inspect it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transformed {
-    /// Which.
+    /// The buffer to transform.
     pub buffer: Buffer,
-    /// How, in this order.
+    /// Transforms, in order of application.
     pub steps: Box<[Transform]>,
 }
 
-/// A change of a buffer.
+/// A transform of a buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Transform {
-    /// ASCII letters become small ones.
+    /// Convert ASCII letters to lower case.
     ToLowercase,
-    /// ASCII letters become capitals.
+    /// Convert ASCII letters to upper case.
     ToUppercase,
-    /// White space goes.
+    /// Remove white space.
     StripWhitespace,
-    /// White space becomes one blank.
+    /// Replace each run of white space by one blank.
     CompressWhitespace,
-    /// The MD5 of it, 16 bytes.
+    /// MD5 of the buffer, 16 bytes.
     ToMd5,
-    /// The SHA-1 of it, 20 bytes.
+    /// SHA-1 of the buffer, 20 bytes.
     ToSha1,
-    /// The SHA-256 of it, 32 bytes.
+    /// SHA-256 of the buffer, 32 bytes.
     ToSha256,
-    /// A dot is put before it.
+    /// Prepend a dot.
     DotPrefix,
-    /// `%20` and `+` are decoded.
+    /// Decode `%20` and `+`.
     UrlDecode,
-    /// It is combined with these bytes, again and again, by exclusive or.
+    /// Exclusive or with these bytes, repeated.
     Xor(Box<[u8]>),
-    /// Names of header fields become small ones.
+    /// Convert the names of header fields to lower case.
     HeaderLowercase,
-    /// Header lines that begin with a colon go.
+    /// Remove header lines that begin with a colon.
     StripPseudoHeaders,
-    /// The first group of an expression, without its slashes; nothing where it does not match.
+    /// First group of this expression, given without slashes; empty if the expression does not match.
     Expression(Box<str>),
 }
 
-/// What must be true.
+/// A condition of a rule.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Condition {
-    /// Bytes are there, or are not.
+    /// Bytes that must be present, or absent.
     Content(Content),
-    /// An expression matches, or does not.
+    /// A regular expression that must match, or must not.
     Expression(Expression),
-    /// A number compares.
+    /// Compare a number in the data.
     ByteTest(ByteTest),
-    /// A number says where to go on.
+    /// Move the position by a number in the data.
     ByteJump(ByteJump),
-    /// A number is kept under a name.
+    /// Extract a number from the data into a variable.
     ByteExtract(ByteExtract),
-    /// A number is calculated with, and kept under a name.
+    /// Calculate with a number in the data and store the result in a variable.
     ByteMath(ByteMath),
-    /// There is data at a place, or is not.
+    /// Require that data exists at a position, or that it does not.
     IsDataAt(IsDataAt),
-    /// Encoded bytes are decoded into [`Buffer::Base64`].
+    /// Decode Base64 data into [`Buffer::Base64`].
     Base64Decode(Base64Decode),
-    /// Bytes of a buffer.
+    /// Length of a buffer in bytes.
     BufferLength(Buffer, RangeInclusive<u32>),
-    /// Bytes of the packet's payload (`dsize`).
+    /// Length of the packet's payload in bytes (`dsize`).
     PayloadSize(RangeInclusive<u32>),
     /// TCP flags.
     Flags(Flags),
-    /// Type of ICMP.
+    /// ICMP type.
     IcmpType(RangeInclusive<u8>),
-    /// Code of ICMP.
+    /// ICMP code.
     IcmpCode(RangeInclusive<u8>),
     /// Identifier of an ICMP query.
     IcmpIdentifier(u16),
-    /// Number of an ICMP query.
+    /// Sequence number of an ICMP query.
     IcmpSequence(u16),
     /// TTL or hop limit.
     Ttl(RangeInclusive<u8>),
@@ -410,28 +412,28 @@ pub enum Condition {
     TypeOfService {
         /// The whole byte.
         value: u8,
-        /// It must differ.
+        /// The value must differ.
         negated: bool,
     },
     /// Identification of the IPv4 datagram.
     IpIdentification(u16),
-    /// Protocol over IP.
+    /// IP protocol.
     IpProtocol {
-        /// Numbers.
+        /// Protocol numbers.
         numbers: RangeInclusive<u8>,
-        /// It must be none of them.
+        /// The protocol must be none of these.
         negated: bool,
     },
-    /// Bits of the fragment field: reserved 4, don't fragment 2, more fragments 1.
+    /// Flags of the fragment field: reserved 4, don't fragment 2, more fragments 1.
     FragmentBits {
-        /// How.
+        /// How the flags are compared.
         mode: Bits,
-        /// Which.
+        /// Flags.
         bits: u8,
     },
-    /// Offset of the fragment, in units of 8 bytes.
+    /// Fragment offset, in units of 8 bytes.
     FragmentOffset(RangeInclusive<u16>),
-    /// Both addresses are the same.
+    /// Source and destination address are equal.
     SameAddress,
     /// TCP sequence number.
     Sequence(u32),
@@ -441,38 +443,39 @@ pub enum Condition {
     Window {
         /// Values.
         values: RangeInclusive<u16>,
-        /// It must be none of them.
+        /// The window must be none of these.
         negated: bool,
     },
-    /// Bytes that were sent so far in a direction of the stream; rules count the SYN too, this does not.
+    /// Number of bytes sent so far in a direction of the stream. Rules include the SYN in this number; this value does
+    /// not.
     StreamSize {
-        /// By whom: the client, the server, either, or (`None`) both.
+        /// Sender: client, server, either, or both.
         by: Sender,
-        /// How many.
+        /// Number of bytes.
         bytes: RangeInclusive<u32>,
     },
-    /// Notes of earlier matches in the same flow.
+    /// Flowbits: flags set by earlier matches in the same flow.
     FlowBits(FlowBits),
-    /// Numbers of earlier matches in the same flow.
+    /// Flowints: numbers set by earlier matches in the same flow.
     FlowInt(FlowInt),
-    /// Notes of earlier matches between the same hosts.
+    /// xbits: flags set by earlier matches between the same hosts.
     XBits(XBits),
-    /// A value is in a list.
+    /// A value is in a dataset.
     Dataset(DatasetTest),
-    /// Something odd was met: one of these.
+    /// One of these events has occurred.
     Event(Box<[Event]>),
 }
 
-/// Something odd that rules ask for.
+/// An event that rules can test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// In a message; of which side, where that matters.
+    /// An anomaly in a message; of one side, if the rule names a side.
     Anomaly(Anomaly, Option<Toward>),
-    /// In a TCP connection.
+    /// An event in a TCP connection.
     Stream(StreamEvent),
 }
 
-/// Whose bytes [`Condition::StreamSize`] counts.
+/// Senders whose bytes [`Condition::StreamSize`] counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sender {
     /// The client.
@@ -485,65 +488,65 @@ pub enum Sender {
     Both,
 }
 
-/// A number, or the name of one that was extracted.
+/// A constant, or a value extracted earlier in the rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// As written.
+    /// A constant.
     Constant(i64),
-    /// What the nth [`Condition::ByteExtract`] or [`Condition::ByteMath`] of the rule found, counted from 0.
+    /// Result of the nth [`Condition::ByteExtract`] or [`Condition::ByteMath`] of the rule, counted from 0.
     Extracted(u8),
 }
 
-/// Bytes are there, or are not.
+/// Bytes that must be present, or absent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Content {
-    /// Where.
+    /// Buffer to search.
     pub buffer: Buffer,
-    /// What.
+    /// Bytes to search for.
     pub bytes: Box<[u8]>,
     /// ASCII letters match in either case.
     pub nocase: bool,
-    /// It must not be there.
+    /// The bytes must be absent.
     pub negated: bool,
-    /// First byte where it may begin, from the begin of the buffer.
+    /// Lowest offset at which the match may begin, from the start of the buffer.
     pub offset: Option<Value>,
-    /// It lies whole within so many bytes from `offset`.
+    /// The match lies completely within this number of bytes from `offset`.
     pub depth: Option<Value>,
-    /// It begins so many bytes behind the end of the match before; may be negative. Given with `within` or alone, it
-    /// makes the search relative.
+    /// The match begins at least this number of bytes after the end of the preceding match; may be negative. With or
+    /// without `within`, it makes the search relative.
     pub distance: Option<Value>,
-    /// It lies whole within so many bytes from the end of the match before (plus `distance`).
+    /// The match lies completely within this number of bytes from the end of the preceding match (plus `distance`).
     pub within: Option<Value>,
-    /// Nothing follows it in the buffer.
+    /// The match must end at the end of the buffer.
     pub ends: bool,
-    /// What the rule says about the search by which candidates are found.
+    /// Use of this content as the rule's fast pattern.
     pub fast: FastPattern,
 }
 
-/// What a rule says about the search by which candidates are found.
+/// Use of a content as the rule's fast pattern.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FastPattern {
-    /// Nothing.
+    /// The rule does not specify it.
     #[default]
     Unspecified,
-    /// Search for this one.
+    /// Search for this content.
     Chosen,
-    /// Search for this one, and don't look again (`fast_pattern:only`): it has no position, and none is relative to it.
+    /// Search for this content, and don't verify its position (`fast_pattern:only`): no condition is relative to it.
     Only,
-    /// Search for these of its bytes: first, and how many.
+    /// Search for a part of this content: offset and length.
     Part(u16, u16),
 }
 
-/// A regular expression, in the grammar of PCRE.
+/// A regular expression in PCRE syntax.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Expression {
-    /// Where.
+    /// Buffer to search.
     pub buffer: Buffer,
-    /// The expression between its slashes.
+    /// The expression without its slashes.
     pub pattern: Box<str>,
-    /// It must not match.
+    /// The expression must not match.
     pub negated: bool,
-    /// It begins behind the end of the match before (`R`).
+    /// `R`: the search begins at the end of the preceding match.
     pub relative: bool,
     /// `i`
     pub caseless: bool,
@@ -553,57 +556,57 @@ pub struct Expression {
     pub multi_line: bool,
     /// `x`
     pub extended: bool,
-    /// `A`: it begins where the search begins.
+    /// `A`: the match must begin where the search begins.
     pub anchored: bool,
-    /// `E`: `$` is the end alone.
+    /// `E`: `$` matches only at the end of the data.
     pub dollar_end_only: bool,
     /// `G`: quantifiers are lazy.
     pub ungreedy: bool,
 }
 
-/// How a number is read from bytes.
+/// Location and format of a number in the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NumberField {
-    /// Where.
+    /// Buffer that contains the number.
     pub buffer: Buffer,
-    /// How many bytes: 1 to 10 as text (23 for Suricata), 1 to 4 (8 for Suricata) as binary. Of a jump also 0: no byte
-    /// is read, and the number is 0.
+    /// Number of bytes: 1 to 10 as text (23 for Suricata), 1 to 4 (8 for Suricata) as binary. For a jump also 0: no
+    /// byte is read, and the number is 0.
     pub count: u8,
-    /// Where it begins.
+    /// Offset of the number.
     pub offset: Value,
-    /// From the end of the match before, and not from the begin of the buffer.
+    /// The offset is relative to the end of the preceding match, not to the start of the buffer.
     pub relative: bool,
-    /// How it is written.
+    /// Format of the number.
     pub form: NumberFormat,
-    /// It is combined with this by AND, then shifted right by the mask's trailing zeros.
+    /// Mask that the number is combined with by AND; the result is shifted right by the trailing zeros of the mask.
     pub mask: Option<u32>,
 }
 
-/// How a number is written.
+/// Format of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NumberFormat {
     /// Most significant byte first.
     Big,
     /// Least significant byte first.
     Little,
-    /// Text to the base 8, 10 or 16.
+    /// Text in base 8, 10 or 16.
     Text(u32),
 }
 
-/// A number compares.
+/// Comparison of a number in the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByteTest {
-    /// Which.
+    /// Number to compare.
     pub number: NumberField,
-    /// How.
+    /// Comparison operator.
     pub comparison: Comparison,
-    /// With what.
+    /// Value to compare with.
     pub value: Value,
-    /// It must not.
+    /// The comparison must fail.
     pub negated: bool,
 }
 
-/// How numbers compare.
+/// Comparison operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Comparison {
@@ -614,64 +617,64 @@ pub enum Comparison {
     Greater,
     /// Some bits of the value are set (`&`).
     And,
-    /// The two differ (`^`: their exclusive or is not 0).
+    /// The two numbers differ (`^`: their exclusive or is not 0).
     Xor,
 }
 
-/// A number says where to go on.
+/// Moves the position by a number in the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByteJump {
-    /// Which.
+    /// Number to read.
     pub number: NumberField,
-    /// It is multiplied by this.
+    /// Factor that the number is multiplied by.
     pub multiplier: u32,
-    /// It is rounded up to a multiple of 4.
+    /// Round the number up to a multiple of 4.
     pub align: bool,
-    /// Where the jump begins.
+    /// Position from which the jump is counted.
     pub from: JumpFrom,
-    /// Added afterwards; may be negative.
+    /// Offset added after the jump; may be negative.
     pub post_offset: Value,
 }
 
-/// Where a jump begins.
+/// Position from which a jump is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JumpFrom {
-    /// Behind the number.
+    /// End of the number.
     Number,
-    /// At the begin of the buffer.
+    /// Begin of the buffer.
     Begin,
-    /// At its end.
+    /// End of the buffer.
     End,
 }
 
-/// A number is kept under a name.
+/// Extracts a number from the data into a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByteExtract {
-    /// Which.
+    /// Number to extract.
     pub number: NumberField,
-    /// It is multiplied by this.
+    /// Factor that the number is multiplied by.
     pub multiplier: u32,
-    /// It is rounded up to a multiple of this: 1, 2 or 4.
+    /// Round the number up to a multiple of this: 1, 2 or 4.
     pub align: u8,
-    /// Its place among the numbers of the rule.
+    /// Index of the variable in the rule.
     pub into: u8,
 }
 
-/// A number is calculated with, and kept under a name. Where the result is less than 0 or above 2^63 - 1, or there is none,
-/// the condition does not hold.
+/// Calculates with a number in the data and stores the result in a variable. If the result is negative, above 2^63 - 1 or
+/// undefined, the condition fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByteMath {
-    /// Which.
+    /// Number to calculate with.
     pub number: NumberField,
-    /// How.
+    /// Operator.
     pub operator: Operator,
-    /// With what.
+    /// Second operand.
     pub value: Value,
-    /// Its place among the numbers of the rule.
+    /// Index of the variable in the rule.
     pub into: u8,
 }
 
-/// How numbers are calculated with.
+/// Operator of [`ByteMath`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Operator {
@@ -683,68 +686,68 @@ pub enum Operator {
     ShiftRight,
 }
 
-/// There is data at a place, or is not.
+/// Requires that data exists at a position, or that it does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IsDataAt {
-    /// Where.
+    /// Buffer to test.
     pub buffer: Buffer,
-    /// At which byte.
+    /// Offset of the byte.
     pub at: Value,
-    /// From the end of the match before.
+    /// The offset is relative to the end of the preceding match.
     pub relative: bool,
-    /// There must be none.
+    /// No data may exist there.
     pub negated: bool,
 }
 
-/// Encoded bytes are decoded.
+/// Decodes Base64 data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Base64Decode {
-    /// Where they are.
+    /// Buffer with the encoded data.
     pub buffer: Buffer,
-    /// How many are read at most.
+    /// Maximum number of encoded bytes to read.
     pub bytes: Option<u32>,
-    /// Where they begin.
+    /// Offset of the encoded data.
     pub offset: u32,
-    /// From the end of the match before.
+    /// The offset is relative to the end of the preceding match.
     pub relative: bool,
 }
 
-/// How bits compare.
+/// How bits are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bits {
-    /// These and no others.
+    /// Exactly these bits are set.
     Exactly,
-    /// These and perhaps others (`+`).
+    /// At least these bits are set (`+`).
     All,
-    /// One of these (`*`).
+    /// At least one of these bits is set (`*`).
     Any,
-    /// None of these (`!`).
+    /// None of these bits is set (`!`).
     None,
 }
 
-/// TCP flags.
+/// Condition on TCP flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flags {
-    /// How.
+    /// How the flags are compared.
     pub mode: Bits,
-    /// Which: FIN 1, SYN 2, RST 4, PSH 8, ACK 16, URG 32, ECE 64, CWR 128.
+    /// Flags: FIN 1, SYN 2, RST 4, PSH 8, ACK 16, URG 32, ECE 64, CWR 128.
     pub flags: u8,
-    /// Which are not looked at.
+    /// Flags that are ignored.
     pub ignored: u8,
 }
 
-/// Notes of earlier matches in the same flow. They are changed once the whole rule has matched.
+/// Operation on flowbits: flags set by earlier matches in the same flow. They change after the whole rule has matched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowBits {
-    /// What is done.
+    /// Operation.
     pub command: FlowBit,
     /// Names.
     pub names: Box<[Box<str>]>,
-    /// One of them is enough (`|`); else all of them (`&`).
+    /// One of the flowbits is sufficient (`|`); otherwise all are required (`&`).
     pub any: bool,
 }
 
-/// What is done to notes.
+/// Operation on flowbits and xbits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum FlowBit {
@@ -756,23 +759,23 @@ pub enum FlowBit {
 }
 
 impl FlowBit {
-    /// Whether it asks, and changes nothing.
+    /// Whether the operation only tests and changes nothing.
     pub fn is_test(self) -> bool {
         matches!(self, Self::IsSet | Self::IsNotSet)
     }
 }
 
-/// A number of a flow. It is changed once the whole rule has matched.
+/// Operation on a flowint: a number of a flow. It changes after the whole rule has matched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowInt {
-    /// Its name.
+    /// Name.
     pub name: Box<str>,
-    /// What is done.
+    /// Operation.
     pub command: FlowIntCommand,
 }
 
-/// What is done to a number of a flow, or asked about it. One that was never set counts as 0 where it is added to or
-/// subtracted from, and compares with nothing.
+/// Operation on a flowint. Addition and subtraction treat an unset flowint as 0; a comparison with an unset flowint
+/// fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum FlowIntCommand {
@@ -790,7 +793,7 @@ pub enum FlowIntCommand {
 }
 
 impl FlowIntCommand {
-    /// What the number is changed by or compared with.
+    /// Operand of the comparison or the change.
     pub fn operand(&self) -> Option<&Operand> {
         match self {
             Self::IsSet | Self::IsNotSet => None,
@@ -806,94 +809,94 @@ impl FlowIntCommand {
         }
     }
 
-    /// Whether it asks, and changes nothing.
+    /// Whether the operation only tests and changes nothing.
     pub fn is_test(&self) -> bool {
         !matches!(self, Self::Set(_) | Self::Add(_) | Self::Subtract(_))
     }
 }
 
-/// What a number of a flow is changed by or compared with.
+/// Operand of an operation on a flowint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operand {
-    /// As written.
+    /// A constant.
     Constant(u32),
-    /// Another number of the flow.
+    /// Another flowint.
     Name(Box<str>),
 }
 
-/// A note of hosts. It is changed once the whole rule has matched.
+/// Operation on an xbit: a flag of a host or a pair of hosts. It changes after the whole rule has matched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct XBits {
-    /// What is done.
+    /// Operation.
     pub command: FlowBit,
-    /// Its name.
+    /// Name.
     pub name: Box<str>,
-    /// Whose it is: the source's, the destination's, or the pair's, whichever of the two sends.
+    /// Host that the bit belongs to: the source, the destination, or the pair of both in either direction.
     pub track: Track,
-    /// Seconds until it is forgotten.
+    /// Seconds until the bit expires.
     pub expire: u32,
 }
 
-/// A value is in a list, or is not.
+/// Condition on a dataset.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DatasetTest {
     /// The list.
     pub set: Arc<Dataset>,
-    /// Which value.
+    /// Value to look up.
     pub value: DatasetValue,
-    /// What is done.
+    /// Operation.
     pub command: DatasetCommand,
 }
 
-/// Which value is looked for in a list.
+/// Value that is looked up in a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DatasetValue {
-    /// All of a buffer.
+    /// The whole content of a buffer.
     Buffer(Buffer),
-    /// The address of the source or of the destination.
+    /// The source address or the destination address.
     Address(Track),
 }
 
-/// What is done with a list.
+/// Operation on a dataset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DatasetCommand {
-    /// The value is in it.
+    /// The value is in the list.
     IsSet,
-    /// It is not.
+    /// The value is not in the list.
     IsNotSet,
-    /// It is added, and was not in it.
+    /// Add the value; the condition holds if it was not in the list before.
     Set,
-    /// It is removed, and was in it.
+    /// Remove the value; the condition holds if it was in the list before.
     Unset,
 }
 
-/// How often a rule must match before it fires, and how often it may.
+/// Rate of matches at which a rule fires, and at which it is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
-    /// What is counted and what follows.
+    /// Effect of the rate.
     pub kind: RateKind,
-    /// Of whom matches are counted together.
+    /// Hosts whose matches are counted together.
     pub track: Track,
-    /// Matches.
+    /// Number of matches.
     pub count: u32,
-    /// In so many seconds.
+    /// Length of the window in seconds.
     pub seconds: u32,
 }
 
-/// What is counted and what follows.
+/// Effect of a rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RateKind {
-    /// It fires at every match after the first `count` (`detection_filter`).
+    /// The rule fires at every match after the first `count` (`detection_filter`).
     After,
-    /// It is reported at most `count` times (`limit`).
+    /// The rule is reported at most `count` times (`limit`).
     Limit,
-    /// It is reported at every `count`th match (`threshold`).
+    /// The rule is reported at every `count`th match (`threshold`).
     Every,
-    /// It is reported once, at the `count`th match (`both`).
+    /// The rule is reported once, at the `count`th match (`both`).
     Once,
 }
 
-/// Of whom matches are counted together.
+/// Hosts whose matches are counted together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Track {

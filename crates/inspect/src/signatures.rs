@@ -1,8 +1,8 @@
-//! Signature files of three dialects, read into the one form of [`signature`](crate::signature).
+//! Parses signature files of three dialects into the one form of [`signature`](crate::signature).
 //!
-//! A rule is loaded only if every option of it is understood: one that changes what matches and has no place in a
-//! [`Signature`] refuses the whole rule, with its line and its name. What only describes (`metadata`, `reference`, …)
-//! is kept or left.
+//! A rule is loaded only if all of its options are supported. An option that affects matching and can't be expressed in
+//! a [`Signature`] causes the whole rule to be refused, with its line and the name of the option. Options that only
+//! describe the rule (`metadata`, `reference`, …) are stored or ignored.
 
 mod bytes;
 mod classes;
@@ -40,7 +40,7 @@ use draft::SignatureDraft;
 use header::HeaderParser;
 use lines::Rule;
 
-/// The language of a file.
+/// Dialect of a signature file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Dialect {
     /// Suricata 7.
@@ -51,38 +51,38 @@ pub enum Dialect {
     Snort3,
 }
 
-/// What a file holds.
+/// Content of a signature file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SignatureFile {
-    /// Rules, every option of each understood, in the order of the file.
+    /// Loaded rules, in the order of the file.
     pub signatures: Vec<Signature>,
     /// Rules that are not loaded.
     pub refused: Vec<Refusal>,
-    /// Rules that are commented out.
+    /// Number of rules that are commented out.
     pub commented: usize,
 }
 
 /// A rule that is not loaded.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Refusal {
-    /// Line where the rule begins, counted from 1.
+    /// Line on which the rule begins, counted from 1.
     pub line: u32,
-    /// Its number, where it could be read.
+    /// Identifier of the rule, if it could be parsed.
     pub id: Option<Id>,
-    /// What it is to do, where that could be read.
+    /// Action of the rule, if it could be parsed.
     pub action: Option<Action>,
-    /// The option, or the part of the header, that is at fault; empty: the rule as a whole.
+    /// The invalid option or part of the header; empty: the rule as a whole.
     pub option: Box<str>,
     /// What is wrong.
     pub why: RuleError,
 }
 
-/// Reads a file, whose rules name no others. Never fails as a whole: each rule is either loaded or refused.
+/// Parses a file whose rules refer to no lists. Never fails as a whole: each rule is either loaded or refused.
 pub fn read(text: &[u8], dialect: Dialect, variables: &Variables, classes: &Classes) -> SignatureFile {
     read_with(text, dialect, variables, classes, &Lists::default())
 }
 
-/// Reads a file whose rules may name lists.
+/// Parses a file whose rules may refer to lists.
 pub fn read_with(
     text: &[u8],
     dialect: Dialect,

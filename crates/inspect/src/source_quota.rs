@@ -1,23 +1,23 @@
-//! What each source has of a pool, so that no source can use up what others need.
+//! Quotas of sources in a pool, so that no source can exhaust the pool for others.
 //!
-//! A source may have as much as a multiple of what is left to all others: a dynamic threshold (Choudhury and Hahne,
-//! IEEE/ACM Transactions on Networking 6(2), 1998). A source alone has most of the pool, and the more sources there are
-//! the less each may have; something is always left for one that comes anew. Sources are told apart by a keyed hash:
-//! who can't predict it can't choose whose share is used up.
+//! A source may occupy a multiple of the free capacity: a dynamic threshold (Choudhury and Hahne, IEEE/ACM Transactions
+//! on Networking 6(2), 1998). A single source gets most of the pool. The more sources there are, the less each may
+//! occupy, and some capacity always remains for a new source. Sources are identified by a keyed hash, so that an
+//! attacker can't choose a source whose quota it uses up.
 
 use std::net::IpAddr;
 
 use sluice_table::hash::Hasher;
 
-/// How many sources are told apart, at most.
+/// Maximum number of distinguished sources.
 const SOURCE_COUNT: usize = 1 << 16;
 
-/// A source: an IPv4 address, or the /64 of an IPv6 address, as one of a fixed number.
+/// A source: an IPv4 address or an IPv6 /64, reduced to one of a fixed number of buckets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Source(pub u16);
 
 impl Source {
-    /// All of whom nobody knows whether they are who they say they are: they share what one source may have.
+    /// All sources whose address is not verified and may be spoofed. They share the quota of one source.
     pub const UNVERIFIED: Source = Source(0);
 
     /// The source of an address.
@@ -38,16 +38,16 @@ impl Source {
     }
 }
 
-/// What each source has of one pool.
+/// Usage of one pool by each source.
 #[derive(Debug)]
 pub struct SourceQuota {
     counts: Box<[u32]>,
-    /// A source has at most so many times what is left.
+    /// A source may occupy at most this multiple of the free capacity.
     multiple: usize,
 }
 
 impl SourceQuota {
-    /// Nobody has anything yet; each may have `multiple` times what is left to all others.
+    /// Creates a quota without usage; each source may occupy `multiple` times the free capacity.
     pub fn new(multiple: usize) -> Self {
         Self {
             counts: vec![0; SOURCE_COUNT].into(),
@@ -55,42 +55,42 @@ impl SourceQuota {
         }
     }
 
-    /// Whether a source may have so many more of a pool of which so many are left.
+    /// Whether a source may occupy `more` units of a pool that has `left` free units.
     pub fn permits(&self, source: Source, more: usize, left: usize) -> bool {
         let has = self.counts[usize::from(source.0)] as usize;
         has + more <= self.multiple.saturating_mul(left)
     }
 
-    /// A source has so many more.
+    /// Adds to the usage of a source.
     #[inline]
     pub fn charge(&mut self, source: Source, more: u32) {
         self.counts[usize::from(source.0)] += more;
     }
 
-    /// A source has so many less.
+    /// Subtracts from the usage of a source.
     #[inline]
     pub fn release(&mut self, source: Source, less: u32) {
         let count = &mut self.counts[usize::from(source.0)];
         *count = count.saturating_sub(less);
     }
 
-    /// What a source has.
+    /// Usage of a source.
     pub fn usage(&self, source: Source) -> u32 {
         self.counts[usize::from(source.0)]
     }
 }
 
-/// Who has which places of a pool.
+/// Owners of the slots of a pool.
 #[derive(Debug)]
 pub struct SlotOwners {
     quota: SourceQuota,
     of: Box<[Source]>,
-    /// Who takes the next.
+    /// Source that the next slots are accounted to.
     pub source: Source,
 }
 
 impl SlotOwners {
-    /// Of a pool of so many places: a source may have so many times as many as are left.
+    /// For a pool of `places` slots: a source may own `multiple` times as many slots as are free.
     pub fn new(places: usize, multiple: usize) -> Self {
         Self {
             quota: SourceQuota::new(multiple),
@@ -99,12 +99,12 @@ impl SlotOwners {
         }
     }
 
-    /// Whether the source may take so many places of those that are left.
+    /// Whether the current source may allocate this number of slots if `left` are free.
     pub fn permits(&self, places: usize, left: usize) -> bool {
         places <= left && self.quota.permits(self.source, places, left)
     }
 
-    /// The source has taken a place.
+    /// Records that the current source has allocated a slot.
     pub fn assign(&mut self, place: u32) {
         if let Some(of) = self.of.get_mut(place as usize) {
             *of = self.source;
@@ -112,7 +112,7 @@ impl SlotOwners {
         }
     }
 
-    /// A place is free again.
+    /// Records that a slot was released.
     pub fn release(&mut self, place: u32) {
         if let Some(&of) = self.of.get(place as usize) {
             self.quota.release(of, 1);
@@ -120,16 +120,16 @@ impl SlotOwners {
     }
 }
 
-/// The places of a pool that are free, and who has the others.
+/// Free slots of a pool, and the owners of the others.
 #[derive(Debug)]
 pub struct SlotPool {
     free: Vec<u32>,
-    /// Who has taken the others.
+    /// Owners of the allocated slots.
     pub owners: SlotOwners,
 }
 
 impl SlotPool {
-    /// So many, all free: a source may have [`PARSERS`] times as many as are left.
+    /// Creates a pool of `count` free slots; a source may own [`POOL_MULTIPLE`] times as many slots as are free.
     pub fn new(count: u32) -> Self {
         Self {
             free: (0..count).rev().collect(),
@@ -137,12 +137,12 @@ impl SlotPool {
         }
     }
 
-    /// How many are free.
+    /// Number of free slots.
     pub fn available(&self) -> usize {
         self.free.len()
     }
 
-    /// A place for the source; none where none is free, or it has as many as it may.
+    /// Allocates a slot for the current source; `None` if no slot is free or the source has reached its quota.
     pub fn allocate(&mut self) -> Option<u32> {
         if !self.owners.permits(1, self.free.len()) {
             return None;
@@ -152,14 +152,14 @@ impl SlotPool {
         Some(place)
     }
 
-    /// A place that was taken is free again.
+    /// Releases a slot.
     pub fn release(&mut self, place: u32) {
         self.owners.release(place);
         self.free.push(place);
     }
 }
 
-/// Of a pool of parsers or buffers, a source may have so many times as many as are left to all others.
+/// Multiple of the free slots that one source may own in a pool of parsers or buffers.
 pub const POOL_MULTIPLE: usize = 4;
 
 #[cfg(test)]

@@ -1,42 +1,38 @@
-//! TCP streams put in order, inline: what a host can assemble is what was inspected. Nothing is held back.
+//! Inline TCP stream reassembly: the bytes that a host can assemble are the bytes that were inspected. No segment is delayed.
 //!
-//! The first copy of a byte wins. What a segment brings in order is [`Fresh`](Step::Fresh), to be scanned. A segment
-//! ahead of a gap goes on, so that its receiver can say what is missing (RFC 5681, RFC 2018), and its bytes are kept.
-//! The segment that fills the gap is scanned together with what is [kept behind it](Streams::next_kept): no receiver
-//! hands those bytes to an application before that segment has come, so that it is the one to be dropped where a rule
-//! matches. Whatever comes again is compared with what came first, and rewritten where it differs. So two copies of a
-//! byte that differ never both pass, and it is all one in which order a host takes what it gets, or which copy it
-//! prefers.
+//! The first copy of a byte wins. The bytes of a segment that continue the stream are [in order](SegmentKind::InOrder) and are scanned. A segment beyond a gap
+//! is forwarded, so that its receiver can report the gap (RFC 5681, RFC 2018), and its bytes are queued. The segment that fills the gap is scanned
+//! together with the bytes [queued after it](Streams::next_queued): no receiver delivers these bytes to an application before it has that segment, so
+//! dropping that segment suffices if a rule matches. Retransmitted bytes are compared with the first copy and rewritten where they differ. So two
+//! different copies of a byte never both pass, and the reassembly policy of the receiving host does not matter.
 //!
-//! What is released is kept until its receiver has acknowledged it: bytes that it has acknowledged it never takes again
-//! (RFC 9293, 3.10.7.4). An acknowledgment counts that came from the receiver's side, in a segment that its other side
-//! takes, for something that was released. What is kept has its place in the window of its direction, and beyond that in
-//! blocks of a pool, of which each connection has a share. Where there is no room, new data is an exception, not the
-//! comparison of old: so acknowledgments make room, and a connection goes on. Of a direction whose receiver was never
-//! heard the oldest gives way; sent again it is [`Exception::BeyondWindow`].
+//! Released bytes are retained until their receiver has acknowledged them: the receiver ignores later copies of acknowledged bytes (RFC 9293,
+//! 3.10.7.4). An acknowledgement counts if it arrived from the receiver's side, if the other side accepts the segment, and if it acknowledges
+//! released bytes. Retained bytes are stored in the window of their direction, and beyond that in blocks of a pool; each connection has a share of
+//! the pool. If no block is free, new data is an exception, but retransmissions are still compared; acknowledgements free blocks, and the connection
+//! continues. In a direction whose receiver has not been seen, the oldest bytes are discarded; their retransmission is [`Exception::BeyondWindow`].
 //!
-//! What can't be brought under that rule is an [`Exception`]; the caller asks its [`Policies`] what is to be done:
+//! A segment that can't be handled by these rules is an [`Exception`]. The caller applies the action of its [`Policies`]:
 //!
-//! | policy | the caller |
+//! | policy | action of the caller |
 //! | --- | --- |
 //! | [`DropPacket`](Policy::DropPacket) | frees the segment |
-//! | [`DropFlow`](Policy::DropFlow), [`Bypass`](Policy::Bypass) | [closes](Streams::close) the stream; every later segment is freed, or goes on |
-//! | [`Pass`](Policy::Pass) | `Midstream`, `Handshake`: [`Streams::pick_up`], then the segment again. `GapFull`: [`Streams::skip`], what is then [in order](Streams::next_kept), and the segment again. `NoMemory`: as `Bypass`, for what follows can't be put in order. Any other: it goes on as it is |
+//! | [`DropFlow`](Policy::DropFlow), [`Bypass`](Policy::Bypass) | [closes](Streams::close) the stream; all later segments are dropped or bypassed |
+//! | [`Pass`](Policy::Pass) | `Midstream`, `Handshake`: calls [`Streams::pick_up`], then processes the segment again. `GapFull`: calls [`Streams::skip_gap`], scans what is then [in order](Streams::next_queued), and processes the segment again. `NoMemory`: as `Bypass`, because later bytes can't be reassembled. Any other: forwards the segment unchanged |
 //!
-//! An urgent pointer passes as it came, unless it is [cleared](Streams::clear_urgent) before. Urgent data is data like other (RFC 6093), but a host
-//! may take an urgent byte out of its stream, and does not see what was inspected then.
+//! An urgent pointer passes unchanged unless it is [cleared](Streams::clear_urgent) before. Urgent data is inspected like other data (RFC 6093), but
+//! a host may remove an urgent byte from its stream and then reads other bytes than were inspected.
 //!
-//! A reset does not end inspection, whatever its number: it marks the direction where its receiver will take it
-//! (RFC 5961, 3), so that the session may be forgotten sooner. One with the number that its receiver wants next leaves the
-//! blocks of both directions to others, but for 64 KiB of each: what its receiver sends again passes and is answered. What
-//! was released and is gone is [`Exception::BeyondWindow`] when it comes again; what came ahead of a gap and is gone is
-//! behind the end of the stream from then on, [`Exception::BeyondEnd`]. A SYN with another initial sequence number is passed
-//! on; which of the two counts is what the other side acknowledges. Until then nothing ahead of a gap passes: which
-//! stream it is of is not known.
+//! A reset does not end inspection, whatever its sequence number. If its receiver will accept it (RFC 5961, 3), the direction is marked, so that the
+//! session may time out sooner. A reset with exactly the sequence number that its receiver expects releases the blocks of both directions except 64
+//! KiB of each: retransmissions from its receiver still pass and are answered. Released bytes that were discarded with these blocks are
+//! [`Exception::BeyondWindow`] when they are retransmitted. Queued bytes that were discarded are beyond the end of the stream from then on,
+//! [`Exception::BeyondEnd`]. A SYN with another initial sequence number is forwarded; the acknowledgement of the other side decides which of the two
+//! is valid. Until then no segment beyond a gap passes, because it is unknown which stream it belongs to.
 //!
-//! Memory: 128 bytes a connection, one line for each direction; a window of twice the configured bytes for each direction
-//! that has sent data; 2,368 bytes for each block of 2,048; 4 bytes for each of all these, and for blocks 4 to 8 more to
-//! find them by. All of it is given at construction.
+//! Memory: 128 bytes a connection, one cache line for each direction; a window of twice the configured bytes for each direction that has sent data;
+//! 2,368 bytes for each block of 2,048; 4 bytes for each of these objects, and 4 to 8 more for each block in its hash table. All memory is passed to
+//! the constructor.
 
 mod blocks;
 mod event;
@@ -64,27 +60,28 @@ use free::FreeList;
 use side::{Connection, Half, MAX_WINDOW, mark};
 use window::{Windows, capacity_for};
 
-/// How many streams of which size.
+/// Capacity of the stream reassembly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamCapacity {
-    /// Connections kept at a time, at most 2²⁴.
+    /// Maximum number of connections, at most 2²⁴.
     pub connections: usize,
-    /// Directions with data, of all connections.
+    /// Maximum number of directions with data, of all connections.
     pub windows: usize,
-    /// Bytes of a direction that are kept in one piece, to look at and to compare, at most 2²⁴.
+    /// Contiguous bytes retained for each direction, for rules and for comparison; at most 2²⁴.
     pub window: usize,
-    /// Bytes kept beside the windows, of all directions, in whole blocks: what came ahead of a gap, and what was released
-    /// and is not acknowledged.
+    /// Bytes stored in blocks beside the windows, of all directions: queued bytes beyond a gap, and released bytes that
+    /// are not acknowledged.
     pub reassembly: usize,
-    /// How many of them one connection may have.
+    /// Maximum number of these bytes for one connection.
     pub share: usize,
-    /// How far ahead of what was released a segment may end, in bytes, whatever its receiver says of its window.
+    /// Maximum distance in bytes from the last released byte to the end of a segment, whatever window the receiver
+    /// advertises.
     pub reach: u32,
 }
 
 impl StreamCapacity {
-    /// The usual bounds for so many connections: 4 KiB to look at for each direction, 16 KiB beside them for each
-    /// connection, half of all for one.
+    /// Default capacity for a number of connections: windows of 4 KiB for each direction, 16 KiB of blocks for each
+    /// connection, and half of all blocks as the maximum for one connection.
     pub fn of(connections: usize) -> Self {
         let reassembly = (connections << 14).max(1 << 20);
         Self {
@@ -101,7 +98,7 @@ impl StreamCapacity {
         self.reassembly / BLOCK
     }
 
-    /// Lines of memory for these streams.
+    /// Number of cache lines that these streams take.
     pub fn lines(&self) -> usize {
         let numbers = |count: usize| lines_of(4 * count);
         let connections = lines_of(self.connections * size_of::<Connection>()) + numbers(self.connections);
@@ -111,50 +108,53 @@ impl StreamCapacity {
     }
 }
 
-/// Why there are no streams.
+/// Why streams can't be created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CapacityError {
-    /// The memory is not as large as [`Plan::lines`] says.
+    /// The memory does not have the size of [`StreamCapacity::lines`].
     #[error("streams need {needed} lines of memory and got {given}")]
     Memory {
-        /// Lines they take.
+        /// Required number of lines.
         needed: usize,
-        /// Lines they got.
+        /// Number of lines passed.
         given: usize,
     },
-    /// No connections, or more than 2²⁴.
+    /// The number of connections is 0 or above 2²⁴.
     #[error("{0} connections can't be kept")]
     Connections(usize),
-    /// No bytes to compare, or more than 2²⁴.
+    /// The window size is 0 or above 2²⁴.
     #[error("{0} bytes of a stream can't be kept")]
     Window(usize),
 }
 
-/// Blocks that bytes ahead of a gap leave to those that fill it: two at least, as a segment may lie in two; at most so
-/// many, for a gap of many segments to be filled while nothing is acknowledged yet.
+/// Maximum number of blocks that queued bytes leave free for the bytes that fill the gap. At least two are reserved,
+/// because a segment may span two blocks. The maximum allows a gap of many segments to be filled before anything is
+/// acknowledged.
 const GAP_RESERVE: usize = (256 << 10) / BLOCK;
 
-/// Most connections, and most bytes of a window.
+/// Maximum number of connections, and maximum bytes of a window.
 const MAX_CONNECTIONS: usize = 1 << 24;
 
-/// A connection's place and which use of it: after its end nothing answers to it, until the serial comes round. That
-/// takes 2³² ÷ 2ⁿ uses of the place, where n bits count the connections.
+/// Index and generation of a connection. A handle is invalid after the connection ends, until the generation wraps
+/// around: after 2³² ÷ 2ⁿ uses of the entry, where n is the number of index bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StreamHandle(pub u32);
 
 impl StreamHandle {
-    /// Of no connection, whatever the pool.
+    /// A handle that is invalid in every pool.
     pub const NONE: StreamHandle = StreamHandle(u32::MAX);
 }
 
-/// What of a direction is there to evaluate.
+/// The part of a direction that rules can inspect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamView<'a> {
-    /// The bytes released last, in one piece: at least those of the plan's window, with all of the last segment up to twice them.
+    /// The bytes released last, contiguous: at least the configured window, and up to twice as much, including the whole last
+    /// segment.
     pub bytes: &'a [u8],
-    /// Where the first of them is in the stream.
+    /// Offset of the first of these bytes in the stream.
     pub offset: u64,
-    /// Where the current message begins in the stream: what a side sends until the other side sends.
+    /// Offset in the stream at which the current message begins. A message is what one side sends until the other side
+    /// sends.
     pub message: u64,
 }
 
@@ -164,13 +164,13 @@ pub struct Streams<'m> {
     connections: &'m mut [Connection],
     free: FreeList<'m>,
     windows: Windows<'m>,
-    /// Bits of a handle that are the place.
+    /// Mask of the index in a handle.
     capacity: u32,
     reach: u32,
     counters: StreamCounters,
 }
 
-/// The first lines of `memory` as so many values.
+/// Splits the first lines of `memory` off as `count` values.
 fn carve<'m, T: Pod>(memory: &mut &'m mut [Line], count: usize) -> &'m mut [T] {
     let lines = std::mem::take(memory);
     let (taken, rest) = lines.split_at_mut(lines_of(count * size_of::<T>()));
@@ -180,7 +180,8 @@ fn carve<'m, T: Pod>(memory: &mut &'m mut [Line], count: usize) -> &'m mut [T] {
 }
 
 impl<'m> Streams<'m> {
-    /// No streams yet, in memory of [`Plan::lines`], of which all is written. Blocks are found by `hasher`.
+    /// Creates the table in memory of [`StreamCapacity::lines`] lines and initialises all of it. `hasher` is the hash
+    /// function of the block table.
     pub fn new(memory: &'m mut [Line], plan: &StreamCapacity, hasher: Hasher) -> Result<Self, CapacityError> {
         if plan.connections == 0 || plan.connections > MAX_CONNECTIONS {
             return Err(CapacityError::Connections(plan.connections));
@@ -216,8 +217,8 @@ impl<'m> Streams<'m> {
         })
     }
 
-    /// A connection of which nothing was seen yet. None, and counted as [`Exception::NoMemory`], where there is no
-    /// place.
+    /// Creates a connection without any observed segment. If the table is full, returns `None` and counts
+    /// [`Exception::NoMemory`].
     pub fn open(&mut self) -> Option<StreamHandle> {
         let Some(place) = self.free.allocate() else {
             self.count(Exception::NoMemory);
@@ -227,7 +228,8 @@ impl<'m> Streams<'m> {
         Some(StreamHandle(connection.sides[0].serial | place))
     }
 
-    /// The handshake of a connection was seen, and forgotten: where the data of its sides begin, the client's first.
+    /// Sets the sequence numbers at which the data of client and server begin, for a connection whose handshake was
+    /// seen before.
     pub fn set_initial(&mut self, handle: StreamHandle, begins: [u32; 2]) {
         if let Some(connection) = connection(self.connections, self.capacity, handle) {
             for (side, begin) in connection.sides.iter_mut().zip(begins) {
@@ -236,7 +238,8 @@ impl<'m> Streams<'m> {
         }
     }
 
-    /// Whether a segment of the client acknowledges what the server has sent: who sends it has seen that.
+    /// Whether a segment of the client acknowledges data of the server, which proves that the client's address is not
+    /// spoofed.
     pub fn acknowledges_server(&self, handle: StreamHandle, segment: &[u8]) -> bool {
         let Some(server) = self.side(handle, Direction::Reverse) else {
             return false;
@@ -247,7 +250,7 @@ impl<'m> Streams<'m> {
             && tcp::ACKNOWLEDGMENT.read(segment).wrapping_sub(server.acked) <= server.top().wrapping_sub(server.acked)
     }
 
-    /// What is kept of a connection counts for a source from now on.
+    /// Accounts the memory of a connection to a source from now on.
     pub fn set_source(&mut self, handle: StreamHandle, source: Source) {
         if let Some(connection) = connection(self.connections, self.capacity, handle) {
             for side in &mut connection.sides {
@@ -256,7 +259,7 @@ impl<'m> Streams<'m> {
         }
     }
 
-    /// Forget a connection.
+    /// Removes a connection.
     pub fn close(&mut self, handle: StreamHandle) {
         let Some(connection) = connection(self.connections, self.capacity, handle) else {
             return;
@@ -268,8 +271,7 @@ impl<'m> Streams<'m> {
         self.free.release(handle.0 & self.capacity);
     }
 
-    /// Go on at the first byte that came ahead of a gap, without what is missing before it. False, and nothing done,
-    /// where there is none.
+    /// Skips a gap: continues the stream at the first queued byte. Returns false, without effect, if nothing is queued.
     pub fn skip_gap(&mut self, handle: StreamHandle, direction: Direction) -> bool {
         let Some(connection) = connection(self.connections, self.capacity, handle) else {
             return false;
@@ -295,8 +297,7 @@ impl<'m> Streams<'m> {
         true
     }
 
-    /// The stream of this direction begins at `segment`, a TCP header and its data; or, where it had begun, goes on
-    /// there.
+    /// Begins or continues the stream of a direction at `segment`, which is a TCP header with its data.
     pub fn pick_up(&mut self, handle: StreamHandle, direction: Direction, segment: &[u8]) {
         let Some(connection) = connection(self.connections, self.capacity, handle) else {
             return;
@@ -317,7 +318,7 @@ impl<'m> Streams<'m> {
         side.flags |= mark::SETTLED;
     }
 
-    /// What of a direction is there to evaluate; nothing where the connection is gone.
+    /// The part of a direction that rules can inspect; empty if the connection does not exist.
     #[inline]
     pub fn view(&self, handle: StreamHandle, direction: Direction) -> StreamView<'_> {
         let Some(side) = self.side(handle, direction) else {
@@ -334,7 +335,7 @@ impl<'m> Streams<'m> {
         }
     }
 
-    /// How far a direction has come; [`State::Unseen`] where the connection is gone.
+    /// State of a direction; [`State::Unseen`] if the connection does not exist.
     pub fn state(&self, handle: StreamHandle, direction: Direction) -> State {
         self.side(handle, direction).map_or(State::Unseen, Half::state)
     }
@@ -345,13 +346,13 @@ impl<'m> Streams<'m> {
         states.contains(&State::Reset) || states == [State::Finished; 2]
     }
 
-    /// Ask for the record of a connection, some time before its segment.
+    /// Prefetches the record of a connection before its segment is processed.
     #[inline(always)]
     pub fn prefetch(&self, handle: StreamHandle) {
         sluice_table::prefetch::prefetch_all_at(self.connections, (handle.0 & self.capacity) as usize);
     }
 
-    /// Ask for the line that the direction's next byte is written to, once its record is here.
+    /// Prefetches the cache line that the direction's next byte is written to; the record must be in the cache.
     #[inline(always)]
     pub fn prefetch_window(&self, handle: StreamHandle, direction: Direction) {
         if let Some(side) = self.side(handle, direction) {
@@ -359,17 +360,17 @@ impl<'m> Streams<'m> {
         }
     }
 
-    /// One more of an exception that the caller found.
+    /// Counts an exception that the caller found.
     pub fn count(&mut self, exception: Exception) {
         self.counters.count(exception);
     }
 
-    /// What has happened so far.
+    /// Counters of these streams.
     pub fn counters(&self) -> &StreamCounters {
         &self.counters
     }
 
-    /// Connections, windows and blocks in use.
+    /// Numbers of connections, windows and blocks in use.
     pub fn used(&self) -> (usize, usize, usize) {
         (self.free.used(), self.windows.used(), self.windows.blocks.taken())
     }
@@ -381,7 +382,7 @@ impl<'m> Streams<'m> {
     }
 }
 
-/// The connection of a handle, unless it is gone.
+/// The connection of a handle, if it still exists.
 #[inline(always)]
 fn connection(connections: &mut [Connection], places: u32, handle: StreamHandle) -> Option<&mut Connection> {
     let connection = connections.get_mut((handle.0 & places) as usize)?;

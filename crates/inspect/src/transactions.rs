@@ -1,8 +1,8 @@
-//! What flows say in the protocols that are parsed, for a log: requests with their answers, names asked for, hellos.
+//! Transactions of flows for a log: HTTP requests with their responses, DNS messages, and TLS hellos.
 //!
-//! A [`Transaction`] has a fixed size: what does not fit is cut, and marked so. Of a request little is known to be its
-//! answer's until that has come, so it waits in a pool of the shard, [`Transactions`]; where that is full, nothing is
-//! recorded, and counted. Nothing of this is done unless it is [`Wanted`].
+//! A [`Transaction`] has a fixed size: text that does not fit is cut and marked as such. A request is stored in the
+//! shard's [`TransactionPool`] until its response arrives. If the pool is full, the transaction is not recorded but
+//! counted. Nothing is recorded unless [`LoggedProtocols`] enables it.
 
 pub mod dns_message;
 mod hello;
@@ -18,32 +18,32 @@ use crate::signature::{Service, Toward};
 pub const TEXT: usize = 1024;
 const PARTS: usize = 6;
 
-/// Of which protocols transactions are wanted.
+/// Protocols whose transactions are logged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoggedProtocols {
-    /// Requests with their responses.
+    /// HTTP requests with their responses.
     pub http: bool,
-    /// Messages.
+    /// DNS messages.
     pub dns: bool,
-    /// Hellos.
+    /// TLS hellos.
     pub tls: bool,
 }
 
 impl LoggedProtocols {
-    /// Whether any are.
+    /// Whether any protocol is logged.
     pub fn any(self) -> bool {
         self.http || self.dns || self.tls
     }
 }
 
-/// A text of a transaction.
+/// A text field of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// Of an HTTP request.
+    /// Method of an HTTP request.
     Method,
-    /// Whom an HTTP request is for.
+    /// Host of an HTTP request.
     Host,
-    /// What an HTTP request is for, as sent.
+    /// URL of an HTTP request, as sent.
     Url,
     /// `User-Agent` of an HTTP request.
     Agent,
@@ -55,12 +55,12 @@ pub enum Part {
     ServerName,
     /// JA3 of a TLS hello, in hexadecimal digits.
     Ja3,
-    /// A DNS message as sent: [`names`] reads it.
+    /// A DNS message as sent, to be parsed with [`dns_message`].
     Message,
 }
 
 impl Part {
-    /// Its number in a transaction, where it begins and ends.
+    /// Index of the field, and start and end of its text.
     fn place(self) -> (usize, usize, usize) {
         match self {
             Self::Method => (0, 0, 32),
@@ -76,22 +76,22 @@ impl Part {
     }
 }
 
-/// One thing that a flow said.
+/// A transaction of a flow.
 #[derive(Clone, Copy, Debug)]
 pub struct Transaction {
-    /// In which protocol.
+    /// Protocol.
     pub service: Service,
-    /// Which of its flow's, from 0.
+    /// Number of the transaction in its flow, counted from 0.
     pub number: u32,
-    /// Where a DNS message went; the server of others.
+    /// Direction of a DNS message; for other protocols always the server.
     pub toward: Toward,
-    /// Status of an HTTP response; 0 where none has come.
+    /// Status of an HTTP response; 0 if none has arrived.
     pub status: u16,
-    /// Bytes of the body of an HTTP response as far as it has come, as encoded; of a DNS message.
+    /// Encoded bytes of the body of an HTTP response received so far; length of a DNS message.
     pub length: u64,
-    /// Of an HTTP request, its digits as bytes; of TLS, what the server chose. 0 where it is not known.
+    /// HTTP version of the request, its digits as bytes; or TLS version that the server selected. 0 if unknown.
     pub version: u16,
-    /// The stream of HTTP/2 that it is of; 0: of none.
+    /// Number of the HTTP/2 stream; 0 if none.
     pub stream: u32,
     lengths: [u16; PARTS],
     cut: u8,
@@ -99,7 +99,7 @@ pub struct Transaction {
 }
 
 impl Transaction {
-    /// About which nothing is known.
+    /// Creates an empty transaction.
     pub fn new(service: Service, number: u32) -> Self {
         Self {
             service,
@@ -115,20 +115,20 @@ impl Transaction {
         }
     }
 
-    /// Begin anew, in place: the text is not cleared, for nothing of it is shown.
+    /// Resets the transaction in place. The text is not cleared, because the lengths hide it.
     fn begin(&mut self, service: Service, number: u32) {
         (self.service, self.number, self.toward) = (service, number, Toward::Server);
         (self.status, self.length, self.version, self.stream) = (0, 0, 0, 0);
         (self.lengths, self.cut) = ([0; PARTS], 0);
     }
 
-    /// A text, as far as it fits.
+    /// Sets a text field, cut to its capacity.
     pub fn set(&mut self, part: Part, bytes: &[u8]) {
         self.lengths[part.place().0] = 0;
         self.extend(part, bytes);
     }
 
-    /// More of a text.
+    /// Appends to a text field.
     pub fn extend(&mut self, part: Part, bytes: &[u8]) {
         let (place, begin, end) = part.place();
         let at = begin + usize::from(self.lengths[place]);
@@ -141,12 +141,12 @@ impl Transaction {
         }
     }
 
-    /// There was more of a text than was kept.
+    /// Marks that a text field is cut.
     pub fn mark_cut(&mut self, part: Part) {
         self.cut |= 1 << part.place().0;
     }
 
-    /// A text.
+    /// A text field.
     pub fn text(&self, part: Part) -> &[u8] {
         let (place, begin, _) = part.place();
         self.text
@@ -154,11 +154,11 @@ impl Transaction {
             .unwrap_or_default()
     }
 
-    /// Whether a text did not fit.
+    /// Whether a text field is cut.
     pub fn is_cut(&self, part: Part) -> bool {
         self.cut & 1 << part.place().0 != 0
     }
 }
 
-/// Transactions go here, with the number of their flow.
+/// Sink of transactions, with the number of their flow.
 pub type TransactionSink<'t> = &'t mut dyn FnMut(u64, &Transaction);

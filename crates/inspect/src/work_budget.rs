@@ -1,26 +1,27 @@
-//! An account of the work that the packets of a flow cause, so that a sender cannot make inspection expensive.
+//! Budget of the work that the packets of a flow cause, so that a sender can't make inspection expensive.
 //!
-//! What costs much more than its bytes do is charged in units before it is done, or while it is: bytes that come out of a
-//! content encoding, tables of a decoder, steps of an evaluation. A packet may cause [`PACKET`] units. A flow may cause
-//! [`BYTE`] units for each byte that it carries, and [`BURST`] units beyond that, which come back as it carries more. Once the
-//! account is spent it stays so until the next packet begins, and what was being done for the packet is given up.
+//! Work that costs much more than its bytes is charged in units before it is done, or while it is done: decoded bytes of a
+//! content encoding, tables of a decoder, steps of a rule evaluation. A packet may cause [`PACKET_BUDGET`] units. A flow may
+//! cause [`TOKENS_PER_BYTE`] units for each byte that it carries, and up to [`MAX_TOKENS`] units beyond that, which it earns
+//! again as it carries more. Once the budget is exhausted, work for the current packet is given up; the next packet has a new
+//! budget.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
-/// Units that a packet may cause. A unit is a byte that is decoded and searched: 1 to 2 ns of a long repetition, which is what
-/// there is much of in a packet, 3 ns of text (`cargo bench -p sluice-inspect --bench work`). So it is some 50 µs, four times as
-/// much of the dearest known (docs/performance.md, The dearest packet).
+/// Units of work that a packet may cause. A unit is a byte that is decoded and searched: 1 to 2 ns for a long repetition, which
+/// is the most common content of a highly compressed packet, 3 ns for text (`cargo bench -p sluice-inspect --bench work`). The
+/// budget is therefore some 50 µs; the most expensive known packet takes four times as long (docs/performance.md).
 pub const PACKET_BUDGET: u32 = 48 << 10;
-/// Units that a flow is granted for each byte that it carries. Text is a tenth of its size where it is compressed well.
+/// Units that a flow earns for each byte that it carries. Well compressed text is a tenth of its decoded size.
 pub const TOKENS_PER_BYTE: u32 = 16;
-/// Units that a flow is granted for each packet that carries some: what its buffers and rules usually cost, however few its
-/// bytes.
+/// Units that a flow earns for each packet with payload: the usual cost of its buffers and rules, however small the packet
+/// is.
 pub const TOKENS_PER_PACKET: u32 = 4 << 10;
-/// Units that a flow may have saved up, and begins with.
+/// Maximum units that a flow can accumulate, and its initial amount.
 pub const MAX_TOKENS: u32 = 1 << 20;
 
-/// What a flow has saved up, in units; at most [`BURST`].
+/// Accumulated units of a flow; at most [`MAX_TOKENS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WorkTokens(u32);
 
@@ -31,7 +32,7 @@ impl Default for WorkTokens {
 }
 
 impl WorkTokens {
-    /// Units.
+    /// Number of units.
     pub fn units(self) -> u32 {
         self.0
     }
@@ -41,17 +42,17 @@ impl WorkTokens {
 struct Account {
     left: AtomicU32,
     spent: AtomicBool,
-    /// No packet has begun: what parsers do by themselves is not limited.
+    /// No packet has begun: parsers called outside of a packet are not limited.
     unlimited: AtomicBool,
 }
 
-/// The account of the packet that is being looked at: one for each shard, whose parts share it by clones. Only the worker
-/// that looks at the packet uses it; the atomics are there so that it can be shared, and are read and written as plain words.
+/// Work budget of the current packet: one for each shard; the components of the shard share it by clones. Only the worker
+/// that processes the packet uses it. The atomics make it shareable and are accessed as plain words.
 #[derive(Clone, Debug)]
 pub struct WorkBudget(Arc<Account>);
 
 impl Default for WorkBudget {
-    /// Not limited until [`Work::begin`].
+    /// Unlimited until [`WorkBudget::begin`].
     fn default() -> Self {
         Self(Arc::new(Account {
             left: AtomicU32::new(u32::MAX),
@@ -62,13 +63,14 @@ impl Default for WorkBudget {
 }
 
 impl WorkBudget {
-    /// Whether two are one account.
+    /// Whether two handles refer to the same budget.
     #[inline]
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// A packet of a flow begins, with so many bytes of payload. Returns what the flow will have where it causes no work.
+    /// Begins a packet of a flow with this payload length. Returns the tokens that the flow has left if the packet causes
+    /// no work.
     pub fn begin(&self, credit: WorkTokens, bytes: usize) -> WorkTokens {
         let earned = u32::try_from(bytes).unwrap_or(u32::MAX).saturating_mul(TOKENS_PER_BYTE);
         let earned = earned.saturating_add(if bytes > 0 { TOKENS_PER_PACKET } else { 0 });
@@ -79,14 +81,14 @@ impl WorkBudget {
         credit
     }
 
-    /// The packet is over: what its flow has left of the credit that [`Work::begin`] returned.
+    /// Ends the packet. Returns what the flow has left of the tokens that [`WorkBudget::begin`] returned.
     pub fn end(&self, credit: WorkTokens) -> WorkTokens {
         let caused = credit.0.min(PACKET_BUDGET).saturating_sub(self.left());
         WorkTokens(credit.0 - caused)
     }
 
-    /// So many units are about to be worked. False where there are not as many left: the account is then spent, and the work
-    /// is not to be done.
+    /// Charges units of work that is about to be done. Returns false if fewer units are left: the budget is then exhausted,
+    /// and the work must not be done.
     #[inline]
     pub fn charge(&self, units: u32) -> bool {
         if self.0.unlimited.load(Relaxed) {
@@ -105,7 +107,7 @@ impl WorkBudget {
         }
     }
 
-    /// Nothing more is to be done for the packet.
+    /// Exhausts the budget: no more work is done for the packet.
     #[cold]
     pub fn exhaust(&self) {
         if !self.0.unlimited.load(Relaxed) {
@@ -114,13 +116,13 @@ impl WorkBudget {
         }
     }
 
-    /// More was asked for than was left.
+    /// Whether more units were charged than were left.
     #[inline]
     pub fn is_exhausted(&self) -> bool {
         self.0.spent.load(Relaxed)
     }
 
-    /// Units that are left.
+    /// Units left.
     #[inline]
     pub fn left(&self) -> u32 {
         self.0.left.load(Relaxed)

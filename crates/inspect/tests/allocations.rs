@@ -1,5 +1,5 @@
-//! Scanning allocates nothing. Counted: every call of the C library's allocator on this thread, Rust's and
-//! Vectorscan's alike, as these functions stand before the C library's own.
+//! Scanning allocates nothing. The test counts every call of the C library's allocator on this thread, from Rust and
+//! from Vectorscan: these functions replace the C library's own.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -23,7 +23,7 @@ fn count() {
     CALLS.set(CALLS.get() + 1);
 }
 
-// SAFETY: each stands for the C library's function of that name, counts and calls it.
+// SAFETY: each function replaces the C library's function of that name, counts the call and calls it.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn malloc(size: usize) -> *mut c_void {
     count();

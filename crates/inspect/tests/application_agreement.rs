@@ -8,13 +8,13 @@ use std::process::Command;
 use crate::captured::{self, Key, Packet};
 use sluice_inspect::applications::{ApplicationCapacity, ApplicationDetector, DetectionHandle, DetectionResult};
 
-/// Numbers of what carries and what is carried; 0: none.
+/// Protocol numbers of carrier and application; 0: none.
 type Said = (u16, u16);
 
-/// A flow as both sides can tell it: its protocol and ends, lower first.
+/// Identity of a flow in both outputs: its protocol and endpoints, the lower endpoint first.
 type Name = (u8, [(String, u16); 2]);
 
-/// What we say of every session of a capture.
+/// Result of the detector for every session of a capture.
 fn ours(applications: &mut ApplicationDetector, packets: &[Packet]) -> HashMap<Key, Said> {
     let mut said: HashMap<Key, (Option<DetectionHandle>, Said)> = HashMap::new();
     for packet in packets {
@@ -54,7 +54,7 @@ fn name(protocol: u8, mut ends: [(String, u16); 2]) -> Name {
     (protocol, ends)
 }
 
-/// As nDPI's reader writes it, and without the identifiers of ICMP.
+/// Identity of a session in the format of nDPI's reader, without ICMP identifiers.
 fn name_of(key: &Key) -> Name {
     let ends = key.ends.map(|(address, port)| {
         let port = if matches!(key.protocol, 6 | 17) { port } else { 0 };
@@ -63,11 +63,11 @@ fn name_of(key: &Key) -> Name {
     name(key.protocol, ends)
 }
 
-/// What the reader of the same nDPI says.
+/// Result of the reader of the same nDPI version.
 fn readers(capture: &Path, folder: &Path) -> Option<HashMap<Name, Vec<Said>>> {
     let table = folder.join("flows.csv");
     let output = Command::new("ndpiReader")
-        // Without `-v 2` it leaves out what it does not know.
+        // Without `-v 2` the reader omits unknown flows.
         .args(["-v", "2", "-C"])
         .arg(&table)
         .arg("-i")
@@ -92,7 +92,7 @@ fn readers(capture: &Path, folder: &Path) -> Option<HashMap<Name, Vec<Said>>> {
     Some(said)
 }
 
-/// What a newer nDPI says, by name: `TLS.Google`.
+/// Result of a newer nDPI version, by name: `TLS.Google`.
 fn expected(capture: &Path) -> HashMap<Name, String> {
     let listing = fs::read_to_string(format!("{}.out", capture.display())).unwrap_or_default();
     listing.lines().filter_map(expected_flow).collect()
@@ -133,7 +133,7 @@ fn applications_of_captures_agree_with_ndpis_reader() {
         mut newer_agreed,
     ] = [0u32; 6];
     for capture in &captures {
-        // The reader, too, begins each capture with empty caches.
+        // The reader begins each capture with empty caches, too.
         let mut applications = ApplicationDetector::new(ApplicationCapacity::default()).unwrap();
         let ours = ours(&mut applications, &captured::packets(capture));
         let mut readers = readers(capture, folder.path()).expect("ndpiReader runs");

@@ -1,5 +1,5 @@
-//! Looking at packets allocates nothing outside of the arena. Counted: every call of the C library's allocator on this
-//! thread, Rust's, nDPI's and libgcrypt's alike, as these functions stand before the C library's own.
+//! Identification allocates nothing outside of the arena. The test counts every call of the C library's allocator on
+//! this thread, from Rust, nDPI and libgcrypt: these functions replace the C library's own.
 
 mod captured;
 
@@ -25,7 +25,7 @@ fn count() {
     CALLS.set(CALLS.get() + 1);
 }
 
-// SAFETY: each stands for the C library's function of that name, counts and calls it.
+// SAFETY: each function replaces the C library's function of that name, counts the call and calls it.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn malloc(size: usize) -> *mut c_void {
     count();

@@ -1,4 +1,4 @@
-//! Captures of real applications: the parsers find the names that their listings (nDPI's) name.
+//! Captures of real applications: the parsers find the names that nDPI's listings of the captures contain.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
@@ -17,7 +17,7 @@ use sluice_inspect::signature::{Buffer, Service};
 type Names = BTreeSet<String>;
 type End = (Vec<u8>, u16);
 
-/// One connection, its segments taken in order; what comes out of order is left out.
+/// A connection whose segments are processed in order; segments out of order are ignored.
 #[derive(Default)]
 struct Connection {
     client: Option<End>,
@@ -93,7 +93,8 @@ fn note(names: &mut Names, slot: Slot<'_>, piece: MessageEvent) {
     }
 }
 
-/// The two hashes of a JA4: nDPI writes what stands before them differently, and hashes no extensions at all as such.
+/// The two hashes of a JA4 fingerprint. nDPI writes the part before them differently, and hashes an empty list of
+/// extensions instead of writing zeros.
 fn hashes(ja4: &str) -> String {
     let (_, hashes) = ja4.split_once('_').unwrap_or_default();
     hashes.replace("e3b0c44298fc", "000000000000")
@@ -116,9 +117,9 @@ fn frames(path: &Path) -> Vec<Vec<u8>> {
     frames
 }
 
-/// Whatever the link is.
+/// Parses a frame of any link type.
 fn sliced(frame: &[u8]) -> Option<SlicedPacket<'_>> {
-    // Ethernet, nothing, or 16 bytes of Linux's own.
+    // Ethernet, no link header, or Linux's header of 16 bytes.
     let ethernet = SlicedPacket::from_ethernet(frame)
         .ok()
         .filter(|packet| packet.transport.is_some());
@@ -161,7 +162,7 @@ fn found(path: &Path) -> Names {
                         .client
                         .get_or_insert(if tcp.ack() { to.clone() } else { from.clone() });
                 }
-                // Without its begin, the side that speaks to the lower port called.
+                // If the start of the connection is missing, the side with the higher port is the client.
                 let lower = if from.1 < to.1 { to.clone() } else { from.clone() };
                 let toward = if *connection.client.get_or_insert(lower) == from {
                     Toward::Server
@@ -195,7 +196,7 @@ fn found(path: &Path) -> Names {
     names
 }
 
-/// Names and fingerprints that a listing gives for flows of HTTP, TLS and DNS.
+/// Names and fingerprints that a listing contains for flows of HTTP, TLS and DNS.
 fn listed(path: &Path) -> Names {
     let text = fs::read_to_string(path).expect("a listing");
     let mut names = Names::new();
@@ -203,7 +204,7 @@ fn listed(path: &Path) -> Names {
         .lines()
         .filter(|line| line.contains("\tTCP ") || line.contains("DNS"))
     {
-        // Within a tunnel nothing is looked for here.
+        // Flows within a tunnel are not parsed here.
         let http = !line.contains("GTP:") && ["/HTTP", "/TLS", "/DNS"].iter().any(|protocol| line.contains(protocol));
         for key in [
             "[Hostname/SNI: ",
@@ -214,7 +215,7 @@ fn listed(path: &Path) -> Names {
             "[Subject: ",
             "[Issuer: ",
         ] {
-            // Segments of these servers come out of order, or are missing.
+            // Segments of these servers are out of order or missing.
             let is_server = ["[JA3S: ", "[Certificate SHA-1: ", "[Subject: ", "[Issuer: "].contains(&key);
             let disordered = ["http_ipv6", "tls_multiple_synack"]
                 .iter()

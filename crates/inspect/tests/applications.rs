@@ -1,4 +1,4 @@
-//! Naming applications: limits, names, packets that lie, two cores.
+//! Application identification: limits, names, malformed packets, two cores.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -79,7 +79,7 @@ fn flow_without_a_word_is_given_up_after_its_packets() {
         guess = applications.packet(flow, &packet, Forward, packets);
         packets += 1;
     }
-    // By its port.
+    // Guessed from the port.
     let expected = DetectionResult::Application {
         master: 0,
         application: HTTP,
@@ -218,7 +218,7 @@ fn bounded(cases: u32) -> ProptestConfig {
     }
 }
 
-/// Packets of all captures, the first few of each session, session by session.
+/// Packets of all captures: the first few of each session, session by session.
 fn samples() -> Vec<Vec<captured::Packet>> {
     let mut sessions = Vec::new();
     for capture in captured::captures() {
@@ -229,7 +229,7 @@ fn samples() -> Vec<Vec<captured::Packet>> {
                 session.push(packet);
             }
         }
-        // Of a scan a few are enough.
+        // A few sessions of a port scan are sufficient.
         sessions.extend(packets.into_values().take(20));
     }
     sessions
@@ -273,14 +273,14 @@ fn packets_of_captures_cut_and_changed_do_no_harm() {
                     1 => bytes.fill(value),
                     2 => bytes[place..].fill(value),
                     3 => bytes[place] ^= 1 << (value % 8),
-                    // Behind the headers, where parsers are.
+                    // After the headers, where parsers read.
                     _ => {
                         let start = 40.min(bytes.len() - 1);
                         let place = start + place % (bytes.len() - start).min(160);
                         bytes[place] = value;
                     }
                 }
-                // No room behind it, so that reading on is noticed under an address sanitizer.
+                // The box has no spare capacity, so that the address sanitizer detects reads beyond the end.
                 applications.packet(flow, &bytes.into_boxed_slice(), packet.direction, packet.time_ms);
             }
             applications.give_up(flow);

@@ -1,4 +1,4 @@
-//! What bodies in brotli take of the memory for windows, and what one source leaves to others.
+//! Memory that Brotli bodies take for windows, and the part of it that one source leaves to others.
 
 use sluice_inspect::protocols::{Anomaly, Http, MessageEvent, ParserCapacity, ParserPools, Slot};
 use sluice_inspect::signature::Buffer::FileData;
@@ -7,8 +7,8 @@ use sluice_inspect::source_quota::Source;
 /// Bytes of a page.
 const PAGE: usize = 64 << 10;
 
-/// Begins a body in a window of 16 MiB and sends so many blocks of it, a page of noughts each, as they are. Returns how many
-/// bytes were decoded, and whether memory was lacking.
+/// Begins a body with a window of 16 MiB and sends uncompressed meta-blocks, each with a page of zeros. Returns the number
+/// of decoded bytes, and whether memory was exhausted.
 fn send(store: &mut ParserPools, http: &mut Http, blocks: usize) -> (usize, bool) {
     let (mut decoded, mut lacking) = (0, false);
     let mut sink = |_: Slot<'_>, piece: MessageEvent| match piece {
@@ -24,7 +24,7 @@ fn send(store: &mut ParserPools, http: &mut Http, blocks: usize) -> (usize, bool
         _ => {}
     };
     http.response(store, b"HTTP/1.1 200 OK\r\nContent-Encoding: br\r\n\r\n", &mut sink);
-    // Not the last, four digits of the length less one, as it is: behind the window in the first, alone in the others.
+    // Meta-block header: not last, a length of four digits, uncompressed. The first one follows the window size.
     let mut header = &(0b1111u32 | 0xffff << 7 | 1 << 23).to_le_bytes()[..3];
     let following = (0xffff_u32 << 3 | 1 << 19).to_le_bytes();
     for _ in 0..blocks {
@@ -53,7 +53,7 @@ fn source_that_fills_the_memory_for_windows_leaves_a_part_to_others() {
         open.push(http);
         if lacking {
             assert!(number >= 6, "{number}");
-            // What is not decoded is searched as sent, but for the rest of the stride.
+            // Data that is not decoded is searched as sent, except for the rest of the stride.
             assert!(decoded <= 20 * (PAGE + 3), "{decoded}");
             break;
         }

@@ -1,4 +1,5 @@
-//! The community rules of Snort, where they are at hand: at least nine in ten load, and none with an option ignored.
+//! The Snort community rules, if they are present: at least nine in ten load, and no option of a loaded rule is
+//! ignored.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -49,7 +50,7 @@ fn as_it_is(text: &str) -> String {
     text.to_owned()
 }
 
-/// Every rule that is commented out, put in force.
+/// Enables every rule that is commented out.
 fn in_force(text: &str) -> String {
     text.replace("# alert", "alert")
 }
@@ -69,7 +70,8 @@ fn community_rules_of_snort_2_that_are_commented_out_load() {
     assert!(loaded("snort2-community.rules", Dialect::Snort2, in_force).is_none_or(|share| share >= 0.97));
 }
 
-/// What two dialects may say differently of one rule: how its candidates are found, the order of names.
+/// Conditions without the parts in which two dialects may differ for one rule: the fast pattern, and the order of
+/// names.
 fn conditions(signature: &Signature) -> Vec<Condition> {
     let mut conditions = signature.conditions.to_vec();
     for condition in &mut conditions {
@@ -107,7 +109,7 @@ fn same_rule_in_two_dialects_is_the_same_signature() {
     assert!(both > 3_500 && differ.len() * 100 < both);
 }
 
-/// Options of a rule as a reader that knows nothing else would cut them; those of a list behind a content too.
+/// Options of a rule, split by an independent simple parser; options in the list of a content are included.
 fn options(rule: &str) -> Vec<String> {
     let body = &rule[rule.find('(').unwrap() + 1..rule.rfind(')').unwrap()];
     let (mut quoted, mut escaped, mut options) = (false, false, vec![String::new()]);
@@ -115,7 +117,7 @@ fn options(rule: &str) -> Vec<String> {
         let ends = |option: &str| character == ';' || character == ',' && option.trim_start().starts_with("content:");
         let option = options.last_mut().unwrap();
         if !quoted && ends(option) {
-            // What follows a comma is a modifier, and its list goes on.
+            // A modifier follows a comma, and the list of the content continues.
             options.push(if character == ',' {
                 "content:,".into()
             } else {
@@ -135,7 +137,7 @@ fn options(rule: &str) -> Vec<String> {
         .collect()
 }
 
-/// How often a signature says what options of these names say.
+/// Number of conditions in a signature that express the options with this name.
 fn said(name: &str, signature: &Signature) -> Option<usize> {
     use Condition::*;
     let contents = || {
@@ -187,7 +189,7 @@ fn said(name: &str, signature: &Signature) -> Option<usize> {
     }
 }
 
-/// Options that say where others look; a test of their own is that the two dialects agree.
+/// Options that select the buffer or position of others; another test checks that the two dialects agree on them.
 const PLACES: &[&str] = &[
     "offset",
     "distance",
@@ -237,7 +239,7 @@ fn nothing_is_ignored(name: &str, dialect: Dialect) {
             let name = match (name, option.as_str()) {
                 (_, "flowbits:noalert") => "flowbits:noalert",
                 (_, "flow:stateless") => continue,
-                // The rest of a buffer is asked for at its two ends.
+                // The rest of a buffer is tested at its two limits.
                 ("bufferlen", _) if option.ends_with("relative") => "isdataat",
                 ("within", _) => "depth",
                 _ => name,
@@ -249,7 +251,7 @@ fn nothing_is_ignored(name: &str, dialect: Dialect) {
                 continue;
             }
             let said = said(&name, signature);
-            // A content that is searched for only once may say nocase or not.
+            // A `fast_pattern:only` content may be case-insensitive without `nocase`.
             let said = if name == "nocase" {
                 said.map(|said| said.min(count))
             } else {

@@ -1,4 +1,4 @@
-//! Contents and expressions: every modifier in every dialect's spelling, and where they look.
+//! Contents and expressions: every modifier in the spelling of every dialect, and the buffers that they inspect.
 
 use crate::rules::*;
 use sluice_inspect::signature::{Buffer, Condition, Content, Expression, FastPattern, Value};
@@ -91,7 +91,7 @@ fn content_modifiers_are_read() {
             }),
         ),
         (&behind, r#"content:"abc"; rawbytes;"#, one(content(b"abc"))),
-        // Snort finds it in either case and does not look again; Suricata does.
+        // Snort searches case-insensitively and does not verify the position; Suricata does.
         (
             &[Snort2],
             r#"content:"abc"; fast_pattern:only;"#,
@@ -155,7 +155,7 @@ fn relative_content_with_no_match_before_counts_from_the_begin() {
             r#"content:!"a"; content:"b",within 9;"#,
             vec![Condition::Content(negated), Condition::Content(of(None, constant(9)))],
         ),
-        // The buffer is named anew, so nothing has matched in it yet.
+        // The buffer is selected again, so there is no match in it yet.
         (
             &[Snort3],
             r#"http_uri; content:"a"; http_uri; content:"b",distance 4;"#,

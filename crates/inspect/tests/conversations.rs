@@ -1,12 +1,12 @@
-//! Two hosts talk through a gateway; links before and behind it lose, reorder and duplicate segments, and a sender may send
-//! other bytes for the same sequence numbers. No application is ever handed what a rule drops, and where no rule matches, it is
-//! handed everything.
+//! Two hosts communicate through a gateway; links before and after it lose, reorder and duplicate segments, and a sender may
+//! send different bytes for the same sequence numbers. No application receives data that a rule drops; if no rule matches, the
+//! application receives all data.
 //!
-//! Hosts are of a small TCP that knows nothing of inspection: retransmission timeouts, other cuts of what is sent again,
-//! tails that are lost, SACK, TCP fast open, keep-alives, windows that are closed, probed and scaled, urgent pointers.
-//! Each receiver puts its stream together in four ways, by which copy of a byte it prefers.
+//! The hosts run a minimal TCP that knows nothing of inspection: retransmission timeouts, retransmissions in other segments,
+//! lost tails, SACK, TCP fast open, keep-alives, windows that are closed, probed and scaled, urgent pointers. Each receiver
+//! assembles its stream in four ways, which differ in the copy of a byte that they prefer.
 //!
-//! `SLUICE_CONVERSATIONS` says how many are held, `SLUICE_CONVERSATION` which one alone.
+//! `SLUICE_CONVERSATIONS` sets the number of conversations; `SLUICE_CONVERSATION` selects a single one.
 
 mod conversation {
     pub mod host;
@@ -23,10 +23,10 @@ use sluice_inspect::stream::{self, Exception};
 
 const RULE: &str = r#"drop tcp any any -> any any (msg:"m"; content:"MATCHME!"; sid:1;)"#;
 
-/// How many in ordinary tests.
+/// Default number of conversations.
 const ORDINARY: u64 = 10_000;
 
-/// Much memory for streams, and so little that every bound is met.
+/// A lab with ample memory for streams, and one in which every limit is reached.
 fn labs() -> [Lab; 2] {
     let rules = rules(Dialect::Suricata, RULE);
     let small = stream::StreamCapacity {
@@ -42,7 +42,7 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|text| text.parse().ok())
 }
 
-/// Hold one, whose number is told where it fails.
+/// Runs a conversation, and prints its number if it fails.
 fn hold(lab: &mut Lab, seed: u64, change: impl Fn(&mut Manner)) -> Outcome {
     struct Told(u64);
     impl Drop for Told {
@@ -87,7 +87,7 @@ fn conversation_of_any_kind_hands_over_everything_but_what_a_rule_drops() {
     }
 }
 
-/// So many conversations of a kind.
+/// Runs several conversations with these properties.
 #[track_caller]
 fn kind(change: impl Fn(&mut Manner)) -> [stream::StreamCounters; 2] {
     let mut labs = labs();
@@ -118,7 +118,7 @@ fn conversation_in_any_order_with_and_without_sack_goes_on() {
 
 #[test]
 fn conversation_by_fast_open_is_inspected_from_the_first_byte() {
-    // The server takes what comes with the SYN, or does not.
+    // The server accepts data with the SYN, or ignores it.
     for takes in [false, true] {
         kind(|manner| {
             manner.planted = Some((0, 0));

@@ -1,4 +1,4 @@
-//! Messages that hosts read differently end their flow, where the policy says so.
+//! Messages that hosts interpret differently end their flow, if the policy demands it.
 
 use crate::lab::{Connection, Lab};
 use sluice_inspect::inspector::Verdict;
@@ -10,7 +10,7 @@ use sluice_wire::Direction;
 const RULE: &str = r#"drop http any any -> any any (msg:"m"; http.uri; content:"/evil"; sid:1;)"#;
 const DROPPED: Verdict = Verdict::Drop(Reason::DecodeAnomaly);
 
-/// What becomes of a request and its answer under a policy.
+/// Verdicts on a request and its response under a policy.
 fn verdicts(policy: Option<Policy>, passive: bool, request: &str, answer: &str) -> [Verdict; 2] {
     let mut lab = Lab::new(Suricata, RULE);
     lab.settings.passive = passive;

@@ -1,4 +1,4 @@
-//! With rules that only report, nothing is dropped: neither by them nor because it can't be inspected.
+//! With rules that only alert, no packet is dropped, neither by rules nor because it can't be inspected.
 
 use crate::lab::{Connection, Lab};
 use sluice_inspect::signatures::Dialect::Suricata;

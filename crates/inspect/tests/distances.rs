@@ -1,11 +1,11 @@
-//! Contents that follow one another further apart than anything is kept.
+//! Contents at a distance greater than the retained data.
 
 use crate::lab::{Connection, Lab};
 use sluice_inspect::inspector::Verdict;
 use sluice_inspect::reason::{Limit, Reason};
 use sluice_inspect::signatures::Dialect::Suricata;
 
-/// Rules that fire where two words are so far apart in a stream or a file.
+/// Rules that fire on a stream or a file with two words at this distance.
 fn fired(rules: &str, head: &str, apart: usize, step: usize) -> Vec<u32> {
     let body = [b"it begins: one", &vec![b'.'; apart][..], b"two and more"].concat();
     let said = [head.as_bytes(), &body].concat();
@@ -29,7 +29,7 @@ fn contents_are_found_behind_others_that_are_no_longer_kept() {
             format!("alert tcp any any -> any any (msg:\"m\"; flow:to_client; {options} sid:{sid};)\n")
         };
         let rules = [
-            // Where no distance is said, the content that is searched for must be the first.
+            // Without an explicit distance, the searched content must be the first one.
             rule(1, "begins: one", "content:\"two\"; distance:0;"),
             rule(2, "one", "content:\"two\"; distance:0; within:20003;"),
             rule(
@@ -114,7 +114,7 @@ fn rules_that_too_many_parts_were_found_of_are_forgotten_and_counted() {
     }
     connection.client(at, b"two");
     lab.fired.sort_unstable();
-    // Those that were found last are remembered.
+    // The latest partial matches are retained.
     assert_eq!((18..50).collect::<Vec<_>>(), lab.fired);
-    assert!(lab.inspector.limits.count(Limit::PartialMatchesGaveWay as usize) >= 8);
+    assert!(lab.inspector.limits.count(Limit::PartialMatchesEvicted as usize) >= 8);
 }

@@ -1,4 +1,4 @@
-//! A connection of TLS leaves inspection once both sides send encrypted data alone; nothing else does.
+//! A TLS connection is bypassed once both sides send only encrypted data; other connections are not.
 
 use crate::flows;
 use crate::lab::{Connection, Lab};
@@ -21,7 +21,7 @@ fn lab(bypass: bool) -> Lab {
     lab
 }
 
-/// What becomes of a client's data, the server's, and the client's again, behind a hello of either kind.
+/// Verdicts on data of the client, of the server, and of the client again, after these hellos.
 fn verdicts(lab: &mut Lab, hello: &[u8], answer: &[u8], data: &[u8]) -> [Verdict; 3] {
     let mut connection = Connection::open(lab, 443);
     assert_eq!(Verdict::Pass, connection.client(0, hello));
@@ -41,7 +41,7 @@ fn connection_leaves_with_the_packet_that_makes_both_sides_encrypted() {
     let mut all = lab(true);
     assert_eq!([Verdict::Pass, LEFT], verdicts(&mut all, &hello, &answer, &data)[..2]);
     assert_eq!(vec![2], all.fired);
-    // What a rule is about is still dropped, in the last packet that is looked at, too.
+    // A rule still drops, even the last packet that is inspected.
     let evil = record(23, b"evil");
     assert_eq!(
         Verdict::Drop(Reason::Signature),
@@ -55,13 +55,13 @@ fn connection_leaves_with_the_packet_that_makes_both_sides_encrypted() {
 fn side_that_speaks_no_tls_keeps_the_connection_inspected() {
     let hello = flows::wire::hello(b"www.example");
     let data = record(23, &[7; 200]);
-    // A server that is none of TLS, and records that end in something else.
+    // A server that does not speak TLS, and records followed by other data.
     let broken = [record(22, &[2; 90]), b"HTTP/1.1 200 OK".to_vec()].concat();
     for answer in [&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], &broken] {
         let verdicts = verdicts(&mut lab(true), &hello, answer, &data);
         assert_eq!([Verdict::Pass; 3], verdicts);
     }
-    // Nor does a client that never sends any.
+    // A client that never sends encrypted data.
     let answer = [record(22, &[2; 90]), data.clone()].concat();
     let plain = verdicts(&mut lab(true), &hello, &answer, b"\x16\x03\x01\x00\x02ab");
     assert_eq!([Verdict::Pass; 3], plain);

@@ -1,4 +1,4 @@
-//! Files whose hashes are in lists: bodies of HTTP, parts of mails, files of FTP.
+//! Files whose hashes are in lists: HTTP bodies, MIME parts, FTP files.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ fn sha256(file: &[u8]) -> String {
     digits(&Sha256::digest(file))
 }
 
-/// The rules of a text; `listed.*` hold the hashes of files.
+/// Parses rules; `listed.*` contain the hashes of files.
 fn read(rules: &str, files: &[&[u8]]) -> (tempfile::TempDir, SignatureFile) {
     let folder = tempfile::tempdir().unwrap();
     let lines = |hash: &dyn Fn(&[u8]) -> String| files.iter().map(|file| hash(file) + "  a name\n").collect::<String>();
@@ -58,7 +58,7 @@ fn rules(rules: &str, files: &[&[u8]]) -> Arc<Ruleset> {
     Arc::new(ordered.with_prefilter(prefilter))
 }
 
-/// Each hash, listed and not.
+/// Each hash, listed and not listed.
 const EACH: &str = r#"
     alert tcp any any -> any any (msg:"m"; filesha256:listed.sha256; sid:1;)
     alert tcp any any -> any any (msg:"m"; filesha1:listed.sha1; sid:2;)
@@ -99,7 +99,7 @@ fn gzip(content: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// More than the window of a body.
+/// A file longer than the window of a body.
 fn long() -> Vec<u8> {
     (0..20_000u32)
         .flat_map(|number| (number.wrapping_mul(2_654_435_761) as u16).to_be_bytes())
@@ -120,7 +120,7 @@ fn bodies_of_http_are_listed_however_they_are_cut() {
                 let answers = [
                     with_length(file),
                     response("Transfer-Encoding: chunked", &chunked),
-                    // Until the connection closes.
+                    // The body ends when the connection is closed.
                     response("Content-Encoding: gzip", &gzip(file)),
                 ];
                 for answer in answers {
@@ -195,7 +195,7 @@ fn file_of_ftp_ends_with_its_sender() {
             fired(&mut lab, 21, CONTROL, step);
             assert_eq!(expected, fired(&mut lab, 4_097, &[(Client, file)], step));
         }
-        // What both sides send is no file.
+        // Data sent by both sides is not a file.
         fired(&mut lab, 21, CONTROL, step);
         let mixed: &[(Toward, &[u8])] = &[(Client, b"some "), (Server, b"x"), (Client, b"file")];
         assert_eq!(Vec::<u32>::new(), fired(&mut lab, 4_097, mixed, step));
@@ -229,7 +229,7 @@ fn packet_that_ends_the_file_is_dropped() {
     }
 }
 
-/// Bodies of which something is missing are neither listed nor not.
+/// Incomplete bodies have no hash, so that neither `listed` nor `not listed` matches.
 #[test]
 fn file_that_is_not_whole_has_no_hash() {
     let file = b"a file of which a part is missed";
@@ -260,7 +260,7 @@ fn file_that_is_not_whole_has_no_hash() {
             );
         }
     }
-    // Other connections have the decoders.
+    // Other connections hold all decoders.
     let mut lab = Lab::of(rules);
     lab.settings.policies = lab.settings.policies.with(Exception::ParserFull, Policy::Pass);
     for port in [40_001, 40_002] {
@@ -288,7 +288,7 @@ fn stream_with_a_gap_has_no_hashes() {
     for place in (0..answer.len()).step_by(1_000).filter(|place| *place != 3_000) {
         connection.server(place, &answer[place..answer.len().min(place + 1_000)]);
     }
-    // What was missed is taken from what follows.
+    // The missing bytes are taken from the bytes that follow.
     connection.server(answer.len(), &[b'x'; 1_000]);
     connection.server(answer.len() + 1_000, &with_length(b"x"));
     assert_eq!(Vec::<u32>::new(), lab.fired);
@@ -311,7 +311,7 @@ fn stream_of_http_2_that_is_reset_has_no_file() {
     let frame = |kind: u8, flags: u8, stream: u8, content: &[u8]| {
         [&[0, 0, content.len() as u8, kind, flags, 0, 0, 0, stream][..], content].concat()
     };
-    // GET http /, as indexed fields of HPACK; and the status 200.
+    // `GET http /` as indexed HPACK fields; and the status 200.
     let request = [
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
         &frame(4, 0, 0, b"")[..],
@@ -350,7 +350,7 @@ fn files_are_hashed_only_where_rules_ask_for_it() {
     };
     let (md5, sha256) = (of("filemd5:listed.md5"), of("filesha256:!listed.sha256"));
     let both = of("filemd5:listed.md5; filesha256:listed.sha256");
-    // What is asked for with the first half of a file and with the second, and what is there in the end.
+    // Hashes requested with the first half of a file, hashes requested with the second half, and the hashes at the end.
     for (first, second, expected) in [
         (FileHashes::NONE, FileHashes::NONE, &[][..]),
         (sha256, sha256, &[FileSha256]),
@@ -381,7 +381,7 @@ fn files_are_hashed_only_where_rules_ask_for_it() {
         }
         assert_eq!(expected, told);
     }
-    // What it takes is charged: where that is spent there is no hash.
+    // Hashing is charged: if the budget is exhausted, there is no hash.
     for (bytes, expected) in [(180_000, 1), (220_000, 0)] {
         let (mut store, mut http, mut told) = (ParserPools::new(&ParserCapacity::default()), Http::default(), 0);
         store.hash_files(sha256);

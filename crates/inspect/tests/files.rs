@@ -1,4 +1,4 @@
-//! Files: lines, comments, rules over several lines, numbers given twice.
+//! Rule files: lines, comments, multi-line rules, duplicate identifiers.
 
 use crate::rules::*;
 use sluice_inspect::signatures::RuleError;

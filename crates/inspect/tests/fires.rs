@@ -1,4 +1,4 @@
-//! Rules of the community fire at flows that are made from what they say.
+//! Community rules fire on flows that are generated from them.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use sluice_inspect::ruleset::{OrderedRules, Ruleset};
 use sluice_inspect::signature::{Condition, Content};
 use sluice_inspect::signatures::{Classes, Dialect, Variables, read};
 
-/// Rules that are drawn of each file.
+/// Number of rules selected from each file.
 const DRAWN: usize = 200;
 
 fn community(name: &str, dialect: Dialect) -> Option<Vec<Signature>> {
@@ -24,7 +24,7 @@ fn community(name: &str, dialect: Dialect) -> Option<Vec<Signature>> {
         return None;
     };
     let mut signatures = read(&text, dialect, &Variables::default(), &Classes::default()).signatures;
-    // What fires in silence is to be heard of here.
+    // Rules with `noalert` must be reported in this test.
     signatures.iter_mut().for_each(|signature| signature.noalert = false);
     Some(signatures)
 }
@@ -35,7 +35,7 @@ fn compiled(signatures: Vec<Signature>) -> Arc<Ruleset> {
     Arc::new(ordered.with_prefilter(prefilter))
 }
 
-/// The rules that a flow fires.
+/// The rules that fire on a flow.
 fn fired(lab: &mut Lab, flow: &Flow) -> Vec<u32> {
     lab.fired.clear();
     for _ in 0..flow.times {
@@ -47,9 +47,9 @@ fn fired(lab: &mut Lab, flow: &Flow) -> Vec<u32> {
     fired
 }
 
-/// Flows that fire rules, by the place of the rule.
+/// Flows that fire rules, by the index of the rule.
 type Served = Vec<(usize, Flow)>;
-/// Rules that there is no such flow for, by reason.
+/// Rules without such a flow, by reason.
 type Skipped = BTreeMap<&'static str, Vec<u32>>;
 
 fn served(signatures: &[Signature], lab: &mut Lab) -> (Served, Skipped) {
@@ -71,7 +71,7 @@ fn served(signatures: &[Signature], lab: &mut Lab) -> (Served, Skipped) {
     (served, skipped)
 }
 
-/// Numbers that look drawn, and are the same each time.
+/// Reproducible pseudo-random numbers.
 struct Draw(u64);
 
 impl Draw {
@@ -83,7 +83,8 @@ impl Draw {
     }
 }
 
-/// A rule that asks for no notes, has no rate that flows before have counted for, and is alone.
+/// A lab with a single rule, without conditions on flow variables and without a rate that earlier flows have counted
+/// towards.
 fn alone(signature: &Signature) -> Lab {
     let mut signature = signature.clone();
     signature.rate = None;
@@ -93,7 +94,7 @@ fn alone(signature: &Signature) -> Lab {
     Lab::of(compiled(vec![signature]))
 }
 
-/// Where a content lies first.
+/// First position of a content.
 fn place_of(bytes: &[u8], content: &Content) -> Option<usize> {
     bytes
         .windows(content.bytes.len())
@@ -103,16 +104,17 @@ fn place_of(bytes: &[u8], content: &Content) -> Option<usize> {
         })
 }
 
-/// How a neighbour of a flow fared.
+/// Result for a variant of a flow.
 #[derive(Debug, PartialEq, Eq)]
 enum Neighbour {
-    /// It does not fire the rule, once so many bytes differ.
+    /// The variant does not fire the rule after this number of bytes was changed.
     Silent(usize),
-    /// It fires the rule all the same.
+    /// The variant fires the rule nevertheless.
     Fires,
 }
 
-/// The flow with one byte of a content changed; where the content lies in several places, one byte of each of them.
+/// Changes one byte of a content in the flow. If the content occurs several times, one byte of each occurrence is
+/// changed.
 fn neighbour(lab: &mut Lab, number: u32, flow: &Flow, place: &Place, content: &Content) -> Neighbour {
     let letter = |byte: &u8| byte.is_ascii_alphanumeric();
     let within = content.bytes.iter().position(letter).unwrap_or(0);
@@ -125,7 +127,7 @@ fn neighbour(lab: &mut Lab, number: u32, flow: &Flow, place: &Place, content: &C
         if !fired(lab, &near).contains(&number) {
             return Neighbour::Silent(changed);
         }
-        // It lies somewhere else, too.
+        // The content occurs elsewhere, too.
         let messages = near.messages();
         let mut there = messages.iter().enumerate();
         let Some((message, at)) = there.find_map(|(message, said)| Some((message, place_of(&said.bytes, content)?)))

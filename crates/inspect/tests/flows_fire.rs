@@ -1,4 +1,5 @@
-//! Buffers, sides, notes and rates of rules: each fires at a flow that meets it, and not at one that just does not.
+//! Buffers, sides, flow variables and rates of rules: each rule fires on a flow that satisfies it, and not on one that
+//! narrowly fails to.
 
 use crate::flows::play::{Message, Wire, play};
 use crate::flows::wire::{hello, question};
@@ -25,7 +26,7 @@ fn answered(bytes: impl AsRef<[u8]>) -> Vec<Message> {
     said(&[(Server, b"GET / HTTP/1.1\r\n\r\n"), (Client, bytes.as_ref())])
 }
 
-/// Rules that a flow fires which comes so often, each as often as it does.
+/// Rules that fire on a flow that is played `times` times, once for each match.
 fn fired(dialect: Dialect, rules: &str, wire: &Wire, messages: &[Message], times: usize) -> Vec<u32> {
     let mut lab = Lab::new(dialect, rules);
     for _ in 0..times {
@@ -47,14 +48,14 @@ fn over(protocol: u8, port: u16) -> Wire {
     wire
 }
 
-/// A buffer's name of Suricata, Snort 2 (behind a content) and Snort 3; empty where it has none.
+/// Name of a buffer in Suricata, Snort 2 (after a content) and Snort 3; empty if the dialect has none.
 type Names<'n> = [&'n str; 3];
 
 fn looks_in(dialect: Dialect, names: Names, content: &str) -> Option<String> {
     let [suricata, snort2, snort3] = names;
     let options = match dialect {
         Suricata => format!("{suricata}; content:\"{content}\";"),
-        // What a file holds stands before its contents here, too.
+        // In Snort 2 `file_data` precedes its contents, too.
         Snort2 if snort2 == "file_data" => format!("file_data; content:\"{content}\";"),
         Snort2 => format!("content:\"{content}\"; {snort2};"),
         Snort3 => format!("{snort3}; content:\"{content}\";"),

@@ -1,4 +1,4 @@
-//! Commands and replies of FTP: what rules look for in them, however their streams are cut.
+//! FTP commands and replies: the buffers that rules inspect, for any segmentation of the streams.
 
 use crate::flows::play::{Wire, in_parts, play};
 use crate::lab::{Connection, Lab};
@@ -29,7 +29,7 @@ fn hosts() -> ControlHosts {
     }
 }
 
-/// The messages that were told, each with its buffers.
+/// The reported messages, each with its buffers.
 fn told(turns: &[(Toward, &[u8])], step: usize) -> Vec<Vec<(Buffer, String)>> {
     let (mut store, mut ftp) = (store(), Ftp::default());
     let (mut told, mut message) = (Vec::new(), Vec::new());
@@ -167,7 +167,7 @@ fn packet_of_many_lines_costs_no_more_than_it_may() {
     });
     assert!(store.work.is_exhausted());
     assert!((1..=PACKET_BUDGET / 192).contains(&told), "{told}");
-    // A command with its reply earns what the two take, however short.
+    // A command with its reply earns what the two cost, however short they are.
     let mut credit = store.work.end(credit);
     let before = credit;
     for _ in 0..10_000 {
@@ -199,7 +199,7 @@ fn any_bytes_are_parsed_alike_however_they_are_cut() {
     }
 }
 
-/// A session of FTP, and rules of which those with a number below 50 fire.
+/// An FTP session, and rules; those with a number below 50 fire.
 const SESSION: &[(Toward, &[u8])] = &[
     (Client, b"220 a FTP server\r\n"),
     (Server, b"user anonymous\r\nSYST\r\n"),

@@ -1,4 +1,4 @@
-//! Headers of rules, and the variables in them.
+//! Rule headers, and the variables in them.
 
 use crate::rules::*;
 use sluice_inspect::Signature;

@@ -1,10 +1,10 @@
-//! Whatever a file holds, it is read to its end, and every rule in it is loaded or refused.
+//! Any file is parsed to its end, and each of its rules is loaded or refused.
 
 use crate::rules::*;
 use proptest::prelude::*;
 use sluice_inspect::signatures::hostile;
 
-/// The corpus: a rule of each dialect that holds every kind of option.
+/// The corpus: for each dialect a rule with every kind of option.
 const NAMES: [&str; 3] = ["suricata", "snort2", "snort3"];
 
 fn seed(name: &str) -> Vec<u8> {

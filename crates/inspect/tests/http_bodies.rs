@@ -1,4 +1,4 @@
-//! Bodies: whatever their chunks and encodings are and however the stream is cut, the content comes out.
+//! Bodies are decoded completely for any chunks, encodings and segmentation of the stream.
 
 use std::io::Write;
 
@@ -60,7 +60,7 @@ fn response(
     outcome.responses.remove(0)
 }
 
-/// Content that encoders find something to do with.
+/// Content that exercises encoders.
 fn content() -> impl Strategy<Value = Vec<u8>> {
     let word = prop_oneof![
         Just(b"the same again ".to_vec()),

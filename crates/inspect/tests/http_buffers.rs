@@ -1,4 +1,4 @@
-//! What is in the buffers of HTTP messages.
+//! Contents of the buffers of HTTP messages.
 
 use std::io::Write;
 

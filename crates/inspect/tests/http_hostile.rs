@@ -1,4 +1,4 @@
-//! HTTP cut anywhere, mutated, and random: the same buffers, no panic, no growth.
+//! HTTP segmented anywhere, mutated, and random: equal buffers, no panic, no leak.
 
 use crate::gathered::{Outcome, converse, small};
 use proptest::prelude::*;
@@ -30,7 +30,7 @@ fn talk(requests: &[u8], responses: &[u8], cut: impl FnMut(usize) -> Vec<usize>)
 #[test]
 fn conversation_cut_at_every_byte_gives_the_same() {
     let whole = talk(REQUESTS, RESPONSES, |_| Vec::new());
-    // What follows CONNECT may be a request.
+    // A request may follow CONNECT.
     assert_eq!((6, 5), (whole.requests.len(), whole.responses.len()));
     assert_eq!(
         "hello worldxyz",
@@ -46,7 +46,7 @@ fn conversation_cut_at_every_byte_gives_the_same() {
     }
 }
 
-/// What a parser of HTTP looks at, more often than chance would have it.
+/// Bytes that an HTTP parser treats specially, more frequent than in random data.
 fn noise() -> impl Strategy<Value = Vec<u8>> {
     let part = prop_oneof![
         4 => prop::sample::select(vec![

@@ -1,4 +1,4 @@
-//! Messages that are not as they should be, and what clients and servers make of them: what rules look in, and the anomalies.
+//! Malformed messages, interpreted as clients and servers interpret them: contents of the buffers, and anomalies.
 
 use std::io::Write;
 
@@ -39,7 +39,7 @@ fn bare(content: &[u8]) -> Vec<u8> {
     all(writer, content).finish().unwrap()
 }
 
-/// The answer to a GET, whole and cut at every byte.
+/// The response to a GET, as a whole and split at every byte.
 fn answer(bytes: &[u8]) -> Message {
     let request = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
     let capacity = ParserCapacity {
@@ -59,7 +59,7 @@ fn answer(bytes: &[u8]) -> Message {
     outcome.responses.into_iter().next().expect("a response")
 }
 
-/// Fields, the body as sent, what a client reads, and what is odd about it.
+/// Fields, the body as sent, the body that a client reads, and the anomalies.
 type Encoded<'e> = (&'e str, Vec<u8>, &'e [u8], &'e [Anomaly]);
 
 #[test]
@@ -129,7 +129,7 @@ fn encodings_are_undone_as_clients_do() {
             &six,
             &[TooManyEncodings],
         ),
-        // Once, where it says twice.
+        // Encoded once, while the header names two encodings.
         (
             "Content-Encoding: gzip, gzip",
             once.clone(),
@@ -242,7 +242,7 @@ fn chunks_are_read_as_clients_do() {
             &[BadChunk],
         ),
         ("plain", "plain", &[BadChunk]),
-        // The last chunk, or what is behind it, is missing.
+        // The last chunk, or the data after it, is missing.
         ("5\r\nhello\r\n", "hello", &[CutShort]),
         ("5\r\nhello\r\n0\r\n", "hello", &[CutShort]),
         ("9\r\nhello", "hello", &[CutShort]),
@@ -471,7 +471,7 @@ fn repetition_of_what_was_not_made_is_no_encoding_and_shows_nothing_of_other_flo
     };
     let secret: Vec<u8> = b"secret ".iter().cycle().take(32768).copied().collect();
     assert_eq!(Vec::<Anomaly>::new(), read(&bare(&secret)).anomalies);
-    // A block of fixed codes: `a`, then three bytes from 32,768 before the end, then its end.
+    // A block with fixed codes: `a`, then three bytes from 32,768 before the end, then the end of block.
     let bits = "1 10 10010001 0000001 11101 1111111111111 0000000";
     let mut body = vec![0u8; 6];
     for (at, bit) in bits.bytes().filter(|byte| *byte != b' ').enumerate() {

@@ -1,5 +1,5 @@
-//! Options of Suricata, and what the other dialects have of them, that keep something, calculate, change buffers, or ask for
-//! lists and events: each fires where it should and not where it just should not.
+//! Options of Suricata, and their equivalents in the other dialects, that keep state, calculate, transform buffers, or test
+//! lists and events: each fires on matching data and not on data that narrowly fails to match.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ fn fired(lab: &mut Lab, messages: &[(Toward, &[u8])]) -> Vec<u32> {
     std::mem::take(&mut lab.fired)
 }
 
-/// Each line: options of a rule, what a client says that fires it, and what just does not.
+/// Each row: options of a rule, client data on which it fires, and client data that narrowly fails to match.
 fn compare(rows: &[(&str, &[u8], &[u8])]) {
     for (options, yes, no) in rows {
         let rule = format!("alert tcp any any -> any any (msg:\"m\"; {options} sid:1;)");
@@ -88,7 +88,7 @@ fn numbers_are_calculated_with() {
             b"a\x3f--b",
             b"a\x4f--b",
         ),
-        // No number comes of it.
+        // The calculation has no result.
         ("bytes 1,offset 1,oper -,rvalue 2,result n", b"a\x06--b", b"a\x01--b"),
     ] {
         for dialect in EVERY {
@@ -168,7 +168,7 @@ fn buffers_are_changed_before_contents_look_in_them() {
             get("/"),
             b"GET / HTTP/1.1\r\nHost: b.b\r\n\r\n".to_vec(),
         ),
-        // One after the other, and in two buffers of one rule, one of them relative to itself.
+        // Several transforms in sequence, and two transformed buffers in one rule, one with a relative condition.
         (
             r#"http.uri; url_decode; to_lowercase; to_md5; content:"|66 66 cd 76|"; startswith;"#,
             get("/"),
@@ -375,7 +375,7 @@ fn values_are_looked_for_in_lists() {
     };
     assert_eq!(vec![1, 3, 4, 5, 7], ask("GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n"));
     assert_eq!(vec![2, 5, 7], ask("GET /a HTTP/1.1\r\nHost: evil.example.org\r\n\r\n"));
-    // Without a host, it is in no list, and not in none.
+    // Without a host both `isset` and `isnotset` fail.
     assert_eq!(vec![5, 7], ask("GET /a HTTP/1.1\r\n\r\n"));
 }
 
@@ -493,7 +493,7 @@ fn events_of_messages_fire() {
         let fired = fired(&mut lab, &[(Server, request), (Client, response)]);
         assert_eq!(vec![number], fired, "{event}");
     }
-    // Of the other side it is another event.
+    // The anomaly of the other side is a different event.
     assert_eq!(vec![2], fired(&mut lab, &[(Server, &fine.0), (Client, &rows[1].2)]));
     let put = b"PUT / HTTP/1.1\r\nHost a\r\n\r\n";
     assert_eq!(
@@ -505,7 +505,7 @@ fn events_of_messages_fire() {
 #[test]
 fn events_of_streams_fire() {
     let of = |event: &str| format!("alert tcp any any -> any any (msg:\"m\"; stream-event:{event}; sid:1;)");
-    // Sent again, alike and otherwise; each time.
+    // Retransmitted, with equal and with different data; the rule fires each time.
     let mut lab = Lab::new(Suricata, &of("pkt_retransmission"));
     let mut connection = Connection::open(&mut lab, 80);
     connection.client(0, b"abc");

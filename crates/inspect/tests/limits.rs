@@ -1,4 +1,5 @@
-//! Every pool of inspection, filled by one source: its policy acts, its counter counts, and other sources go on.
+//! Every pool of inspection is filled by one source: its policy takes effect, its counter counts, and other sources
+//! continue.
 
 use std::net::IpAddr;
 
@@ -9,7 +10,7 @@ use sluice_inspect::reason::{Limit, Reason};
 use sluice_inspect::signatures::Dialect::Suricata;
 use sluice_inspect::stream::{self, Exception, Policy};
 
-/// A rule that drops, and some that wait for more than a flow has places to note it in.
+/// A rule that drops, and more pending rules than a flow can store inline.
 fn text() -> String {
     let mut text = String::from("drop tcp any any -> any any (msg:\"m\"; content:\"evil\"; sid:1;)\n");
     for number in 2..60 {
@@ -20,7 +21,7 @@ fn text() -> String {
     text
 }
 
-/// What one connection does to take a place, and keep it. It says what became of its last packet.
+/// Data with which a connection allocates an entry and keeps it. Returns the verdict on its last packet.
 type Feed = fn(&mut Connection<'_>) -> Verdict;
 
 fn request(connection: &mut Connection<'_>) -> Verdict {
@@ -29,7 +30,7 @@ fn request(connection: &mut Connection<'_>) -> Verdict {
 
 fn question(connection: &mut Connection<'_>) -> Verdict {
     const HEADER: &[u8] = b"\0\x1e\x12\x34\x01\0\0\x01\0\0\0\0\0\0";
-    // One that is whole, and the begin of another.
+    // A complete message, and the start of another.
     let whole = [HEADER, b"\x04good\x07example\0\0\x01\0\x01"].concat();
     connection.client(0, &[&whole, HEADER, b"\x04exa"].concat())
 }
@@ -41,7 +42,7 @@ fn server_hello(connection: &mut Connection<'_>) -> Verdict {
 fn brotli(connection: &mut Connection<'_>) -> Verdict {
     connection.client(0, b"GET / HTTP/1.1\r\n\r\n");
     let head = b"HTTP/1.1 200 OK\r\nContent-Encoding: br\r\nContent-Length: 1000\r\n\r\n";
-    // A window of 16 MiB, four bytes as they are, and the begin of another block.
+    // A window of 16 MiB, four uncompressed bytes, and the start of another block.
     connection.server(0, &[&head[..], b"\x0f\x03\x00\x10data\x00"].concat())
 }
 
@@ -76,7 +77,7 @@ fn nothing(connection: &mut Connection<'_>) -> Verdict {
     connection.last
 }
 
-/// Room for so many flows, and for few of what else there is.
+/// Capacity for this number of flows, and little of everything else.
 fn plan(flows: u32) -> InspectorCapacity {
     let streams = stream::StreamCapacity {
         reassembly: 64 << 11,
@@ -96,11 +97,11 @@ fn plan(flows: u32) -> InspectorCapacity {
     }
 }
 
-/// What is filled, for how many flows there is room, who fills it, and what the policies of which exception decide.
+/// Pool, number of flows with space, data that fills it, and exception whose policy applies.
 const POOLS: [(&str, u32, Feed, Exception); 10] = [
     ("flows", 16, nothing, Exception::SourceFull),
     ("blocks of streams", 400, ahead, Exception::SourceFull),
-    ("lists of rules that wait", 400, waiting, Exception::WaitingFull),
+    ("lists of rules that wait", 400, waiting, Exception::PendingRulesFull),
     ("HTTP messages", 400, request, Exception::ParserFull),
     ("DNS messages", 400, question, Exception::ParserFull),
     ("TLS servers", 400, server_hello, Exception::ParserFull),
@@ -110,7 +111,7 @@ const POOLS: [(&str, u32, Feed, Exception); 10] = [
     ("connections of HTTP/2", 400, http2, Exception::ParserFull),
 ];
 
-/// How many connections of a client took a place, and what became of the first that found none.
+/// Number of connections of a client that got an entry, and verdict on the first that got none.
 fn fill(lab: &mut Lab, client: IpAddr, most: u16, feed: Feed) -> (usize, Option<Verdict>) {
     for number in 0..most {
         let mut connection = Connection::of(lab, client, [1024 + number, 443]);
@@ -135,7 +136,7 @@ fn pool_that_one_source_fills_has_room_for_another_and_its_policy_acts() {
         assert!(took > 2, "{pool}: {took}");
         assert!(lab.inspector.streams().counters().count_of(exception) > 0, "{pool}");
         assert_eq!((1, None), fill(&mut lab, other, 1, feed), "{pool}");
-        // A policy that lets it go on counts, too.
+        // A policy that forwards packets counts the exception, too.
         let mut lab = Lab::sized(rules(Suricata, &text()), plan(flows));
         lab.settings.policies = lab.settings.policies.with(exception, Policy::Bypass);
         let (_, bypassed) = fill(&mut lab, one, 300, feed);
@@ -157,5 +158,5 @@ fn clients_that_answer_nothing_take_no_place_from_those_that_do() {
         assert!(lab.inspector.create_flow(true).is_some());
     }
     assert!(lab.inspector.contains(handle));
-    assert_eq!(1_000 - 15, lab.inspector.limits.count(Limit::FlowsGaveWay as usize));
+    assert_eq!(1_000 - 15, lab.inspector.limits.count(Limit::FlowsEvicted as usize));
 }

@@ -1,4 +1,4 @@
-//! Mail and files of FTP: what rules look for in them, however their streams are cut.
+//! SMTP and FTP files: the buffers that rules inspect, for any segmentation of the streams.
 
 use crate::flows::play::{Wire, in_parts, play};
 use crate::lab::{Connection, Lab};
@@ -8,7 +8,7 @@ use sluice_inspect::signature::Toward::{self, Client, Server};
 use sluice_inspect::signatures::Dialect::Suricata;
 use sluice_wire::Direction;
 
-/// Buffers that were complete, in order; of a file the whole of it.
+/// Complete buffers, in order; of a file all of its bytes.
 fn told(turns: &[(Toward, &[u8])], step: usize) -> Vec<(Buffer, String)> {
     let mut store = ParserPools::new(&ParserCapacity {
         messages: 1,
@@ -102,7 +102,7 @@ fn chunks_and_refusals_and_encryption_are_followed() {
         ];
         assert_eq!(Vec::<(Buffer, String)>::new(), told(encrypted, step));
     }
-    // A line that is longer than what is taken at once.
+    // A line longer than the parser's line buffer.
     let long = [&b"DATA\r\n\r\n"[..], &vec![b'x'; 5000], b"\r\n.\r\n"].concat();
     let whole = told(&[(Server, &long)], usize::MAX);
     assert_eq!(5004, whole[0].1.len());

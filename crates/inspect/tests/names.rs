@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use sluice_inspect::protocols::{Anomaly, ClientHello, Dns, DnsStream, MessageEvent, ParserPools, Slot};
 use sluice_inspect::signature::Buffer::{DnsQuery, Ja3Hash, TlsSni};
 
-/// The names that a DNS message asks for, and its anomalies.
+/// The names that a DNS message queries, and its anomalies.
 fn ask(message: &[u8]) -> (Vec<String>, Vec<Anomaly>) {
     let (mut store, mut dns) = (ParserPools::new(&small()), Dns::default());
     let mut heard = (Vec::new(), Vec::new());
@@ -54,7 +54,7 @@ fn questions_are_named_with_dots() {
         (expected[..2].to_vec(), vec![]),
         ask(&query(2, &rest[..rest.len() - 5]))
     );
-    // The root is an empty name: it is complete and shows nothing.
+    // The root is an empty name: it is complete without any bytes.
     assert_eq!((expected.to_vec(), vec![]), ask(&query(3, rest)));
 }
 

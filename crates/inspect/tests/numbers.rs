@@ -1,4 +1,4 @@
-//! Numbers in data, lengths, fields of headers: each option in each dialect.
+//! Numbers in data, lengths, header fields: each option in each dialect.
 
 use crate::rules::*;
 use sluice_inspect::signature::{
@@ -79,7 +79,7 @@ fn byte_test_is_read() {
             ),
         ),
         (&[Suricata], "byte_test:8,=,1,0;", test(number(8, 0), Equal, 1, false)),
-        // Nothing has matched that it could follow.
+        // There is no preceding match that the number could be relative to.
         (
             &EVERY,
             "byte_test:1,=,1,4,relative;",

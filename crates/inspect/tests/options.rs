@@ -1,4 +1,4 @@
-//! What a rule is about, the connection it is about, and how often it fires.
+//! Options that describe a rule, select its connections, and limit its rate.
 
 use crate::rules::*;
 use sluice_inspect::signature::{Condition, FlowBit, FlowBits, FlowState, Id, Rate, RateKind, Service, Toward, Track};

@@ -1,4 +1,5 @@
-//! Each option of a rule fires at a flow that meets it, and not at one that just does not, in each dialect that has it.
+//! Each option of a rule fires on a flow that satisfies it, and not on one that narrowly fails to, in each dialect that
+//! has it.
 
 use crate::flows::play::{Message, Wire, play};
 use crate::lab::Lab;
@@ -9,7 +10,7 @@ use sluice_inspect::signatures::Dialect::{self, Snort2, Snort3, Suricata};
 const EVERY: &[Dialect] = &[Suricata, Snort2, Snort3];
 const CLASSIC: &[Dialect] = &[Suricata, Snort2];
 
-/// A flow, and how often it comes.
+/// A flow, and the number of times that it is played.
 #[derive(Clone, Debug)]
 struct Said(Wire, Vec<Message>, u32);
 
@@ -25,7 +26,7 @@ impl Said {
         self
     }
 
-    /// How often it fires the rule 1.
+    /// Number of times that rule 1 fires on the flow.
     fn fires(&self, dialect: Dialect, rules: &str) -> usize {
         let mut lab = Lab::new(dialect, rules);
         for _ in 0..self.2 {
@@ -35,7 +36,7 @@ impl Said {
     }
 }
 
-/// What a client says.
+/// A flow with data of the client.
 fn say(bytes: impl AsRef<[u8]>) -> Said {
     Said(Wire::default(), Vec::new(), 1).and(Toward::Server, bytes.as_ref())
 }
@@ -58,7 +59,7 @@ fn flags(flags: u8) -> Said {
     say("").with(|wire| wire.flags = Some(flags))
 }
 
-/// Options in the words of a dialect: of the third, what qualifies a content stands with it.
+/// Options in the syntax of a dialect: in Snort 3 the modifiers are in the list of the content.
 fn worded(dialect: Dialect, options: &str) -> String {
     const QUALIFIERS: &[&str] = &["nocase", "offset", "depth", "distance", "within", "fast_pattern"];
     if dialect != Snort3 {
@@ -89,7 +90,7 @@ fn fires_and_not(dialects: &[Dialect], header: &str, options: &str, yes: &Said, 
 
 type Rows<'r> = &'r [(&'r [Dialect], &'r str, &'r [u8], &'r [u8])];
 
-/// Rules about what a client says over TCP.
+/// Rules for TCP data of the client.
 fn said_by_client(rows: Rows) {
     for (dialects, options, yes, no) in rows {
         fires_and_not(dialects, "tcp any any -> any any", options, &say(yes), &say(no));
@@ -386,7 +387,7 @@ fn headers_fire() {
         ("tcp", r#"content:"b"; stream_size:both,<,4;"#, say("ab"), say("aab")),
     ];
     for (protocol, options, yes, no) in rows {
-        // Of the third dialect it is written in another way.
+        // Snort 3 has another syntax for it.
         let dialects = if options.contains("stream_size") {
             CLASSIC
         } else {

@@ -1,4 +1,4 @@
-//! Which pattern stands for a rule, and that no rule is missed.
+//! Selection of the pattern of a rule, and completeness: no rule is missed.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -109,7 +109,7 @@ fn rules_are_searched_for_in_the_data_that_they_are_about() {
     assert_eq!(vec![5, 6, 7], rules_in(&prefilter, PatternClass::Datagram, b"a text"));
     assert_eq!([8], *prefilter.unconditional(Protocol::Icmp));
     assert!(prefilter.unconditional(Protocol::Tcp).is_empty());
-    // One pattern, however many rules have it.
+    // One pattern, shared by all rules that have it.
     assert!(prefilter.groups().all(|group| group.patterns() == 1));
 }
 
@@ -150,7 +150,7 @@ fn content_of_a_byte_or_two_is_not_searched_for_where_few_ports_rule_most_packet
     http.header.services = [Service::Http].into();
     both_ways.header.both_ways = true;
     let mut news = on(7, &[119..=119], b"${");
-    // It is not recognised: ports decide alone.
+    // The service is not identified: ports alone decide.
     news.header.services = [Service::Other("nntp")].into();
     let rules = [
         on(1, &[79..=79], b"~"),
@@ -245,7 +245,7 @@ fn every_content_of_real_rules_is_found() {
         group.size(),
         group.stream().unwrap().stream_size(),
     );
-    // All contents of all rules behind one another.
+    // All contents of all rules, concatenated.
     let mut data = Vec::new();
     for condition in rules.iter().flat_map(|rule| &rule.conditions) {
         if let Condition::Content(content) = condition {
@@ -326,7 +326,7 @@ fn any_rule() -> impl Strategy<Value = Signature> {
         })
 }
 
-/// Where a rule's payload may be: by what the rule says, not by what the prefilter makes of it.
+/// Classes of a rule's payload, derived from the rule independently of the prefilter.
 fn payload_classes(rule: &Signature) -> Vec<PatternClass> {
     let tcp = !matches!(
         rule.header.protocol,
@@ -355,7 +355,7 @@ fn payload_classes(rule: &Signature) -> Vec<PatternClass> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
-    /// A rule all of whose contents and expressions are in their buffers is a candidate wherever it may be about.
+    /// A rule is a candidate in each of its classes if the data contains all of its contents and expressions.
     #[test]
     fn rule_whose_contents_are_all_there_is_a_candidate(
         rules in vec(any_rule(), 1..25),
@@ -369,7 +369,7 @@ proptest! {
                 false => *part == *content.bytes,
             })
         };
-        // The expressions that are drawn, looked for by hand.
+        // Searches for the generated expressions without a library.
         let matches = |pattern: &str| {
             let payload = of(Buffer::Payload);
             let holds = |text: &[u8]| payload.windows(text.len()).any(|part| part == text);
@@ -383,7 +383,7 @@ proptest! {
                 _ => holds(b"B\x00"),
             }
         };
-        // What is decoded exists only while a rule is asked.
+        // Decoded buffers exist only during the evaluation of a rule.
         let buffers: BTreeSet<u32> = SOME_BUFFERS[1..SOME_BUFFERS.len() - 1]
             .iter()
             .flat_map(|&buffer| {
@@ -409,7 +409,7 @@ proptest! {
                 prop_assert!(in_payload || buffers.contains(&number), "{class:?}: {rule:?}");
             }
         }
-        // Nothing that needs something is found in nothing.
+        // Empty data yields no candidates.
         for class in [TO_SERVER, TO_CLIENT, PatternClass::Packet, PatternClass::Datagram] {
             prop_assert_eq!(BTreeSet::new(), found(&prefilter, class, b""));
         }

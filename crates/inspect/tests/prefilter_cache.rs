@@ -1,4 +1,4 @@
-//! A compiled prefilter in a file: it comes back as it was, or is refused by name.
+//! A compiled prefilter in a file: it is loaded unchanged, or refused with a specific error.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -192,7 +192,7 @@ fn peak() -> String {
     line.unwrap_or("VmHWM: unknown").to_owned()
 }
 
-/// The test runs itself again to compile and store, and once more to load, and compares what both find.
+/// The test executes itself to compile and store, and again to load, and compares the candidates of both.
 #[test]
 fn one_process_compiles_and_another_finds_the_same() {
     const PART: &str = "SLUICE_TEST_CACHE_PART";

@@ -1,4 +1,4 @@
-//! Parsers allocate nothing once they are made.
+//! Parsers don't allocate after their construction.
 
 use std::io::Write;
 

@@ -1,4 +1,4 @@
-//! Bytes that are of no protocol, or nearly so: no parser fails, keeps memory, or depends on how a stream is cut.
+//! Arbitrary and nearly valid protocol data: no parser panics, leaks memory, or depends on the segmentation.
 
 use sluice_inspect::protocols::hostile;
 

@@ -1,4 +1,4 @@
-//! The hello in the first flight of QUIC, in whatever packets it comes, and rules about it.
+//! The hello in the first flight of QUIC, for any distribution over packets, and rules for it.
 
 use crate::captured;
 use std::collections::{BTreeMap, HashMap};
@@ -80,7 +80,7 @@ fn new_store() -> ParserPools {
     })
 }
 
-/// Buffers that were complete, and anomalies.
+/// Complete buffers, and anomalies.
 fn told(datagrams: &[Vec<u8>]) -> (BTreeMap<Buffer, String>, Vec<Anomaly>) {
     let (mut store, mut quic) = (new_store(), Quic::default());
     let (mut buffers, mut anomalies) = (BTreeMap::new(), Vec::new());
@@ -100,7 +100,7 @@ fn told(datagrams: &[Vec<u8>]) -> (BTreeMap<Buffer, String>, Vec<Anomaly>) {
 
 #[test]
 fn hello_is_parsed_in_whatever_order_its_parts_come() {
-    // Without the header of its record.
+    // The handshake message without its record header.
     let hello = &hello(b"example.org")[5..];
     let (whole, anomalies) = told(&[datagram(0, &crypto(0, hello))]);
     assert_eq!("example.org", whole[&Buffer::TlsSni]);
@@ -122,10 +122,10 @@ fn packets_that_can_not_be_read_are_counted() {
     let mut changed = datagram(0, &crypto(0, hello));
     changed[600] ^= 1;
     assert_eq!((BTreeMap::new(), vec![Anomaly::BadInitial]), told(&[changed.clone()]));
-    // A good one follows.
+    // A valid packet follows.
     let (buffers, _) = told(&[changed.clone(), datagram(1, &crypto(0, hello))]);
     assert_eq!("example.org", buffers[&Buffer::TlsSni]);
-    // No more than eight are looked at.
+    // At most eight datagrams are decrypted.
     let mut many = vec![changed; 8];
     many.push(datagram(1, &crypto(0, hello)));
     let (buffers, anomalies) = told(&many);
@@ -189,7 +189,7 @@ fn real_hellos_have_the_names_and_fingerprints_of_their_listings() {
             }
         }
         println!("{name}: {found:?}");
-        // nDPI writes what stands before the hashes differently.
+        // nDPI writes the part before the hashes differently.
         let hashes = |ja4: &str| ja4.split_once('_').unwrap_or_default().1.to_owned();
         for (buffer, value) in &found {
             match buffer {

@@ -1,5 +1,5 @@
-//! Rules about protocols: each fires at a flow of its protocol on any port, and at no other; and what real captures are
-//! recognised as.
+//! Rules for protocols: each fires on a flow of its protocol on any port, and on no other flow. Applications of real
+//! captures are identified.
 
 use crate::captured;
 use std::collections::{BTreeMap, HashMap};
@@ -36,7 +36,7 @@ fn said(messages: &[(Toward, &[u8])]) -> Vec<Message> {
 
 type Conversation = (&'static str, u8, &'static [(Toward, &'static [u8])]);
 
-/// What is said in each protocol, over TCP (6) or UDP (17), with the word `marker` in what is said last.
+/// A conversation in each protocol, over TCP (6) or UDP (17), with the word `marker` in the last message.
 const CONVERSATIONS: &[Conversation] = &[
     ("smtp", 6, &[(Client, b"220 a ready\r\n"), (Server, b"EHLO marker\r\n")]),
     ("ftp", 6, &[(Client, b"220 a ready\r\n"), (Server, b"USER marker\r\n")]),
@@ -205,7 +205,7 @@ fn data_connection_is_recognised_where_its_control_connection_has_agreed_on_it()
     assert_eq!(vec![1], lab.fired);
     play(&mut lab, &wire(6, 4097), &data);
     assert_eq!(vec![1], lab.fired, "once");
-    // The client listens, the server calls.
+    // The client listens, and the server connects.
     let active = said(&[
         (Client, b"220 a FTP server\r\n"),
         (Server, b"PORT 192,168,0,2,16,1\r\n"),
@@ -217,7 +217,7 @@ fn data_connection_is_recognised_where_its_control_connection_has_agreed_on_it()
     assert_eq!(vec![1, 1], lab.fired);
 }
 
-/// The name that a listing of nDPI has for each flow, by protocol and ends.
+/// The name in nDPI's listing for each flow, by protocol and endpoints.
 fn listed(path: &Path) -> HashMap<String, String> {
     let Ok(text) = fs::read_to_string(path) else {
         return HashMap::new();
@@ -236,7 +236,7 @@ fn listed(path: &Path) -> HashMap<String, String> {
     flows
 }
 
-/// What nDPI calls a service.
+/// nDPI's names of a service.
 fn names(service: Service) -> &'static [&'static str] {
     match service {
         Service::Http => &["HTTP", "WebSocket", "SOAP", "OCSP", "IPP", "RTSP", "WebDAV"],

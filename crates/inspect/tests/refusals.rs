@@ -1,9 +1,9 @@
-//! What is refused: by which option, and why.
+//! Refused rules: the invalid option, and the reason.
 
 use crate::rules::*;
 use sluice_inspect::signatures::{Dialect, RuleError};
 
-/// Each line: dialects, options, the option at fault and what is said of it.
+/// Each row: dialects, options, the invalid option, and the reason.
 fn compare(table: &[(&[Dialect], &str, &str, RuleError)]) {
     for (dialects, options, option, why) in table {
         for dialect in *dialects {

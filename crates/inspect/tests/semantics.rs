@@ -1,5 +1,5 @@
-//! What rules mean together: pass before drop, notes within a packet, rates, contents that are not there, ends of data; and
-//! that no rule loses its turn to another.
+//! Interaction of rules: pass before drop, flow variables within a packet, rates, negated contents, ends of data. No rule
+//! prevents the evaluation of another one.
 
 use crate::flows::play::{Message, Wire, play};
 use crate::lab::{Connection, Lab, datagram};
@@ -40,7 +40,7 @@ fn pass_on_a_later_buffer_of_a_packet_comes_before_a_drop_on_an_earlier_one() {
         connection.client(request.len(), b"GET /admin")
     );
     assert_eq!(Vec::<u32>::new(), lab.fired);
-    // In a packet before, it drops.
+    // If the pass rule matches only in a later packet, the drop rule takes effect.
     let mut connection = Connection::open(&mut lab, 80);
     assert_eq!(DROPPED, connection.client(0, b"GET /admin HTTP/1.1\r\n"));
     assert_eq!(vec![1, 2], lab.fired);
@@ -73,7 +73,8 @@ fn drop_comes_before_reject_and_both_before_alerts() {
 
 #[test]
 fn note_that_is_taken_with_a_packet_is_there_for_every_rule_of_it() {
-    // The rule that asks comes first in the file, by its action, and by its buffer.
+    // The rule that tests the flow variable precedes the one that sets it, in the file, by its action, and by its
+    // buffer.
     for (sets, asks) in [
         (r#"content:"HTTP/1.1""#, r#"http.uri; content:"/evil""#),
         (r#"http.uri; content:"/evil""#, r#"content:"HTTP/1.1""#),
@@ -155,7 +156,7 @@ fn end_of_a_stream_is_the_end_of_its_packet() {
     ] {
         let rules = format!(r#"drop tcp any any -> any any (msg:"m"; {options} sid:1;)"#);
         let mut lab = Lab::new(Suricata, &rules);
-        // It is dropped itself, and not what follows.
+        // The packet itself is dropped, not only those that follow.
         assert_eq!(
             DROPPED,
             Connection::open(&mut lab, 80).client(0, ends.as_bytes()),
@@ -248,7 +249,10 @@ fn every_rule_that_waits_is_asked_again() {
     connection.client(11, b"z0001 z0016 z0017 z0200");
     connection.client(34, b"z0001 z0100");
     assert_eq!(vec![1, 16, 17, 200, 100], lab.fired);
-    assert_eq!(0, lab.inspector.streams().counters().count_of(Exception::WaitingFull));
+    assert_eq!(
+        0,
+        lab.inspector.streams().counters().count_of(Exception::PendingRulesFull)
+    );
 }
 
 #[test]
@@ -260,7 +264,7 @@ fn flow_whose_rules_find_no_place_to_wait_ends_and_is_counted() {
         );
     }
     let mut lab = Lab::new(Suricata, &rules);
-    // There are eight lists, of which one source has seven.
+    // There are eight lists, and one source may have seven of them.
     let (mut verdicts, mut open) = (Vec::new(), Vec::new());
     for _ in 0..8 {
         let mut connection = Connection::open(&mut lab, 80);
@@ -268,9 +272,12 @@ fn flow_whose_rules_find_no_place_to_wait_ends_and_is_counted() {
         open.push(connection.handle);
     }
     let mut expected = vec![Verdict::Pass; 7];
-    expected.push(Verdict::Drop(Reason::WaitingFull));
+    expected.push(Verdict::Drop(Reason::PendingRulesFull));
     assert_eq!(expected, verdicts);
-    assert_eq!(1, lab.inspector.streams().counters().count_of(Exception::WaitingFull));
+    assert_eq!(
+        1,
+        lab.inspector.streams().counters().count_of(Exception::PendingRulesFull)
+    );
     open.into_iter().for_each(|handle| lab.inspector.remove_flow(handle));
     let mut connection = Connection::open(&mut lab, 80);
     assert_eq!(Verdict::Pass, connection.client(0, b"User-Agent "));
@@ -291,7 +298,7 @@ fn content_that_is_cut_while_the_other_side_speaks_is_found() {
         (&["a first one", "and a second"], Some(2)),
         (&["a fir", "st one and", "more", "a sec", "ond"], Some(2)),
         (&["key=ab", "cd!"], Some(4)),
-        // What has a place has it in its message.
+        // Positions are relative to the start of a message.
         (&["be", "gin"], None),
         (&["x", "begin"], Some(3)),
         (&["second", "first"], None),
@@ -346,6 +353,6 @@ fn expression_of_which_nothing_can_be_searched_for_is_asked_of_each_buffer_as_it
     let head = b"POST / HTTP/1.1\r\nContent-Length: 1000000\r\n\r\nthe number 1234";
     connection.client(0, head);
     let pass = connection.client(head.len(), b"56789 and");
-    // Long before the body ends.
+    // The rule fires long before the body ends.
     assert_eq!((Verdict::Pass, vec![1]), (pass, lab.fired));
 }

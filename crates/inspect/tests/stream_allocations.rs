@@ -1,4 +1,4 @@
-//! Streams allocate nothing once they are there.
+//! Streams don't allocate after their construction.
 
 mod rig;
 

@@ -1,4 +1,4 @@
-//! Streams, case by case: segments, what each is, and what was inspected in the end.
+//! Stream reassembly, case by case: segments, the result of each, and the inspected bytes.
 
 use crate::rig::cases::{CLIENT, Is::*, OPEN, SERVER, case, check, opened, run};
 use crate::rig::{BLOCK, Rig, data, plan, segment, summed};
@@ -92,14 +92,14 @@ fn segment_that_fills_a_gap_and_overlaps_what_came_ahead_is_put_right() {
 fn end_ahead_of_a_gap_is_where_data_stood_first() {
     let rows = [
         ("cA", 5, 1, "efgh", Ahead),
-        // Data stands there.
+        // Data was received at the position of the FIN.
         ("cFA", 5, 1, "ef", AheadRight(1)),
         ("cFA", 3, 1, "", AheadRight(1)),
         ("cFA", 12, 1, "lm", Ahead),
         ("cFA", 10, 1, "j", AheadRight(1)),
         ("cA", 14, 1, "n", Not(BeyondEnd)),
         ("cFA", 13, 1, "mn", Not(BeyondEnd)),
-        // In order, and before that.
+        // A FIN on a segment in order, and a FIN before the next byte.
         ("cFA", 1, 1, "ab", Mended(1)),
         ("cFA", 3, 1, "", Right(1)),
         ("cA", 3, 1, "cdefghijklmn", Not(BeyondEnd)),
@@ -120,7 +120,7 @@ fn end_alone_ahead_of_a_gap_finishes_the_stream_once_that_is_filled() {
     rig.close();
 }
 
-/// Letters, so many.
+/// Generates `count` letters.
 fn letters(count: usize) -> &'static str {
     String::leak("abcdefghijklmnopqrstuvwxyz".repeat(count / 26 + 1))
         .split_at(count)
@@ -133,7 +133,7 @@ fn bytes_ahead_of_a_gap_are_bounded_by_share_and_pool_and_leave_room_to_fill_it(
     let rows = [
         ("cA", 9000, 1, long, Ahead),
         ("cA", 20_000, 1, "short", Ahead),
-        // The share has five blocks, of which two are for what fills the gap.
+        // The connection's share is five blocks, two of which are reserved for bytes that fill the gap.
         ("cA", 30_000, 1, "short", Not(GapFull)),
         ("cA", 20_005, 1, "fits", Ahead),
         ("sA", 5, 9, "a", Not(GapFull)),
@@ -143,7 +143,7 @@ fn bytes_ahead_of_a_gap_are_bounded_by_share_and_pool_and_leave_room_to_fill_it(
     assert_eq!((1, 1, 4), rig.streams.used());
     let counters = *rig.streams.counters();
     assert_eq!((3, 2), (counters.ahead, counters.count_of(GapFull)));
-    // Another source's connection gets what is left of all, but for what is for gaps.
+    // A connection of another source gets the remaining blocks except those reserved for gaps.
     let other = rig.streams.open().unwrap();
     rig.streams.set_source(other, Source(2));
     for (sequence, expected) in [
@@ -182,7 +182,7 @@ fn gap_that_is_given_up_by_policy_is_gone_on_behind() {
         assert!(rig.streams.skip_gap(rig.handle, Forward));
         rig.take_kept(Forward);
     }
-    // What fills the gap later can't be compared.
+    // Data that fills the gap later can't be compared.
     run(
         &mut rig,
         &[("cA", 1, 1, "abcdefgh", Not(BeyondWindow)), ("cA", 16, 1, "pq", Fresh)],
@@ -202,11 +202,11 @@ fn data_sent_again_is_compared_however_it_is_cut_until_it_is_acknowledged() {
         ("cA", 7, 1, at(7, 290), Repeat),
         ("cA", 1, 1, "aXcdefghiY", Right(2)),
         ("cA", 31, 1, "\0", Right(1)),
-        // What the receiver has acknowledged it does not take again.
+        // The receiver ignores later copies of acknowledged bytes.
         ("sA", 1, 11, "", Repeat),
         ("cA", 1, 1, "XXXXXXXXXX", Repeat),
         ("cA", 1, 1, "XXXXXXXXXXXX", Right(2)),
-        // An acknowledgment of what was not released counts for nothing.
+        // An acknowledgement of bytes that were not released is ignored.
         ("sA", 1, 500, "", Repeat),
         ("cA", 21, 1, "XXXX", Right(4)),
     ]);
@@ -219,10 +219,10 @@ fn acknowledgment_counts_from_the_receivers_side_and_in_its_window() {
     let rows = [
         ("cA", 1, 1, &all[..BLOCK], Fresh),
         ("cA", 1 + BLOCK as i64, 1, &all[BLOCK..], Fresh),
-        // In the server's name, from the client's side.
+        // A segment in the server's name, from the client's side.
         ("SA", 1, 4001, "", Repeat),
         ("cA", 1, 1, "XXXX", Right(4)),
-        // With a number that the client does not take.
+        // With a sequence number that the client does not accept.
         ("sA", 200_001, 4001, "", Not(OutOfWindow)),
         ("sA", 90_001, 4001, "", Repeat),
         ("sA", -90_001, 4001, "", Repeat),
@@ -254,7 +254,7 @@ fn data_beyond_the_share_waits_for_acknowledgments_and_no_comparison_is_lost() {
             SegmentKind::Exception(NoMemory) => {
                 refused += 1;
                 assert!(sent - acknowledged > share - 2 * BLOCK);
-                // Of what is not acknowledged nothing is lost.
+                // All unacknowledged bytes are retained.
                 let mut other = vec![b'X'; 400];
                 let at = CLIENT.wrapping_add(1 + acknowledged as u32);
                 rig.send(Forward, segment(at, SERVER + 1, flag::ACK, &other));
@@ -281,7 +281,7 @@ fn stream_whose_receiver_is_never_seen_goes_on_and_forgets_the_oldest() {
         let number = CLIENT.wrapping_add(1 + place as u32);
         segment(number, SERVER + 1, flag::ACK, &all.as_bytes()[place..][..length])
     };
-    // Now and then one comes early.
+    // Some segments arrive early.
     for place in (0..all.len()).step_by(1000) {
         let length = 1000.min(all.len() - place);
         if place % 7000 == 3000 {
@@ -329,7 +329,7 @@ fn receivers_window_bounds_what_passes_ahead_of_a_gap() {
         if edge < 99_990 {
             run(&mut rig, &[("cA", edge + 1, 1, "beyond", Not(OutOfWindow))]);
         }
-        // A window that shrinks takes nothing back, and a probe into a closed one is in order.
+        // A shrinking window does not move its right edge back, and a probe of a closed window is in order.
         window(&mut rig, 1, 0, 0, [1; 4]);
         run(
             &mut rig,
@@ -455,7 +455,7 @@ fn pools_that_are_full_refuse_the_new_and_keep_the_old() {
         (rig.streams.open(), rig.streams.counters().count_of(NoMemory))
     );
     rig.streams.close(second);
-    // The place is used again, and the handle of its last use answers no more.
+    // The entry is reused, and the handle of its earlier use is invalid.
     let third = rig.streams.open().unwrap();
     assert_ne!(second, third);
     let mut late = segment(1, 1, flag::SYN, b"");

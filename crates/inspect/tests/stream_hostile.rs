@@ -1,5 +1,5 @@
-//! Any segments in any order, and a caller that does anything with exceptions: no panic, no place lost, no
-//! bound exceeded, no checksum wrong.
+//! Any segments in any order, and a caller that handles exceptions in any way: no panic, no leak, no limit exceeded, no
+//! wrong checksum.
 
 use crate::rig::{BLOCK, Rig, plan, segment};
 use proptest::prelude::*;
@@ -20,7 +20,7 @@ enum Event {
     Skip(bool),
 }
 
-/// Numbers that meet: near each other, near where they wrap, and far.
+/// Sequence numbers that overlap: near each other, near the wrap-around, and far away.
 fn number() -> impl Strategy<Value = u32> {
     prop_oneof![
         8 => (0u32..120).prop_map(|near| near.wrapping_sub(60)),

@@ -1,9 +1,11 @@
-//! Whatever is sent, in whatever order and however it differs: what any receiver can assemble is what was inspected.
+//! For any segments in any order and with any differences, the bytes that a receiver can assemble are the bytes that
+//! were inspected.
 //!
-//! The oracle knows nothing of streams. It takes every segment that passed, byte by byte: a receiver can take a byte
-//! from any of them that it had not acknowledged before that one passed. So all of these must agree with one another, in
-//! order or ahead of a gap, and with what was inspected; with that every receiver does, whichever copy it prefers. Four
-//! receivers with preferences assemble what reaches them, for the sake of the oracle itself.
+//! The oracle knows nothing of streams. It records every forwarded segment byte by byte: a receiver can take a byte from
+//! any segment that was forwarded before the receiver had acknowledged that byte. So all these copies must be equal, in
+//! order or beyond a gap, and equal to the inspected bytes; then every receiver has the inspected bytes, whichever copy
+//! it prefers. Four receivers with different preferences assemble the segments that reach them, as a check of the oracle
+//! itself.
 
 use std::collections::BTreeMap;
 
@@ -13,31 +15,31 @@ use sluice_inspect::stream::{SegmentKind, StreamCapacity};
 use sluice_wire::key::Direction::{Forward, Reverse};
 use sluice_wire::tcp::{self, flag};
 
-/// Most bytes of the stream that is sent.
+/// Maximum length of the stream in bytes.
 const LONGEST: usize = 400;
 
-/// One event.
+/// An event.
 #[derive(Clone, Debug)]
 enum Event {
-    /// A segment of the stream: where it begins and how long it is, from 0 to 1 of the whole, or from where the last
-    /// one ended; what its bytes are changed by at every so many; whether it claims the end.
+    /// A segment of the stream: start and length as fractions of the whole, or the start at the end of the last
+    /// segment; the change of its bytes and the interval of changed bytes; whether it has a FIN.
     Segment {
         at: Where,
         length: usize,
         change: Option<(u8, usize)>,
         fin: bool,
     },
-    /// The same segment again as the one sent so many before, with or without a change.
+    /// Repeats the segment sent `back` segments before, optionally with a change.
     Again { back: usize, change: Option<(u8, usize)> },
-    /// A segment that passed reaches its receiver: the newest, or any other.
+    /// A forwarded segment reaches its receiver: the newest one, or any other.
     Arrive { which: usize },
-    /// A segment that passed never does.
+    /// A forwarded segment is lost.
     Lose { which: usize },
-    /// The receiver acknowledges what it has.
+    /// The receiver acknowledges its bytes.
     Acknowledge,
-    /// Somebody acknowledges more than can be.
+    /// An acknowledgement of more than the receiver can have.
     AcknowledgeAhead(u32),
-    /// A bare SYN, or a reset, with any number.
+    /// A SYN without data, or a reset, with any sequence number.
     Stray { sequence: u32, flags: u8 },
 }
 
@@ -67,23 +69,23 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// Which copy of a byte a receiver takes, while it has not put it in order yet.
+/// The copy of a byte that a receiver keeps, as long as the byte is not in order.
 #[derive(Clone, Copy, Debug)]
 enum Prefers {
     First,
     Last,
-    /// Of the segment that began first (BSD).
+    /// The copy of the segment that began first (BSD).
     Lower,
-    /// Of the segment that began last, or at the same place came last (Linux).
+    /// The copy of the segment that began last or, at the same position, arrived last (Linux).
     Higher,
 }
 
-/// A receiver: what it has of each byte, and from a segment that began where.
+/// A receiver: its bytes, each with the position at which its segment began.
 struct Receiver {
     prefers: Prefers,
     bytes: Vec<Option<(u8, i64)>>,
     end: Option<i64>,
-    /// How many bytes it has put in order: those it takes from nowhere else.
+    /// Number of bytes in order: later copies of them are ignored.
     ordered: usize,
 }
 
@@ -128,13 +130,13 @@ struct World {
     content: Vec<u8>,
     onward: usize,
     sent: Vec<(usize, Vec<u8>, bool)>,
-    /// Passed and not arrived.
+    /// Segments that were forwarded and have not arrived.
     under_way: Vec<(i64, Vec<u8>, bool)>,
-    /// How many of what passed were looked at.
+    /// Number of forwarded segments that the oracle has checked.
     seen: usize,
     receivers: Vec<Receiver>,
     acknowledged: i64,
-    /// What first passed of each byte, and where the end stood.
+    /// First forwarded copy of each byte, and the end of the stream.
     copies: BTreeMap<i64, u8>,
     end: Option<i64>,
 }
@@ -184,8 +186,8 @@ impl World {
         }
     }
 
-    /// The oracle: no byte of what passed differs from what passed before or was inspected, unless its receiver can't
-    /// take it.
+    /// The oracle: every forwarded byte equals the bytes forwarded before and the inspected bytes, unless its receiver
+    /// ignores it.
     fn look(&mut self) {
         let inspected = &self.rig.inspected[Forward as usize];
         for (direction, segment) in &self.rig.passed[self.seen..] {
@@ -277,7 +279,7 @@ impl World {
         }
     }
 
-    /// Everything arrives, and every receiver has the beginning of what was inspected.
+    /// Delivers all segments, and checks that every receiver has the beginning of the inspected bytes.
     fn end(mut self) {
         while !self.under_way.is_empty() {
             self.arrive(self.under_way.len() / 2);
@@ -292,7 +294,7 @@ impl World {
     }
 }
 
-/// Few bytes, near and far from where sequence numbers wrap.
+/// Initial sequence numbers near the wrap-around and far from it.
 fn initial() -> impl Strategy<Value = u32> {
     prop_oneof![(0u32..600).prop_map(|back| 0u32.wrapping_sub(back)), any::<u32>()]
 }
@@ -313,7 +315,8 @@ proptest! {
         world.end();
     }
 
-    /// Sent until it has arrived, with everything else in between: nothing of a rule stops an honest sender.
+    /// The stream is retransmitted until it has arrived, with other events in between: inspection does not stop an
+    /// honest sender.
     #[test]
     fn stream_sent_again_in_order_arrives_whole(
         initial in initial(),
@@ -333,7 +336,7 @@ proptest! {
             at = end;
         }
         let count = segments.len();
-        // Any order, from one number: then in order until all has gone through.
+        // First in an arbitrary order that a number determines, then in order until everything has passed.
         let mut shuffled = segments.clone();
         shuffled.sort_by_key(|(at, _)| (*at as u64 ^ order).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         for (at, end) in shuffled.into_iter().chain(segments) {

@@ -1,4 +1,4 @@
-//! What a TLS server says in the clear, however it is cut, and rules about it.
+//! Clear-text messages of a TLS server for any segmentation, and rules for them.
 
 use crate::flows::play::{Message, Wire, play};
 use crate::flows::wire::hello;
@@ -8,7 +8,7 @@ use sluice_inspect::signature::Buffer;
 use sluice_inspect::signature::Toward::{Client, Server};
 use sluice_inspect::signatures::Dialect::Suricata;
 
-/// An element of DER.
+/// A DER element.
 fn der(tag: u8, content: &[u8]) -> Vec<u8> {
     let length = content.len();
     match length {
@@ -22,7 +22,7 @@ fn name(value: &str) -> Vec<u8> {
     der(0x30, &der(0x31, &der(0x30, &attribute)))
 }
 
-/// A certificate with a key of so many bytes.
+/// A certificate with a key of this length.
 fn certificate(key: usize) -> Vec<u8> {
     let fields = [
         der(0xa0, &[2, 1, 2]),
@@ -41,7 +41,7 @@ fn message(kind: u8, body: &[u8]) -> Vec<u8> {
     [&[kind], &(body.len() as u32).to_be_bytes()[1..], body].concat()
 }
 
-/// A hello that chooses a version by its extension, where one is given, and a protocol.
+/// A hello that selects a version by its extension, if one is given, and a protocol.
 fn server_hello(version: Option<u16>) -> Vec<u8> {
     let mut extensions = vec![0xff, 0x01, 0, 1, 0, 0, 16, 0, 5, 0, 3, 2, b'h', b'2'];
     if let Some(version) = version {
@@ -56,18 +56,18 @@ fn server_hello(version: Option<u16>) -> Vec<u8> {
 
 fn certificates(certificate: &[u8]) -> Vec<u8> {
     let one = [&(certificate.len() as u32).to_be_bytes()[1..], certificate].concat();
-    // Another one follows that nobody reads.
+    // The parser ignores further certificates.
     let chain = [&one[..], &[0, 0, 3, 1, 2, 3]].concat();
     message(11, &[&(chain.len() as u32).to_be_bytes()[1..], &chain].concat())
 }
 
-/// Handshake messages in records of so many bytes.
+/// Handshake messages in records of this length.
 fn records(messages: &[u8], bytes: usize) -> Vec<u8> {
     let record = |part: &[u8]| [&[22, 3, 3][..], &(part.len() as u16).to_be_bytes(), part].concat();
     messages.chunks(bytes).flat_map(record).collect()
 }
 
-/// Every buffer that was complete, in order, and the anomalies.
+/// Complete buffers, in order, and anomalies.
 fn told(stream: &[u8], step: usize) -> (Vec<(Buffer, String)>, Vec<Anomaly>) {
     let mut store = ParserPools::new(&ParserCapacity {
         messages: 1,
@@ -199,7 +199,7 @@ fn rules_about_servers_fire() {
         format!(r#"tls.cert_fingerprint; content:"{fingerprint}";"#),
         r#"flow:to_client; tls.alpn; content:"h2"; bsize:2;"#.to_owned(),
         "flow:to_client; tls.version:1.2;".to_owned(),
-        // These do not match.
+        // These rules do not match.
         r#"tls.cert_subject; content:"CN=example.com";"#.to_owned(),
         "flow:to_client; tls.version:1.3;".to_owned(),
         r#"tls.cert_serial; content:"5C:19:B8";"#.to_owned(),

@@ -1,4 +1,4 @@
-//! What flows say is told whole, once, and however their streams are cut.
+//! Transactions are logged completely and once, for any segmentation of the streams.
 
 mod lab;
 
@@ -28,7 +28,7 @@ fn lab(wanted: LoggedProtocols) -> Lab {
     lab
 }
 
-/// What is said where each side sends its bytes in turn, in segments of `step` bytes, and the connection ends.
+/// Transactions of a connection in which each side sends its data in turn, in segments of `step` bytes.
 fn talk(lab: &mut Lab, turns: &[(bool, &[u8])], step: usize) -> Vec<Transaction> {
     lab.said.clear();
     let mut connection = Connection::open(lab, 80);
@@ -55,7 +55,7 @@ fn text(transaction: &Transaction, part: Part) -> String {
     String::from_utf8(transaction.text(part).to_vec()).unwrap()
 }
 
-/// Method, host, URL, status, bytes of the response's body.
+/// Method, host, URL, status, length of the response body.
 fn lines(said: &[Transaction]) -> Vec<String> {
     let line = |t: &Transaction| {
         let [method, host, url] = [Part::Method, Part::Host, Part::Url].map(|part| text(t, part));
@@ -132,7 +132,7 @@ fn what_is_no_http_says_nothing() {
 fn transactions_that_find_no_place_are_counted_and_the_places_come_back() {
     let mut lab = lab(ALL);
     let request = b"GET / HTTP/1.1\r\n\r\n";
-    // There are four places.
+    // The pool has four entries.
     let said = talk(&mut lab, &[(true, &request.repeat(6))], 1460);
     assert_eq!((4, 2), (said.len(), lab.inspector.counters.unlogged));
     let said = talk(&mut lab, &[(true, &request.repeat(4))], 1460);
@@ -199,7 +199,7 @@ fn hellos_are_told_with_the_version_that_the_server_chose() {
         assert_eq!("www.example.test", text(&said[0], Part::ServerName));
         assert_eq!(32, said[0].text(Part::Ja3).len());
     }
-    // Nobody answers.
+    // The server does not reply.
     let said = talk(&mut lab, &[(true, &client)], 1460);
     assert_eq!((1, 0), (said.len(), said[0].version));
 }
@@ -271,13 +271,13 @@ fn transactions_allocate_nothing() {
     assert_eq!((1, 0), (told, allocations.count_total));
 }
 
-/// A frame of HTTP/2.
+/// An HTTP/2 frame.
 fn frame(kind: u8, flags: u8, stream: u32, content: &[u8]) -> Vec<u8> {
     let length = (content.len() as u32).to_be_bytes();
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), content].concat()
 }
 
-/// Fields as literals that no table keeps.
+/// Fields as literals without indexing.
 fn fields(fields: &[(&str, &str)]) -> Vec<u8> {
     let literal = |text: &str| [&[text.len() as u8], text.as_bytes()].concat();
     let field = |(name, value): &(&str, &str)| [&[0][..], &literal(name), &literal(value)].concat();

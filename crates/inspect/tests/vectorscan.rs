@@ -1,4 +1,4 @@
-//! Vectorscan behind its safe interface: what is found, wherever the data is cut.
+//! Vectorscan through its safe interface: matches for any segmentation of the data.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ fn streams(patterns: &[Pattern], count: u32) -> (ScanStreams, Scratch) {
     (ScanStreams::new(database, count).unwrap(), scratch)
 }
 
-/// What is found in pieces that follow one another.
+/// Matches in consecutive segments.
 fn pieces(streams: &mut ScanStreams, scratch: &mut Scratch, pieces: &[&[u8]]) -> Vec<(u32, u64)> {
     let stream = streams.open().unwrap();
     let mut found = Vec::new();
@@ -60,7 +60,7 @@ fn pieces(streams: &mut ScanStreams, scratch: &mut Scratch, pieces: &[&[u8]]) ->
     found
 }
 
-/// The obvious way to find literals.
+/// Reference search for literals.
 fn searched(patterns: &[Pattern], data: &[u8]) -> Vec<(u32, u64)> {
     let mut found: Vec<_> = patterns
         .iter()
@@ -155,7 +155,7 @@ fn many_streams_interleaved_do_not_disturb_one_another() {
     let open: Vec<u32> = std::iter::from_fn(|| streams.open()).collect();
     assert_eq!((200, 0), (open.len(), streams.available()));
     let mut found = vec![Vec::new(); open.len()];
-    // Stream n is n bytes behind, so that no two are cut at the same place.
+    // Stream n is n bytes behind, so that no two are split at the same position.
     let data: Vec<Vec<u8>> = (0..open.len()).map(|n| [&vec![b'.'; n][..], DATA].concat()).collect();
     for at in (0..DATA.len() + open.len()).step_by(7) {
         for (&stream, data) in open.iter().zip(&data) {
@@ -256,7 +256,8 @@ fn pattern_that_begins_with_zero_is_refused_and_so_are_none() {
     assert_eq!(Err(Error::Count), Database::<Block>::compile(&[]).map(|_| ()));
 }
 
-/// A panic of the sink ends the process: this test runs itself again with a sink that panics, and sees it die.
+/// A panic of the sink aborts the process: the test executes itself with a sink that panics, and checks the exit
+/// status.
 #[test]
 fn sink_that_panics_aborts_the_process() {
     const PANICS: &str = "SLUICE_TEST_SINK_PANICS";
@@ -292,14 +293,14 @@ fn databases_and_pools_go_to_other_threads() {
     shared::<Database<Streaming>>();
 }
 
-/// A literal of the letters that are drawn from.
+/// A literal of a small alphabet.
 fn literal() -> impl Strategy<Value = Vec<u8>> {
     let first = prop::sample::select(&b"aAb"[..]);
     (first, vec(prop::sample::select(&b"aAb\x00"[..]), 0..11)).prop_map(|(first, rest)| [vec![first], rest].concat())
 }
 
-/// Few letters that end data, behind many that none of the patterns has: the library's builds for AVX2 and AVX-512 passed over
-/// them.
+/// Regression test: the library's builds for AVX2 and AVX-512 missed matches at the end of the data, after many bytes that
+/// occur in no pattern.
 #[test]
 fn match_at_the_end_of_data_is_found() {
     let sets: [&[&[u8]]; 6] = [
@@ -340,7 +341,7 @@ fn match_at_the_end_of_data_is_found() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Few letters, so that literals nest, overlap and cross the cuts.
+    /// A small alphabet, so that literals nest, overlap and cross segment boundaries.
     #[test]
     fn random_literals_are_found_in_blocks_and_in_streams_cut_anywhere(
         literals in vec((literal(), any::<bool>()), 1..40),
@@ -352,7 +353,7 @@ proptest! {
             .enumerate()
             .map(|(id, (bytes, caseless))| Pattern { bytes, caseless: *caseless, id: id as u32 })
             .collect();
-        // What ends with the data is found, too, and there it is by chance too seldom.
+        // A match at the end of the data, which random data rarely contains.
         let parts: Vec<&[u8]> = data.iter().map(Vec::as_slice).chain([last.get(&patterns).bytes]).collect();
         let whole = parts.concat();
         let expected = searched(&patterns, &whole);
@@ -375,7 +376,7 @@ fn scans_written_down_and_done_again_find_as_much() {
     };
     streams.record(0);
     scratch.record();
-    // What a stream remembers of before is forgotten where it begins anew, and not elsewhere.
+    // A stream forgets earlier data when it is reset, and only then.
     for (stream, data, begins) in [
         (0, "xxab", true),
         (1, "c", true),

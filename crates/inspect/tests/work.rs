@@ -1,4 +1,4 @@
-//! What bodies may cost: decoding ends where the account of the packet is spent, in the midst of a packet too.
+//! Work limits of bodies: decoding stops when the budget of the packet is exhausted, even in the middle of a packet.
 
 use std::io::Write;
 
@@ -39,12 +39,12 @@ fn encoded_response(encoding: &str, body: &[u8]) -> Vec<u8> {
     [head.as_bytes(), body].concat()
 }
 
-/// What encodes, by name.
+/// An encoder with its name.
 type Encoder = (&'static str, fn(&[u8]) -> Vec<u8>);
 
 const ENCODERS: [Encoder; 2] = [("gzip", gzip), ("br", br)];
 
-/// Bytes of bodies that packets brought to search.
+/// Number of body bytes that packets yielded to search.
 fn brought(store: &mut ParserPools, packets: &[&[u8]]) -> Vec<usize> {
     let (mut http, mut credit) = (Http::default(), WorkTokens::default());
     let each = packets.iter().map(|packet| {
@@ -75,7 +75,7 @@ fn store() -> ParserPools {
     })
 }
 
-/// One step of the decoder may be more than was left.
+/// A decoder step may exceed the remaining budget by this number of bytes.
 const STEP: usize = 4096;
 
 #[test]
@@ -109,7 +109,7 @@ fn one_bomb_below_the_stride_brings_no_more_than_a_packet_may() {
 
 #[test]
 fn tables_of_brotli_are_paid_for() {
-    // The longest description of codes that a block may have in few bytes, from the corpus of the fuzz target.
+    // The longest description of codes that fits in a few bytes of a block, from the corpus of the fuzz target.
     let corpus = include_bytes!("../../../fuzz/corpus/http/brotli-codes");
     let mut pieces = Vec::new();
     let mut rest = &corpus[..];
@@ -155,7 +155,7 @@ fn text_that_is_compressed_well_is_decoded_whole() {
         .flat_map(|n| format!("<tr><td>{}</td></tr>\n", n % 211).into_bytes())
         .take(4 << 20)
         .collect();
-    // 4 MiB at a tenth: repeated text is smaller, and is held up by bytes that can't be compressed.
+    // 4 MiB compressed to a tenth: repeated text is smaller, so incompressible bytes are added.
     let (mut content, mut random) = (Vec::new(), 1u32);
     for part in text.chunks(4096) {
         content.extend(part);
@@ -215,7 +215,7 @@ fn flow_whose_packet_causes_too_much_work_goes_as_its_policy_says() {
 
 #[test]
 fn rules_that_a_sender_makes_expensive_spend_the_work_of_a_packet() {
-    // Each is found by its content, and takes all the steps that an expression may.
+    // Each rule is found by its content and takes the maximum number of steps of an expression.
     let rules: String = (0..300)
         .map(|number| {
             format!(
@@ -253,14 +253,14 @@ fn rules_that_are_asked_about_every_packet_spend_nothing_where_they_take_few_ste
     );
 }
 
-/// A rule for each number.
+/// One rule for each number.
 fn many(count: usize, rule: &str) -> String {
     (1..=count)
         .map(|number| rule.replace("SID", &number.to_string()) + "\n")
         .collect()
 }
 
-/// Whether the last packet of a connection is dropped as one that causes too much work, and those before it are not.
+/// Whether the last packet of a connection is dropped for exceeding its work budget, and none before it.
 fn last_is_too_much(rules: &str, port: u16, said: &[(bool, &[u8])]) -> bool {
     let mut lab = Lab::new(Suricata, rules);
     let mut connection = Connection::open(&mut lab, port);
@@ -312,7 +312,7 @@ fn rules_that_wait_are_asked_again_where_what_they_look_in_grows() {
         at += bytes.len();
     }
     assert_eq!((1..=40).collect::<Vec<_>>(), connection.lab.fired);
-    // Those that wait for the same buffer cost as much as others that are asked.
+    // Rules that are pending for the same buffer cost as much as others that are evaluated.
     let mut connection = Connection::of(&mut lab, CLIENT, [40_001, 80]);
     connection.client(0, said[0].1);
     let before = connection.lab.inspector.counters.work_units;

@@ -1,63 +1,64 @@
-//! How a pool translates, in the words of RFC 4787, 5382, 5508, 6888 and 7857: decisions as data.
+//! Translation behaviour of a pool, in the terms of RFC 4787, 5382, 5508, 6888 and 7857. These types are plain data.
 
-/// When two flows of one inside address and port share an outside port (RFC 4787, section 4.1).
+/// Condition under which two flows of one inside address and port share an outside port (RFC 4787, section 4.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum MappingBehaviour {
-    /// Always (REQ-1).
+    /// All flows share the outside port (REQ-1).
     #[default]
     EndpointIndependent,
-    /// Only if they lead to the same address and port.
+    /// Only flows to the same remote address and port share the outside port.
     AddressAndPortDependent,
 }
 
-/// Who may send to a mapped outside port (RFC 4787, section 5).
+/// Remote endpoints that may send to a mapped outside port (RFC 4787, section 5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Filtering {
-    /// Everybody (REQ-8, for transparency).
+    /// Every remote endpoint (REQ-8, for transparency).
     #[default]
     EndpointIndependent,
-    /// Addresses that the inside host has sent to from there (REQ-8, for strictness).
+    /// Remote addresses that the inside host has sent to from this mapping (REQ-8, for strictness).
     AddressDependent,
-    /// Addresses and ports that it has sent to.
+    /// Remote addresses and ports that the inside host has sent to from this mapping.
     AddressAndPortDependent,
 }
 
-/// Mapping and filtering of one class of ports.
+/// Mapping behaviour and filtering behaviour of one port class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Behaviour {
-    /// Mapping.
+    /// Mapping behaviour.
     pub mapping: MappingBehaviour,
-    /// Filtering. With address-and-port-dependent mapping it is address-and-port-dependent, whatever stands here.
+    /// Filtering behaviour. Ignored if the mapping is address-and-port-dependent: then filtering is
+    /// address-and-port-dependent.
     pub filtering: Filtering,
 }
 
 impl Behaviour {
-    /// Every flow has a port of its own.
+    /// Each flow gets its own port.
     pub const ADDRESS_AND_PORT_DEPENDENT: Self = Self {
         mapping: MappingBehaviour::AddressAndPortDependent,
         filtering: Filtering::AddressAndPortDependent,
     };
 }
 
-/// Which free port a mapping gets.
+/// How the outside port of a mapping is selected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum PortSelection {
-    /// One that is hard to guess (RFC 6056; RFC 6888, REQ-15).
+    /// A random free port that is hard to guess (RFC 6056; RFC 6888, REQ-15).
     #[default]
     Random,
-    /// The inside port as long as it is free. Every address of the pool then belongs to one shard as a whole.
+    /// The inside port if it is free. With this setting, all ports of an outside address belong to one shard.
     Preserve,
 }
 
-/// Blocks of ports that belong to one subscriber at a time.
+/// Port blocks: each block is allocated to one subscriber at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Blocks {
-    /// Ports of a block: a power of two from 64 on.
+    /// Number of ports per block: a power of two, at least 64.
     pub size: u16,
-    /// Most blocks of a subscriber.
+    /// Maximum number of blocks per subscriber.
     pub most: u16,
-    /// A subscriber keeps one block that has run empty until its last session ends, so that its next session does not
-    /// take a new one.
+    /// Whether a subscriber keeps one empty block until its last session ends, so that its next session does not need a
+    /// new block.
     pub spare: bool,
 }
 
@@ -71,13 +72,15 @@ impl Default for Blocks {
     }
 }
 
-/// How long a port, or a block, stays unused after its last mapping (RFC 6888, REQ-8). TCP ports are tracked and do not
-/// wait, nor do those of address- or address-and-port-dependent filtering.
+/// How long a released port or block is quarantined (RFC 6888, REQ-8). TCP ports are not quarantined because TCP
+/// connections are tracked. Ports with address-dependent or address-and-port-dependent filtering are not quarantined
+/// either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Quarantine {
-    /// Seconds; 0: not at all.
+    /// Duration in seconds; 0 disables quarantine.
     pub seconds: u32,
-    /// Most ports and blocks that wait, per shard; further ones are free at once, and counted.
+    /// Maximum number of quarantined ports and blocks per shard. Beyond it, released ports are free immediately, and a
+    /// counter records this.
     pub most: u32,
 }
 
@@ -90,31 +93,31 @@ impl Default for Quarantine {
     }
 }
 
-/// New sessions a second, and how many at once.
+/// Rate limit for new sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Rate {
-    /// A second.
+    /// New sessions per second.
     pub per_second: u32,
-    /// At once.
+    /// Maximum burst of new sessions.
     pub burst: u32,
 }
 
-/// Limits of one subscriber (RFC 6888, REQ-4 and REQ-5). What is not given is not limited.
+/// Limits per subscriber (RFC 6888, REQ-4 and REQ-5). `None` means unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SubscriberLimits {
-    /// Outside ports by class: TCP, UDP, ICMP queries.
+    /// Maximum number of outside ports per class: TCP, UDP, ICMP queries.
     pub ports: [Option<u32>; 3],
-    /// Sessions.
+    /// Maximum number of sessions.
     pub sessions: Option<u32>,
-    /// New sessions.
+    /// Rate limit for new sessions.
     pub rate: Option<Rate>,
 }
 
-/// Limits of a pool, or of a virtual router. What is not given is not limited.
+/// Limits of a pool or of a virtual router. `None` means unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Limits {
-    /// Sessions.
+    /// Maximum number of sessions.
     pub sessions: Option<u32>,
-    /// New sessions.
+    /// Rate limit for new sessions.
     pub rate: Option<Rate>,
 }

@@ -1,4 +1,4 @@
-//! What translation leaves in a session's record: eight bytes beside the two keys.
+//! Translation decision as stored in a session's record: eight bytes in addition to the two keys.
 
 use bytemuck::{Pod, Zeroable};
 use sluice_wire::checksum::Delta;
@@ -14,13 +14,13 @@ use crate::{Address, PoolIndex, Tuple};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Decision {
-    /// What the forward rewrite changes in the IPv4 header's checksum.
+    /// Change of the IPv4 header checksum by the forward rewrite.
     l3: u16,
-    /// What the forward rewrite changes in the transport's checksum.
+    /// Change of the transport checksum by the forward rewrite.
     l4: u16,
-    /// The pool of the source's lease.
+    /// Pool that allocated the source port.
     pool: PoolIndex,
-    /// Flags below.
+    /// Bits of the flag constants.
     flags: u16,
 }
 
@@ -28,34 +28,34 @@ const SOURCE: u16 = 1;
 const DESTINATION: u16 = 2;
 const POOLED: u16 = 4;
 
-/// What a session holds of its pool, and releases when it ends.
+/// Resources of a pool that a session holds and releases when it ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Resources(u16);
 
 impl Resources {
-    /// Nothing.
+    /// No resources.
     pub const NOTHING: Self = Self(0);
-    /// An outside port of its own.
+    /// An outside port of the session's own.
     pub const PORT: Self = Self(8);
     /// The mapping of its inside address and port.
     pub const MAPPING: Self = Self(16);
-    /// It is counted by its subscriber.
+    /// Counted by the subscriber.
     pub const SUBSCRIBER: Self = Self(32);
-    /// It is counted by its pool.
+    /// Counted by the pool.
     pub const POOL: Self = Self(64);
-    /// It is counted by its virtual router.
+    /// Counted by the virtual router.
     pub const ROUTER: Self = Self(128);
     const ALL: u16 = Self::ALLOCATED.0 | Self::POOL.0 | Self::ROUTER.0;
-    /// What [`crate::Bindings`] have allocated.
+    /// Resources that [`crate::Bindings`] allocate.
     const ALLOCATED: Self = Self(Self::PORT.0 | Self::MAPPING.0 | Self::SUBSCRIBER.0);
 
-    /// What [`crate::Bindings`] have allocated of it.
+    /// The subset of these resources that [`crate::Bindings`] allocated.
     #[inline(always)]
     pub fn allocated(self) -> Self {
         Self(self.0 & Self::ALLOCATED.0)
     }
 
-    /// Is all of the other held?
+    /// Whether these resources include all of `other`.
     #[inline(always)]
     pub fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
@@ -79,43 +79,43 @@ impl Decision {
         flags: 0,
     };
 
-    /// Is anything rewritten?
+    /// Whether the session's packets are rewritten.
     #[inline(always)]
     pub fn translates(self) -> bool {
         self.flags & (SOURCE | DESTINATION) != 0
     }
 
-    /// Is the source of forward packets rewritten?
+    /// Whether the source of forward packets is rewritten.
     #[inline(always)]
     pub fn translates_source(self) -> bool {
         self.flags & SOURCE != 0
     }
 
-    /// Is the destination of forward packets rewritten?
+    /// Whether the destination of forward packets is rewritten.
     #[inline(always)]
     pub fn translates_destination(self) -> bool {
         self.flags & DESTINATION != 0
     }
 
-    /// The pool that translates the session.
+    /// Pool that the session uses, if any.
     #[inline(always)]
     pub fn pool(self) -> Option<PoolIndex> {
         (self.flags & POOLED != 0).then_some(self.pool)
     }
 
-    /// The same where it is known that there is one.
+    /// Pool that the session uses; valid only if the session has one.
     #[inline(always)]
     pub(crate) fn pool_index(self) -> PoolIndex {
         self.pool
     }
 
-    /// What the session holds of its pool.
+    /// Resources that the session holds.
     #[inline(always)]
     pub fn resources(self) -> Resources {
         Resources(self.flags & Resources::ALL)
     }
 
-    /// The same with something else held, of a pool.
+    /// This decision with other resources held of `pool`.
     #[inline(always)]
     pub fn with_resources(self, pool: PoolIndex, holding: Resources) -> Self {
         Self {
@@ -125,13 +125,14 @@ impl Decision {
         }
     }
 
-    /// The same with another pool, which has the port now; it counts no session that it has not admitted.
+    /// This decision with another pool that has taken over the port. The new pool did not admit the session, so it does
+    /// not count it.
     pub fn with_pool(self, pool: PoolIndex) -> Self {
         let flags = self.flags & !Resources::POOL.0;
         Self { pool, flags, ..self }
     }
 
-    /// The same, counted by what admitted it.
+    /// This decision with the counters in `by` that admitted the session.
     #[inline(always)]
     pub fn counted(self, by: Resources) -> Self {
         Self {
@@ -140,58 +141,59 @@ impl Decision {
         }
     }
 
-    /// Do packets of a direction go out, towards the side that sees translated addresses? With a translated
-    /// source the forward ones do, with a forwarded port alone the answers (RFC 4787, REQ-6).
+    /// Whether packets of this direction go out, towards the side that sees translated addresses. With a translated
+    /// source these are the forward packets; with only a destination rule, the reverse packets (RFC 4787, REQ-6).
     #[inline(always)]
     pub fn outbound(self, direction: Direction) -> bool {
         (self.flags & (SOURCE | DESTINATION) == DESTINATION) == (direction == Direction::Reverse)
     }
 
-    /// What a rewrite in this direction changes in the IPv4 header's checksum.
+    /// Change of the IPv4 header checksum by a rewrite in this direction.
     #[inline(always)]
     pub fn l3(self, direction: Direction) -> Delta {
         Delta(self.l3 ^ mask(direction))
     }
 
-    /// What a rewrite in this direction changes in the transport's checksum.
+    /// Change of the transport checksum by a rewrite in this direction.
     #[inline(always)]
     pub fn l4(self, direction: Direction) -> Delta {
         Delta(self.l4 ^ mask(direction))
     }
 }
 
-/// The complement undoes a change: all ones for the reverse direction.
+/// All ones for the reverse direction, because the complement undoes a checksum change.
 #[inline(always)]
 fn mask(direction: Direction) -> u16 {
     (direction as u16).wrapping_neg()
 }
 
-/// What becomes of a new session: the key of the packets that answer, and the decision.
+/// Translation of a new session: reverse key and decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Translation<T> {
-    /// Key of the reverse direction, as answers arrive.
+    /// Key of packets in the reverse direction as they arrive.
     pub reverse: T,
     /// The decision for the session's record.
     pub decision: Decision,
 }
 
-/// What a new session's packets have as their source.
+/// Source of a new session's packets after translation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NewSource<A> {
-    /// Their own.
+    /// The original source.
     Kept,
-    /// An address and port that a pool allocates.
+    /// Address and port allocated by a pool.
     Lent(PoolIndex, Lease<A>),
-    /// Another address, and their own port.
+    /// Another address with the original port (static mapping).
     Static(A),
-    /// Another address and port, which nobody allocates.
+    /// Another address and port that are not allocated from a pool.
     At(Lease<A>),
-    /// Their own address, and another port: of what a destination rule leads to where another session of the client's has that.
+    /// The original address with another port. Used with a destination rule if another session of the client already
+    /// has that port towards the same target.
     Port(u16),
 }
 
-/// Compose a new session's translation from its forward key: `target` where a destination rule answered, `source` where
-/// a source rule did. `outside` is the context that answers arrive in.
+/// Compose a new session's translation from its forward key. `target` is set if a destination rule matched, `source` if
+/// a source rule matched. `outside` is the context in which answers arrive.
 pub fn translate<T: Tuple>(
     forward: &T,
     protocol: u8,
@@ -227,7 +229,7 @@ pub fn translate<T: Tuple>(
         NewSource::Port(port) => near_port = port,
     }
     if query {
-        // The identifier, and as much more as says what is asked.
+        // The reverse key holds the translated identifier, plus the difference that encodes the ICMP query type.
         let kind = forward.destination_port().wrapping_sub(forward.source_port());
         remote_port = near_port.wrapping_add(kind);
     }

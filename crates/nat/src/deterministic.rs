@@ -1,9 +1,9 @@
-//! Deterministic NAT (RFC 7422): outside address and ports of an inside address are computed, both ways.
+//! Deterministic NAT (RFC 7422): the outside address and ports of an inside address are computed, and vice versa.
 //!
-//! [`Plan`] has the two functions of section 2: [`Plan::outside`], from an inside address to its outside ports, and
-//! [`Plan::inside`], from an outside address and port to the inside address. Both take the same few steps whatever
-//! the sizes are. The ports of an outside address are counted through without those that are reserved; the first
-//! C × P of them are dealt to inside addresses, P each, and what follows is kept for blocks on demand.
+//! [`Plan`] implements the two functions of section 2: [`Plan::outside`] maps an inside address to its outside ports,
+//! and [`Plan::inside`] maps an outside address and port to the inside address. Both take constant time for all sizes.
+//! Ports of an outside address are numbered without the reserved ones. The first C × P ports are assigned to inside
+//! addresses, P each; the rest is kept for blocks on demand.
 
 mod permutation;
 mod port_set;
@@ -21,41 +21,41 @@ use self::ranges::Ranges;
 use crate::keyed::Secret;
 use crate::{Address, Pool};
 
-/// Inside addresses that share a pool's addresses by a fixed rule (RFC 7422, section 2.1).
+/// Static assignment of inside addresses to a pool's outside addresses and ports (RFC 7422, section 2.1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deterministic<A> {
     /// First and last inside address (variable I).
     pub inside: (A, A),
     /// Inside addresses per outside address (variable C).
     pub compression: u16,
-    /// Shares of an outside address that are kept for blocks on demand (variable D).
+    /// Number of shares of an outside address that are kept for blocks on demand (variable D).
     pub dynamic: u16,
-    /// Most ports of an inside address and class, those of blocks on demand included (variable M); none: no limit
-    /// but that of the blocks.
+    /// Maximum number of ports per inside address and class, including blocks on demand (variable M). `None`: limited
+    /// only by the number of blocks.
     pub most: Option<u32>,
-    /// How inside addresses are dealt to outside addresses and ranges of ports (variable A).
+    /// Algorithm that assigns inside addresses to outside addresses and port ranges (variable A).
     pub algorithm: Algorithm,
 }
 
-/// How inside addresses are dealt to outside addresses and ranges of ports (RFC 7422, section 2.2).
+/// Algorithm that assigns inside addresses to outside addresses and port ranges (RFC 7422, section 2.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Algorithm {
-    /// The first inside addresses share the first outside address, in ascending ranges.
+    /// The first C inside addresses share the first outside address, in ascending port ranges.
     #[default]
     Sequential,
-    /// The first inside addresses share the first outside address; each has every C-th port.
+    /// The first C inside addresses share the first outside address; each gets every C-th port.
     Staggered,
-    /// An inside address has the same ports of all outside addresses, and then the next port.
+    /// An inside address gets the same port of all outside addresses, then the next port of all of them.
     RoundRobin,
-    /// An inside address has every C-th port, each of another outside address in turn.
+    /// An inside address gets every C-th port, each on the next outside address in turn.
     Interlaced,
-    /// The first inside addresses share the first outside address; the key says which ports each of them has
-    /// (RFC 6431, section 2.2). Who wants to ask later must keep the key.
+    /// The first C inside addresses share the first outside address; a secret key determines the ports of each (RFC
+    /// 6431, section 2.2). Later attribution of a port to an inside address requires the key.
     Random(Secret),
 }
 
 impl Algorithm {
-    /// Its number in RFC 7422, section 2.2.
+    /// Number of the algorithm in RFC 7422, section 2.2.
     pub fn number(self) -> u8 {
         match self {
             Self::Sequential => 0,
@@ -66,58 +66,58 @@ impl Algorithm {
         }
     }
 
-    /// Whether an inside address has ports of one outside address only. Others cannot be paired (RFC 4787, REQ-2).
+    /// Whether an inside address has ports of only one outside address. Only then can it be paired (RFC 4787, REQ-2).
     #[inline(always)]
     pub fn is_paired(self) -> bool {
         !matches!(self, Self::RoundRobin | Self::Interlaced)
     }
 }
 
-/// Why a plan is refused.
+/// Why a deterministic plan is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum DeterministicError {
     /// The last inside address is before the first, or the pool has no address.
     #[error("no inside or no outside address")]
     Empty,
-    /// No inside address may use an outside address.
+    /// The compression ratio is 0.
     #[error("compression 0")]
     NoCompression,
-    /// So many shares that none of them has a port.
+    /// The number of shares is so high that a share has no port.
     #[error("{ports} ports of an outside address cannot be shared by {shares}")]
     NoPorts {
-        /// Ports of an outside address that are not reserved.
+        /// Number of unreserved ports of an outside address.
         ports: u32,
-        /// Compression and dynamic shares.
+        /// Sum of compression ratio and dynamic shares.
         shares: u32,
     },
-    /// The outside addresses do not suffice.
+    /// The outside addresses are not sufficient for the inside addresses.
     #[error("{inside} inside addresses are more than {places}, the outside addresses times the compression")]
     TooMany {
-        /// Inside addresses.
+        /// Number of inside addresses.
         inside: u128,
-        /// Places.
+        /// Number of inside addresses that the outside addresses can serve.
         places: u64,
     },
 }
 
-/// A checked plan.
+/// A validated deterministic plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan<A> {
     first: A,
     last: A,
     addresses: Ranges<A>,
-    /// The ports that are not reserved.
+    /// Unreserved ports.
     ports: Ranges<u32>,
     compression: u32,
     dynamic: u32,
     most: Option<u32>,
     algorithm: Algorithm,
-    /// Ports of an inside address (P).
+    /// Number of ports per inside address (P).
     share: u32,
 }
 
 impl<A: Address> Plan<A> {
-    /// The plan of a pool, if it has one.
+    /// The deterministic plan of a pool, if configured.
     pub fn of(pool: &Pool<A>) -> Option<Result<Self, DeterministicError>> {
         let deterministic = pool.deterministic.as_ref()?;
         Some(Self::new(
@@ -128,8 +128,8 @@ impl<A: Address> Plan<A> {
         ))
     }
 
-    /// A plan over ranges of outside addresses that do not overlap, their ports, and the ports among those that are
-    /// nobody's (variable R).
+    /// Create a plan from non-overlapping ranges of outside addresses, the port range, and the reserved ports in it
+    /// (variable R).
     pub fn new(
         deterministic: &Deterministic<A>,
         addresses: &[(A, A)],
@@ -159,7 +159,7 @@ impl<A: Address> Plan<A> {
         }
         let inside = (last.number() - first.number()).saturating_add(1);
         let places = u64::from(addresses.count()) * u64::from(compression);
-        // Ports are counted through in 32 bits where they are dealt over all addresses.
+        // Ports that are assigned across all addresses are numbered with 32 bits.
         if inside > u128::from(places.min(u64::from(u32::MAX))) {
             return Err(DeterministicError::TooMany { inside, places });
         }
@@ -176,15 +176,15 @@ impl<A: Address> Plan<A> {
         })
     }
 
-    /// What an inside address has outside; none where it is not of the plan.
+    /// Outside ports of an inside address; `None` if the plan does not contain it.
     #[inline]
     pub fn outside(&self, inside: A) -> Option<PortSet<'_, A>> {
         let planned = self.first <= inside && inside <= self.last;
         planned.then(|| PortSet::new(self, (inside.number() - self.first.number()) as u32))
     }
 
-    /// The inside address that has an outside port; none where the plan has no such address or port, or keeps it for
-    /// blocks on demand, or has no inside address for it.
+    /// Inside address that owns an outside port. `None` if the plan does not contain the address or port, the port is
+    /// kept for blocks on demand, or no inside address is assigned to it.
     #[inline]
     pub fn inside(&self, outside: A, port: u16) -> Option<A> {
         let (subscriber, _) = self.owner(outside, port)?;
@@ -192,7 +192,8 @@ impl<A: Address> Plan<A> {
         (inside <= self.last.number()).then(|| A::from_number(inside))
     }
 
-    /// Inside address, counted from the first, and which of its ports; it may be behind the last.
+    /// Index of the inside address, and index of the port among its ports. The address index may exceed the last inside
+    /// address.
     #[inline(always)]
     fn owner(&self, outside: A, port: u16) -> Option<(u64, u32)> {
         let address = self.addresses.index_of(outside)?;
@@ -223,7 +224,7 @@ impl<A: Address> Plan<A> {
         })
     }
 
-    /// How many inside addresses.
+    /// Number of inside addresses.
     pub fn subscribers(&self) -> u32 {
         (self.last.number() - self.first.number()) as u32 + 1
     }
@@ -233,22 +234,22 @@ impl<A: Address> Plan<A> {
         (self.first, self.last)
     }
 
-    /// Ports that every inside address has, of each class.
+    /// Number of ports per inside address and class.
     pub fn share(&self) -> u32 {
         self.share
     }
 
-    /// Most ports of an inside address and class, those of blocks on demand included.
+    /// Maximum number of ports per inside address and class, including blocks on demand.
     pub fn max_hosts(&self) -> Option<u32> {
         self.most
     }
 
-    /// How inside addresses are dealt.
+    /// Algorithm that assigns inside addresses.
     pub fn algorithm(&self) -> Algorithm {
         self.algorithm
     }
 
-    /// First and last port of each outside address that is kept for blocks on demand; reserved ones may be between.
+    /// First and last port that each outside address keeps for blocks on demand; the range may contain reserved ports.
     pub fn dynamic(&self) -> Option<(u16, u16)> {
         let (first, count) = (self.compression * self.share, self.ports.count());
         let kept = self.dynamic > 0 && first < count;

@@ -1,85 +1,85 @@
-//! What happens to bindings, for those who log it (RFC 6888, REQ-12; RFC 8158): kept until the worker passes it on.
+//! Binding events for logging (RFC 6888, REQ-12; RFC 8158). A shard keeps them until its worker passes them on.
 
 use crate::ports::PortClass;
 use crate::{Address, PoolIndex};
 use sluice_wire::Context;
 
-/// What happened, in the words of RFC 8158.
+/// Kind of event, named after RFC 8158.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum EventKind {
-    /// A subscriber is paired with an outside address.
+    /// A subscriber was paired with an outside address.
     AddressBindingCreate,
-    /// A subscriber is not paired any more.
+    /// A subscriber's pairing was removed.
     AddressBindingDelete,
-    /// A subscriber got a block of ports.
+    /// A port block was allocated to a subscriber.
     PortBlockAllocation,
-    /// A block of ports is the pool's again.
+    /// A port block was released to the pool.
     PortBlockDeallocation,
-    /// An inside address and port got an outside one.
+    /// A mapping was created.
     BibCreate,
-    /// A mapping is gone.
+    /// A mapping was removed.
     BibDelete,
     /// No port was free for a subscriber.
     PortsExhausted,
-    /// A subscriber wanted more than it may have.
+    /// A subscriber exceeded a limit.
     QuotaExceeded,
 }
 
-/// Which kinds are wanted.
+/// Set of event kinds to record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventKinds(u16);
 
 impl EventKinds {
-    /// None: nothing is kept.
+    /// No kinds: nothing is recorded.
     pub const NONE: Self = Self(0);
-    /// All.
+    /// All kinds.
     pub const ALL: Self = Self(u16::MAX);
 
-    /// These and one more.
+    /// This set with one more kind.
     pub const fn with(self, kind: EventKind) -> Self {
         Self(self.0 | 1 << kind as u8)
     }
 
-    /// Is a kind wanted?
+    /// Whether the set contains a kind.
     #[inline(always)]
     pub fn has(self, kind: EventKind) -> bool {
         self.0 >> kind as u8 & 1 != 0
     }
 
-    /// Is none wanted?
+    /// Whether the set is empty.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 }
 
-/// An event. IPv4 addresses are in the low 32 bits of the second word.
+/// A binding event. IPv4 addresses are in the low 32 bits of the second word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// The moment in nanoseconds.
+    /// Time in nanoseconds.
     pub at: u64,
-    /// Inside address, or the first of the subscriber's prefix.
+    /// Inside address, or first address of the subscriber's prefix.
     pub inside: [u64; 2],
     /// Outside address.
     pub outside: [u64; 2],
-    /// Context of the inside.
+    /// Context of the inside address.
     pub context: Context,
     /// Inside port of a mapping.
     pub inside_port: u16,
-    /// First and last outside port; of a mapping its port twice.
+    /// First and last outside port; both are the same for a mapping.
     pub ports: (u16, u16),
-    /// The pool.
+    /// Pool.
     pub pool: PoolIndex,
-    /// What the ports are of; a block serves all.
+    /// Port class; `None` for blocks, which serve all classes.
     pub class: Option<PortClass>,
-    /// What happened.
+    /// Kind of event.
     pub kind: EventKind,
-    /// IPv6.
+    /// Whether the addresses are IPv6.
     pub six: bool,
 }
 
 impl Event {
-    /// An event of a subscriber.
+    /// Create an event of a subscriber.
     pub(crate) fn new<A: Address>(kind: EventKind, at: u64, context: Context, inside: A, pool: PoolIndex) -> Self {
         Self {
             at,
@@ -95,7 +95,7 @@ impl Event {
         }
     }
 
-    /// The same with an outside address and ports.
+    /// This event with an outside address and ports.
     pub(crate) fn outside<A: Address>(self, address: A, ports: (u16, u16)) -> Self {
         Self {
             outside: address.words(),
@@ -105,7 +105,7 @@ impl Event {
     }
 }
 
-/// Events of a shard that wait for the worker: a fixed number, what is more is counted and lost.
+/// Queue of a shard's events for the worker. Its capacity is fixed; further events are lost and counted.
 #[derive(Debug)]
 pub struct Outbox {
     wanted: EventKinds,
@@ -113,11 +113,11 @@ pub struct Outbox {
     lost: u64,
 }
 
-/// Events that wait at most: more than one burst causes.
+/// Maximum number of queued events: more than one burst causes.
 const WAITING: usize = 512;
 
 impl Outbox {
-    /// An empty one.
+    /// Create an empty queue for the given kinds.
     pub fn new(wanted: EventKinds) -> Self {
         let most = if wanted.is_empty() { 0 } else { WAITING };
         Self {
@@ -127,7 +127,7 @@ impl Outbox {
         }
     }
 
-    /// Keep an event, if its kind is wanted. Allocates nothing.
+    /// Queue an event if its kind is recorded. Does not allocate memory.
     #[inline(always)]
     pub(crate) fn push(&mut self, kind: EventKind, event: impl FnOnce() -> Event) {
         if self.wanted.has(kind) {
@@ -144,14 +144,14 @@ impl Outbox {
         }
     }
 
-    /// Pass on what waits. Returns how many events were lost since the last time.
+    /// Pass all queued events to `take`. Returns the number of events lost since the last call.
     #[inline]
     pub fn drain(&mut self, take: impl FnMut(Event)) -> u64 {
         self.waiting.drain(..).for_each(take);
         core::mem::take(&mut self.lost)
     }
 
-    /// Whether nothing waits and nothing was lost.
+    /// Whether no event is queued and none was lost.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty() && self.lost == 0

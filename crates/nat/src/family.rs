@@ -1,4 +1,4 @@
-//! The two address families behind one pair of traits.
+//! Traits that abstract over the two address families.
 
 use core::fmt::Debug;
 use core::hash::Hash;
@@ -9,7 +9,7 @@ use sluice_wire::{Context, Tuple4, Tuple6};
 
 use crate::rule::Stored;
 
-/// An address of one family, as the keys hold it.
+/// An address of one family, in the form that session keys store.
 pub trait Address: Stored + bytemuck::Pod + Ord + Hash + Debug + Send + Sync + 'static {
     /// Length in bits: 32 or 128.
     const BITS: u8;
@@ -17,16 +17,16 @@ pub trait Address: Stored + bytemuck::Pod + Ord + Hash + Debug + Send + Sync + '
     /// The address as a number; IPv4 in the low 32 bits.
     fn number(self) -> u128;
 
-    /// The address of a number; bits above [`Address::BITS`] are ignored.
+    /// The address with this number; bits above [`Address::BITS`] are ignored.
     fn from_number(number: u128) -> Self;
 
-    /// Two words that hold all of the address.
+    /// The address as two words.
     fn words(self) -> [u64; 2];
 
-    /// And this address changed to `new`, in a checksum.
+    /// Add the replacement of this address by `new` to a checksum change.
     fn exchange(self, new: Self, delta: Delta) -> Delta;
 
-    /// The address as people write it.
+    /// The address as [`IpAddr`], for display.
     fn display(self) -> IpAddr;
 }
 
@@ -91,7 +91,7 @@ pub trait Tuple: Copy + Eq + Debug + Send + Sync + 'static {
     /// The family's address.
     type Address: Address;
 
-    /// A tuple of its parts.
+    /// Create a tuple from its parts.
     fn new(
         source: Self::Address,
         destination: Self::Address,

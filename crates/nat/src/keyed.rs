@@ -1,24 +1,24 @@
-//! A keyed function of a flow: SipHash, so that outside ports stay hard to guess (RFC 6056, section 3.3.3).
+//! Keyed hash of a flow: SipHash, so that outside ports are hard to guess (RFC 6056, section 3.3.3).
 
-/// The installation's secret, 128 bits of randomness that the caller provides.
+/// Secret of the installation: 128 random bits, provided by the caller.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Secret(pub [u64; 2]);
 
 impl core::fmt::Debug for Secret {
-    /// Without the bits: who knows them can guess ports.
+    /// The secret is not printed, because it allows ports to be guessed.
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str("Secret")
     }
 }
 
 impl Secret {
-    /// SipHash-2-4 of whole words: what nobody foretells who does not know the secret.
+    /// SipHash-2-4 of whole words; unpredictable without the secret.
     pub fn hash(self, words: &[u64]) -> u64 {
         sip::<2, 4>(self, words, 0)
     }
 }
 
-/// SipHash of whole words and a tail below 2^56, with `C` rounds per word and `D` at the end.
+/// SipHash of whole words and a tail below 2^56, with `C` rounds per word and `D` final rounds.
 #[inline(always)]
 pub(crate) fn sip<const C: usize, const D: usize>(secret: Secret, words: &[u64], tail: u64) -> u64 {
     let [k0, k1] = secret.0;
@@ -57,8 +57,8 @@ fn round(v: &mut [u64; 4]) {
     v[2] = v[2].rotate_left(32);
 }
 
-/// A keyed function of two words by folded multiplications: for what need not be hard to guess, as anybody who
-/// meets a host's outside address knows it.
+/// Keyed hash of two words by folded multiplication. Used where the result need not be hard to guess: a host's outside
+/// address is visible to every peer anyway.
 #[inline(always)]
 pub(crate) fn fold(secret: Secret, a: u64, b: u64) -> u64 {
     let [k0, k1] = secret.0;
@@ -68,7 +68,7 @@ pub(crate) fn fold(secret: Secret, a: u64, b: u64) -> u64 {
     (product >> 64) as u64 ^ product as u64
 }
 
-/// `hash` spread evenly over `0..count`, by its high bits.
+/// Map `hash` evenly to `0..count`, by its high bits.
 #[inline(always)]
 pub(crate) fn reduce(hash: u32, count: u32) -> u32 {
     ((u64::from(hash) * u64::from(count)) >> 32) as u32
@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn sip_reference_vectors_match() {
         let secret = Secret([0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908]);
-        // Input lengths 0, 8 and 16 of the reference's list for SipHash-2-4.
+        // Reference vectors of SipHash-2-4 for input lengths 0, 8 and 16.
         assert_eq!(0x726f_db47_dd0e_0e31, sip::<2, 4>(secret, &[], 0));
         assert_eq!(0x93f5_f579_9a93_2462, sip::<2, 4>(secret, &[0x0706_0504_0302_0100], 0));
         assert_eq!(

@@ -1,10 +1,10 @@
-//! Network address translation: rules, pools, port leases, rewrites, ICMP errors, connection tracking.
+//! Network address translation: rules, pools, port allocation, rewrites, ICMP errors, connection tracking.
 //!
-//! The slow path decides, once per session: [`rule::Rules`] say what is translated, [`ports::Ports`] allocates an
-//! outside port, [`decision::translate`] composes the reverse key and the [`Decision`]. The fast path translates:
-//! [`rewrite`] takes everything it needs from the session's two keys and the decision.
+//! The slow path decides once per session: [`rule::Rules`] select the translation, [`ports::Ports`] allocates an
+//! outside port, and [`decision::translate`] composes the reverse key and the [`Decision`]. The fast path translates:
+//! [`rewrite`] needs only the session's two keys and the decision.
 //!
-//! Everything is generic over the family ([`family::Tuple`]): IPv4, and IPv6 to IPv6 with ports.
+//! All code is generic over the address family ([`family::Tuple`]): IPv4 to IPv4, and IPv6 to IPv6 with ports.
 #![forbid(unsafe_code)]
 
 pub mod behaviour;

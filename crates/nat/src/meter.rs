@@ -1,6 +1,7 @@
-//! Limits that all shards share: sessions, and the rate of new ones, of a pool or a virtual router.
+//! Limits shared by all shards: number of sessions and rate of new sessions, per pool or virtual router.
 //!
-//! Only what is limited is counted: a session that was admitted while there was a limit is counted until it ends.
+//! Sessions are counted only while a limit is configured. A session that was admitted under a limit is counted until it
+//! ends.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -8,26 +9,26 @@ use sluice_wire::Context;
 
 use crate::behaviour::{Limits, Rate};
 
-/// What was refused.
+/// Limit that a session would exceed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exceeded {
-    /// Sessions.
+    /// Number of sessions.
     Sessions,
-    /// New sessions a second.
+    /// Rate of new sessions.
     Rate,
 }
 
-/// Counts sessions, and spaces new ones.
+/// Counts sessions and limits the rate of new ones.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct Meter {
     sessions: AtomicU32,
-    /// Nanosecond at which the rate is used up by none.
+    /// Time in nanoseconds at which the rate limiter is idle again.
     due: AtomicU64,
 }
 
 impl Meter {
-    /// Count a new session at a moment in nanoseconds, if the limits allow it.
+    /// Count a new session at time `now` (nanoseconds), if the limits allow it.
     pub fn admit(&self, limits: &Limits, now: u64) -> Result<(), Exceeded> {
         let most = limits.sessions.unwrap_or(u32::MAX);
         let counted = self
@@ -47,18 +48,18 @@ impl Meter {
         })
     }
 
-    /// A session that was counted has ended.
+    /// Remove an ended session from the count.
     pub fn release(&self) {
         self.sessions.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Sessions that are counted.
+    /// Number of counted sessions.
     pub fn sessions(&self) -> u32 {
         self.sessions.load(Ordering::Relaxed)
     }
 }
 
-/// Nanoseconds between sessions of a rate, and how much too early one may come after a pause.
+/// Interval in nanoseconds between sessions at a rate, and the tolerance for a burst after a pause.
 pub(crate) fn spacing(rate: Rate) -> (u64, u64) {
     let between = 1_000_000_000 / u64::from(rate.per_second.max(1));
     (between, between * u64::from(rate.burst.max(1) - 1))
@@ -71,10 +72,10 @@ pub struct Meters {
     routers: Box<[Meter]>,
 }
 
-/// Virtual routers with a lower number can be limited.
+/// Number of virtual routers that can be limited: those with lower numbers.
 pub const LIMITED_ROUTERS: usize = 4096;
 
-/// Pools with a lower index can be limited.
+/// Number of pools that can be limited: those with lower indexes.
 pub const LIMITED_POOLS: usize = 1024;
 
 impl Default for Meters {
@@ -87,12 +88,12 @@ impl Default for Meters {
 }
 
 impl Meters {
-    /// A pool's; none from [`LIMITED_POOLS`] on.
+    /// Meter of a pool; `None` for indexes from [`LIMITED_POOLS`] on.
     pub fn pool(&self, pool: crate::PoolIndex) -> Option<&Meter> {
         self.pools.get(usize::from(pool))
     }
 
-    /// A virtual router's; none from [`LIMITED_ROUTERS`] on.
+    /// Meter of a virtual router; `None` for numbers from [`LIMITED_ROUTERS`] on.
     pub fn router(&self, router: Context) -> Option<&Meter> {
         self.routers.get(router as usize)
     }

@@ -21,65 +21,66 @@ use crate::ports::{PortClass, SharedOf};
 use crate::timeout::{Schedule, Timeouts};
 use sluice_wire::Context;
 
-/// Place of a pool in the configuration, counted from 0.
+/// Index of a pool in the configuration, starting at 0.
 pub type PoolIndex = u16;
 
-/// Most addresses of one pool; its bitmaps take memory for every one.
+/// Maximum number of addresses per pool; each address takes memory for its port bitmap.
 pub const ADDRESSES: u128 = 1 << 20;
 
-/// What happens when the outside address that an inside host is paired with has no port left.
+/// What happens if the outside address that an inside host is paired with has no free port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pairing {
     /// The new session is refused (RFC 7857, section 4).
     #[default]
     Hard,
-    /// Another address of the pool is taken.
+    /// A port of another address of the pool is allocated.
     Soft,
 }
 
-/// A pool as configured.
+/// Configuration of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pool<A> {
-    /// The virtual router whose addresses these are: those of others are not told apart from any other address.
+    /// The virtual router that owns these outside addresses. Other virtual routers treat them as ordinary addresses.
     pub context: Context,
-    /// Ranges of addresses, first and last; they need not touch (RFC 6888, REQ-3).
+    /// Ranges of addresses (first, last), not necessarily contiguous (RFC 6888, REQ-3).
     pub addresses: Vec<(A, A)>,
-    /// Ports, and ICMP identifiers.
+    /// Range of ports and ICMP identifiers.
     pub ports: RangeInclusive<u16>,
-    /// Ports among those that are not allocated (RFC 7422, variable R).
+    /// Ports in the range that are never allocated (RFC 7422, variable R).
     pub reserved: Vec<RangeInclusive<u16>>,
-    /// What happens when the paired address is full.
+    /// What happens if the paired address has no free port.
     pub pairing: Pairing,
     /// Timeouts of the sessions that use the pool.
     pub timeouts: Timeouts,
     /// Mapping and filtering by class: TCP, UDP, ICMP queries.
     pub behaviour: [Behaviour; 3],
-    /// With address-and-port-dependent mapping: flows to different destinations may share an outside port
-    /// (RFC 7857, section 3).
+    /// With address-and-port-dependent mapping: whether flows to different destinations may share an outside port (RFC
+    /// 7857, section 3).
     pub overlap: bool,
-    /// Which free port a mapping gets.
+    /// How the outside port of a mapping is selected.
     pub selection: PortSelection,
-    /// UDP: even inside ports get even outside ports, odd ones odd (RFC 4787, REQ-4).
+    /// UDP: preserve port parity, so that even inside ports get even outside ports and odd ones odd (RFC 4787, REQ-4).
     pub parity: bool,
-    /// Blocks of ports; none: port by port.
+    /// Port block allocation; `None`: ports are allocated individually.
     pub blocks: Option<Blocks>,
-    /// How long freed ports wait.
+    /// Quarantine of released ports.
     pub hold: Quarantine,
     /// Inside addresses whose outside address and ports are computed (RFC 7422).
     pub deterministic: Option<Deterministic<A>>,
-    /// Limits of each subscriber.
+    /// Limits per subscriber.
     pub subscriber: SubscriberLimits,
     /// Limits of the pool.
     pub limits: Limits,
-    /// Datagrams that are fragments or may become such leave with an identification of the gateway's (RFC 6864, 5.3.1).
+    /// Whether the gateway assigns a new IP ID to datagrams that are fragments or may be fragmented (RFC 6864, section
+    /// 5.3.1).
     pub renumber: bool,
-    /// Protocols without ports whose sessions are told apart by addresses alone: two hosts that share an outside address
-    /// cannot use one to the same remote at a time.
+    /// Protocols without ports whose sessions are distinguished by addresses alone. Two hosts that share an outside
+    /// address cannot use such a protocol with the same remote host at the same time.
     pub protocols: Vec<u8>,
 }
 
 impl<A: Address> Pool<A> {
-    /// A pool of one range of addresses with ports 1024 to 65535 and the default timeouts.
+    /// Create a pool of one address range with ports 1024 to 65535 and the default timeouts.
     pub fn new(first: A, last: A) -> Self {
         Self {
             context: 0,
@@ -103,18 +104,19 @@ impl<A: Address> Pool<A> {
     }
 }
 
-/// A pool that has been checked.
+/// A validated pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ValidPool<A> {
-    /// Ranges by first address, with the number of addresses before each.
+    /// Ranges sorted by first address, each with the number of addresses in earlier ranges.
     ranges: Box<[(A, A, u32)]>,
     count: u32,
     ports: (u16, u16),
     reserved: Box<[(u16, u16)]>,
-    /// One unit for each port, as a fraction of 2^32, rounded up.
+    /// Number of units per port, as a fraction of 2^32, rounded up.
     per_port: u64,
-    /// The most shards that each have ports where addresses and ports spread as cards hash: the whole units of an address;
-    /// where all ports of an address stay together, consecutive addresses from a multiple of their number on.
+    /// Maximum number of shards that can each own ports if addresses and ports are distributed by the card's hash: the
+    /// number of whole units of an address. If all ports of an address stay together, the number of shards that
+    /// consecutive aligned addresses can serve.
     units: u32,
     pairing: Pairing,
     timeouts: Schedule,
@@ -128,27 +130,27 @@ pub struct ValidPool<A> {
     limits: Limits,
     plan: Option<Arc<Plan<A>>>,
     renumber: bool,
-    /// A bit for each protocol that is translated by address alone.
+    /// Bitmap of the protocols that are translated by address alone.
     protocols: [u64; 4],
     asked: Derived,
-    /// Ports that shards share: [`Pools::share`].
+    /// Port sets that shards share; set by [`Pools::share`].
     shared: SharedOf,
 }
 
 /// Where a new session's outside port comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Source {
-    /// The session gets one of its own.
+    /// The session gets its own port.
     #[default]
     Session,
-    /// The session gets any with which its answers are told apart from those of all others.
+    /// The session gets any port with which its answers can be distinguished from those of all other sessions.
     Overlap,
-    /// The mapping of its inside address and port has one.
+    /// The session uses the port of the mapping of its inside address and port.
     Mapping,
 }
 
 impl<A: Address> ValidPool<A> {
-    /// What stands where no pool is: it has no address.
+    /// Placeholder for an unused pool index; it has no address.
     fn none() -> Self {
         let mut none = Self {
             ranges: Box::default(),
@@ -177,13 +179,13 @@ impl<A: Address> ValidPool<A> {
         none
     }
 
-    /// How many addresses.
+    /// Number of addresses.
     #[inline(always)]
     pub fn addresses(&self) -> u32 {
         self.count
     }
 
-    /// The `index`-th address in ascending order; the last where there are not so many.
+    /// The `index`-th address in ascending order; the last one if `index` is too large.
     #[inline(always)]
     pub fn address(&self, index: u32) -> A {
         let index = index.min(self.count.saturating_sub(1));
@@ -195,7 +197,7 @@ impl<A: Address> ValidPool<A> {
         A::from_number(first.number() + u128::from(index - before))
     }
 
-    /// Place of an address among the pool's.
+    /// Index of an address in the pool.
     #[inline(always)]
     pub fn index_of(&self, address: A) -> Option<u32> {
         let at = self.ranges.partition_point(|range| range.0 <= address).checked_sub(1)?;
@@ -209,7 +211,7 @@ impl<A: Address> ValidPool<A> {
         self.ports
     }
 
-    /// What happens when the paired address is full.
+    /// What happens if the paired address has no free port.
     #[inline(always)]
     pub fn pairing(&self) -> Pairing {
         self.pairing
@@ -221,24 +223,24 @@ impl<A: Address> ValidPool<A> {
         &self.timeouts
     }
 
-    /// Do datagrams that are not atomic leave with an identification of the gateway's?
+    /// Whether the gateway assigns a new IP ID to non-atomic datagrams.
     #[inline(always)]
     pub fn renumbers(&self) -> bool {
         self.renumber
     }
 
-    /// Is a protocol without ports translated, by address alone?
+    /// Whether a protocol without ports is translated by address alone.
     #[inline]
     pub fn translates(&self, protocol: u8) -> bool {
         self.protocols[usize::from(protocol / 64)] >> (protocol % 64) & 1 != 0
     }
 
-    /// Has it the address, and allocates it the port?
+    /// Whether the pool contains the address and allocates the port.
     pub fn lends(&self, address: A, port: u16) -> bool {
         self.has_port(port) && self.index_of(address).is_some()
     }
 
-    /// Is the port one of the pool's?
+    /// Whether the port is in the pool's range.
     #[inline(always)]
     pub fn has_port(&self, port: u16) -> bool {
         (self.ports.0..=self.ports.1).contains(&port)
@@ -248,7 +250,7 @@ impl<A: Address> ValidPool<A> {
                 .any(|&(first, last)| (first..=last).contains(&port))
     }
 
-    /// Is one of the ports from `first` to `last` one of the pool's?
+    /// Whether any port from `first` to `last` is in the pool's range.
     fn has_port_within(&self, first: u16, last: u16) -> bool {
         let (mut from, to) = (first.max(self.ports.0), last.min(self.ports.1));
         for &(start, end) in &self.reserved {
@@ -262,12 +264,12 @@ impl<A: Address> ValidPool<A> {
         from <= to
     }
 
-    /// Ports that are not allocated, in ascending order.
+    /// Ports that are never allocated, in ascending order.
     pub(crate) fn reserved(&self) -> &[(u16, u16)] {
         &self.reserved
     }
 
-    /// Whether it allocates the same ports in the same way as another.
+    /// Whether the pool allocates the same ports in the same way as `other`.
     pub(crate) fn lends_as(&self, other: &Self) -> bool {
         let timeless = |pool: &Self| Self {
             timeouts: Schedule::default(),
@@ -276,7 +278,7 @@ impl<A: Address> ValidPool<A> {
         timeless(self) == timeless(other)
     }
 
-    /// Whether leases of the one are kept as those of the other are.
+    /// Whether both pools store their port allocations in the same format.
     pub fn has_shape_of(&self, other: &Self) -> bool {
         let shape = |pool: &Self| {
             let mapping = pool.behaviour.map(|behaviour| behaviour.mapping);
@@ -291,7 +293,7 @@ impl<A: Address> ValidPool<A> {
         shape(self) == shape(other)
     }
 
-    /// Mapping and filtering of a class.
+    /// Mapping and filtering behaviour of a class.
     #[inline(always)]
     pub fn behaviour(&self, class: PortClass) -> Behaviour {
         self.behaviour[class as usize]
@@ -321,31 +323,31 @@ impl<A: Address> ValidPool<A> {
         self.asked.limits
     }
 
-    /// Which free port a mapping gets.
+    /// How the outside port of a mapping is selected.
     #[inline(always)]
     pub fn selection(&self) -> PortSelection {
         self.selection
     }
 
-    /// Whether UDP ports keep their parity.
+    /// Whether UDP port parity is preserved.
     #[inline(always)]
     pub fn keeps_parity(&self) -> bool {
         self.parity
     }
 
-    /// Blocks of ports.
+    /// Port block allocation, if configured.
     #[inline(always)]
     pub fn blocks(&self) -> Option<Blocks> {
         self.blocks
     }
 
-    /// How long freed ports wait.
+    /// Quarantine of released ports.
     #[inline(always)]
     pub fn quarantine(&self) -> Quarantine {
         self.hold
     }
 
-    /// Limits of each subscriber.
+    /// Limits per subscriber.
     #[inline(always)]
     pub fn subscriber(&self) -> &SubscriberLimits {
         &self.subscriber
@@ -357,14 +359,14 @@ impl<A: Address> ValidPool<A> {
         &self.limits
     }
 
-    /// Whether a bit per port says which are free: not where sessions may share a port, or an address belongs to one
-    /// shard as a whole.
+    /// Whether a bitmap records which ports are free. It does not if sessions may share a port, or if all ports of an
+    /// address belong to one shard.
     #[inline(always)]
     pub(crate) fn has_bits(&self) -> bool {
         self.asked.bits
     }
 
-    /// First and last of the ports that are not computed; none where all are.
+    /// First and last of the ports that are not computed; `None` if all are computed.
     pub(crate) fn dealt(&self) -> Option<(u16, u16)> {
         match &self.plan {
             Some(plan) => plan.dynamic(),
@@ -372,7 +374,7 @@ impl<A: Address> ValidPool<A> {
         }
     }
 
-    /// Whether every session holds a port of its own and nothing else: then another pool may take it over.
+    /// Whether each session holds only its own port. Then another pool can take the port over.
     pub fn is_plain(&self) -> bool {
         self.has_bits()
             && self.plan.is_none()
@@ -382,7 +384,7 @@ impl<A: Address> ValidPool<A> {
                 .all(|&class| self.source(class) == Source::Session)
     }
 
-    /// Outside ports per protocol, all addresses together.
+    /// Number of outside ports per protocol over all addresses.
     pub fn capacity(&self) -> u64 {
         let reserved: u64 = self
             .reserved

@@ -1,8 +1,9 @@
-//! Port leases of one shard: which outside ports it has allocated, and which it may allocate next.
+//! Port allocations of one shard: which outside ports it has allocated, and which it may allocate next.
 //!
-//! A shard holds bits only for the ports it owns ([`Shards::shard_of`](crate::shard::Shards::shard_of)), so no two shards can allocate one port, and
-//! what arrives for a allocated port is steered to the shard that allocated it. Half of the ports of an address belong to no shard
-//! until one has none left of its own and claims some. A lease touches one line unless its word of 64 ports runs full.
+//! A shard holds bits only for the ports that it owns ([`Shards::shard_of`](crate::shard::Shards::shard_of)). So two
+//! shards cannot allocate the same port, and a packet to an allocated port is steered to the shard that allocated it.
+//! Half of the ports of an address are shared: they belong to no shard until a shard that has run out of its own ports
+//! claims some. An allocation touches one cache line unless its word of 64 ports becomes empty.
 
 mod bits;
 mod blocks;
@@ -31,7 +32,7 @@ use crate::keyed::{Secret, sip};
 use crate::shard::BLOCK;
 use crate::{Address, PoolIndex, Reason, RssPorts, Tuple};
 
-/// What ports are counted by: each class has all of a pool's ports (RFC 7857, section 5).
+/// Class by which ports are counted: each class has all ports of a pool (RFC 7857, section 5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum PortClass {
@@ -43,15 +44,15 @@ pub enum PortClass {
     Query = 2,
 }
 
-/// How many classes there are.
+/// Number of classes.
 const CLASSES: usize = 3;
 
 impl PortClass {
     /// All classes.
     pub const ALL: [PortClass; CLASSES] = [PortClass::Tcp, PortClass::Udp, PortClass::Query];
 
-    /// The class of a parsed packet: none also for ICMP messages other than queries. Later fragments show no message: they
-    /// are of a query where they have been told an identifier, as ports.
+    /// The class of a parsed packet; `None` also for ICMP messages other than queries. Later fragments contain no ICMP
+    /// message; they belong to a query if virtual reassembly has set an identifier as their ports.
     #[inline(always)]
     pub fn of_layers(layers: &Layers) -> Option<Self> {
         let bits = if layers.class == Class::Ipv4 { 32 } else { 128 };
@@ -60,13 +61,13 @@ impl PortClass {
         (class != PortClass::Query || layers.flags.has(Flags::ICMP_QUERY) || told).then_some(class)
     }
 
-    /// The class of a protocol, in a family of so many address bits; none where it has nothing to tell sessions
-    /// of one outside address apart by.
+    /// The class of a protocol in an address family with `bits` address bits. `None` if the protocol has neither ports
+    /// nor identifiers that distinguish sessions of one outside address.
     #[inline(always)]
     pub fn of(protocol: u8, bits: u8) -> Option<Self> {
         match (protocol, bits) {
             (6, _) => Some(PortClass::Tcp),
-            // UDP-Lite has the ports of UDP, with which it shares those of its pools.
+            // UDP-Lite uses UDP's port class, so both share the ports of a pool.
             (17 | 136, _) => Some(PortClass::Udp),
             (1, 32) | (58, 128) => Some(PortClass::Query),
             _ => None,
@@ -74,7 +75,7 @@ impl PortClass {
     }
 }
 
-/// An outside address and port, allocated to one session.
+/// An outside address and port that is allocated to one session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Lease<A> {
     /// Outside address.
@@ -83,39 +84,39 @@ pub struct Lease<A> {
     pub port: u16,
 }
 
-/// Where a lease is to come from: [`Ports::request`].
+/// Request for a port, from [`Ports::request`].
 #[derive(Clone, Copy, Debug)]
 pub struct LeaseRequest {
-    /// Keyed function of the flow.
+    /// Keyed hash of the flow.
     flow: u64,
-    /// The word of ports to look at first, in the memory, and the block of ports that it stands for.
+    /// The first word of port bits to search, in memory, and the block of ports that it represents.
     place: usize,
     block: u32,
-    /// The paired address, counted among the pool's.
+    /// Index of the paired address in the pool.
     address: u32,
     pool: PoolIndex,
     class: PortClass,
     range: Range,
-    /// Ports that suit; others are taken where none of these is free.
+    /// Preferred ports; others are taken if none of these is free.
     suits: PortPreference,
-    /// Those of the first word.
+    /// Preferred ports of the first word.
     first: u64,
 }
 
-/// Which ports suit a session.
+/// Ports that are preferred for a session.
 #[derive(Clone, Copy, Debug)]
 struct PortPreference {
-    /// Bits of a word that suit by themselves.
+    /// Mask of ports of a word that have the preferred parity.
     parity: u64,
-    /// What a port has to add to the hash of the session's answers with an outside address of 0, so that they come to this
-    /// shard; where that counts.
+    /// Value that a port must contribute to the RSS hash of the session's answers (computed with outside address 0) so
+    /// that RSS delivers them to this shard; `None` if RSS does not matter.
     required_hash: Option<u32>,
 }
 
-/// Bits of even ports.
+/// Mask of even ports.
 pub(crate) const EVEN: u64 = 0x5555_5555_5555_5555;
 
-/// No port is free where the session may have one.
+/// The session cannot get a port because none is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("no outside port is free")]
 pub struct Exhausted;
@@ -132,32 +133,32 @@ impl From<Exhausted> for Reason {
 pub struct TooSmall {
     /// Lines needed.
     pub needed: usize,
-    /// Lines given.
+    /// Lines provided.
     pub given: usize,
 }
 
-/// The leases of one shard.
+/// Port allocations of one shard.
 #[derive(Debug)]
 pub struct Ports<'m, A> {
     memory: &'m mut [u64],
     layout: Layout<A>,
     shard: u32,
     secret: Secret,
-    /// Where cards hash addresses and ports: which ports bring answers to this shard.
+    /// Ports whose answers RSS delivers to this shard, if cards hash addresses and ports.
     fitting: Option<Arc<RssPorts>>,
-    /// The layout to change over to, and where it will be written.
+    /// Layout to migrate to, and memory where it will be written.
     next: Option<Layout<A>>,
     other: &'m mut [u64],
 }
 
 impl<'m, A: Address> Ports<'m, A> {
-    /// Lines of memory that the ports of one shard take, the same for each shard: the layout with room for so many
-    /// more addresses, and as much again, where the next one is written while this one is in use.
+    /// Number of memory lines for the ports of one shard, the same for each shard. It covers the layout with room for
+    /// `spare` further addresses, twice: a migration writes the next layout while the current one is in use.
     pub fn lines(layout: &Layout<A>, spare: u32) -> usize {
         2 * (layout.lines() + Layout::<A>::lines_of_spare(spare, layout.shards))
     }
 
-    /// The ports of one shard, all free. What the memory held is lost.
+    /// Create the ports of one shard, all free. Overwrites the memory.
     pub fn new(layout: &Layout<A>, shard: u32, secret: Secret, memory: &'m mut [Line]) -> Result<Self, TooSmall> {
         let (needed, given) = (Self::lines(layout, 0), memory.len());
         if given < needed {
@@ -177,13 +178,13 @@ impl<'m, A: Address> Ports<'m, A> {
         })
     }
 
-    /// Prefer ports with which the answers of a flow come to this shard.
+    /// Prefer ports whose answers RSS delivers to this shard.
     pub fn prefer_rss_ports(&mut self, fitting: Arc<RssPorts>) {
         self.fitting = Some(fitting);
     }
 
-    /// Change over to the layout of other pools: before the next lease, or at [`Ports::migrate`]. It must not
-    /// take more than the memory was made for.
+    /// Schedule a migration to the layout of other pools. It runs before the next allocation or at [`Ports::migrate`].
+    /// The layout must fit into the memory.
     pub fn prepare_migration(&mut self, next: &Layout<A>) {
         debug_assert!(next.words() <= self.other.len());
         if next.words() <= self.other.len() {
@@ -191,8 +192,8 @@ impl<'m, A: Address> Ports<'m, A> {
         }
     }
 
-    /// Change over now, if that is due: what was allocated stays so as far as a pool still has it. What none has any more
-    /// is free of this shard; the sessions that hold it must end before a pool gets it back.
+    /// Run a scheduled migration now. Ports stay allocated if a pool still contains them. Other ports no longer belong
+    /// to this shard; the sessions that hold them must end before a pool contains them again.
     #[cold]
     pub fn migrate(&mut self) {
         let Some(next) = self.next.take() else { return };
@@ -202,7 +203,7 @@ impl<'m, A: Address> Ports<'m, A> {
         self.layout = next;
     }
 
-    /// Change over where that is due.
+    /// Run the migration if one is scheduled.
     #[inline(always)]
     pub(crate) fn migrate_if_due(&mut self) {
         if self.next.is_some() {
@@ -210,15 +211,15 @@ impl<'m, A: Address> Ports<'m, A> {
         }
     }
 
-    /// Whether another layout waits.
+    /// Whether a migration is scheduled.
     pub fn is_migration_due(&self) -> bool {
         self.next.is_some()
     }
 
-    /// Allocate a port to a new session. The address follows from the inside host alone (paired pooling:
-    /// RFC 4787, REQ-2), the port is one of the whole flow, from which on the next free one is taken. A source port
-    /// below 1024 gets one below 1024 as long as there is one, any other never does where the pool has others
-    /// (RFC 4787, REQ-3a). The same leases in the same order give the same ports.
+    /// Allocate a port to a new session. The address depends only on the inside host (paired pooling: RFC 4787, REQ-2).
+    /// The search for a free port starts at a hash of the whole flow. A source port below 1024 gets an outside port
+    /// below 1024 if one is free; any other source port gets one from 1024 on if the pool has such ports (RFC 4787,
+    /// REQ-3a). The same requests in the same order yield the same ports.
     #[inline]
     pub fn lease<T: Tuple<Address = A>>(
         &mut self,
@@ -230,8 +231,8 @@ impl<'m, A: Address> Ports<'m, A> {
         self.allocate(aim)
     }
 
-    /// The first half of [`Ports::lease`], for a batch of new sessions: where the port is to come from. Asks the
-    /// processor for the line.
+    /// First half of [`Ports::lease`], for a batch of new sessions: determine where the port comes from, and prefetch
+    /// the line.
     #[inline]
     pub fn request<T: Tuple<Address = A>>(&mut self, pool: PoolIndex, class: PortClass, key: &T) -> LeaseRequest {
         self.migrate_if_due();
@@ -245,19 +246,19 @@ impl<'m, A: Address> Ports<'m, A> {
         )
     }
 
-    /// How many addresses a pool has by the layout in use.
+    /// Number of addresses of a pool in the current layout.
     #[inline(always)]
     pub(crate) fn addresses(&self, pool: PoolIndex) -> u32 {
         let region = self.layout.regions.get(usize::from(pool));
         region.map_or(0, |region| region.geometry.addresses as u32)
     }
 
-    /// The layout in use.
+    /// The current layout.
     pub(crate) fn layout(&self) -> &Layout<A> {
         &self.layout
     }
 
-    /// The same for an address of the pool that is known, and a keyed function of what the port is for.
+    /// [`Ports::request`] for a known address of the pool; `flow` is the keyed hash that selects the port.
     #[inline(always)]
     pub(crate) fn request_at<T: Tuple<Address = A>>(
         &self,
@@ -294,7 +295,7 @@ impl<'m, A: Address> Ports<'m, A> {
         {
             aim.suits.parity = parity_of(&region.pool, class, inside_port);
             let [(from, to), _] = region.ranges(shards, self.shard, address, range);
-            // Where the shard has none of its own in the range, others are searched.
+            // If the shard has no own ports in the range, the search continues with other ports.
             let suits = if from < to { u64::MAX } else { 0 };
             let at = from + start(flow, from, to);
             let outside = region.pool.address(address);
@@ -307,14 +308,14 @@ impl<'m, A: Address> Ports<'m, A> {
         aim
     }
 
-    /// What an outside port has to add to the hash of a flow's answers, where that counts.
+    /// Value that an outside port must contribute to the RSS hash of a flow's answers; `None` if RSS does not matter.
     #[inline(always)]
     fn required_hash<T: Tuple<Address = A>>(&self, class: PortClass, key: &T) -> Option<u32> {
         let fitting = self.fitting.as_deref()?;
         fitting.required_hash(class, self.shard, key)
     }
 
-    /// Ports of a block that fit.
+    /// Ports of a block whose answers RSS delivers to this shard.
     #[inline(always)]
     fn rss_ports_of(&self, aim: &LeaseRequest, outside: A, block: u32) -> u64 {
         match (self.fitting.as_deref(), aim.suits.required_hash) {
@@ -323,7 +324,7 @@ impl<'m, A: Address> Ports<'m, A> {
         }
     }
 
-    /// Ports that fit among the 64 from a multiple of 64 on.
+    /// Ports whose answers RSS delivers to this shard, among the aligned 64 ports that contain the lease's port.
     pub(crate) fn rss_ports_of_word<T: Tuple<Address = A>>(&self, class: PortClass, outside: Lease<A>, key: &T) -> u64 {
         match (self.fitting.as_deref(), self.required_hash(class, key)) {
             (Some(fitting), Some(wanted)) => {
@@ -334,13 +335,13 @@ impl<'m, A: Address> Ports<'m, A> {
         }
     }
 
-    /// The pool's ports among the 64 from a multiple of 64 on.
+    /// Ports that the pool contains among the aligned 64 ports from `port` on.
     pub(crate) fn owned_ports_of_word(&self, pool: PoolIndex, port: u16) -> u64 {
         let region = self.layout.regions.get(usize::from(pool));
         region.map_or(0, |region| region.owned(u32::from(port) / BLOCK))
     }
 
-    /// The second half of [`Ports::lease`].
+    /// Second half of [`Ports::lease`]: allocate the port.
     #[inline]
     pub fn allocate(&mut self, aim: LeaseRequest) -> Result<Lease<A>, Exhausted> {
         let (Some(word), Some(region)) = (
@@ -349,7 +350,7 @@ impl<'m, A: Address> Ports<'m, A> {
         ) else {
             return Err(Exhausted);
         };
-        // More than one bit: taking one leaves the summary as it is.
+        // More than one bit is set, so the summary does not change when one is taken.
         if *word & word.wrapping_sub(1) == 0 || *word & aim.first == 0 {
             return self.search(aim);
         }
@@ -363,8 +364,8 @@ impl<'m, A: Address> Ports<'m, A> {
         })
     }
 
-    /// Take one certain port, as for a session that was not opened here; false where it is not this shard's, not the
-    /// pool's, or allocated.
+    /// Allocate a specific port, for a session that was not created here. False if the port does not belong to this
+    /// shard or pool, or is already allocated.
     pub fn claim(&mut self, pool: PoolIndex, class: PortClass, lease: Lease<A>) -> bool {
         self.migrate();
         let Some((address, at, bit)) = self.place(pool, lease) else {
@@ -380,18 +381,18 @@ impl<'m, A: Address> Ports<'m, A> {
         true
     }
 
-    /// The shard.
+    /// Number of this shard.
     pub(crate) fn shard(&self) -> u32 {
         self.shard
     }
 
-    /// A keyed function of a whole flow.
+    /// Keyed hash of a whole flow.
     #[inline(always)]
     pub(crate) fn flow_hash<T: Tuple<Address = A>>(&self, class: PortClass, key: &T) -> u64 {
         digest(self.secret, class, key)
     }
 
-    /// A port of an address that this shard owns, by a random number. It need not be one of the pool's.
+    /// A port of an address that this shard owns, selected by a random number. The pool need not contain it.
     #[inline(always)]
     pub(crate) fn port_at(&self, pool: PoolIndex, address: A, random: u64) -> Option<u16> {
         let region = self.layout.regions.get(usize::from(pool))?;
@@ -400,13 +401,13 @@ impl<'m, A: Address> Ports<'m, A> {
         u16::try_from(block * BLOCK + (random as u32 & (BLOCK - 1))).ok()
     }
 
-    /// How many ports of a pool are allocated by this shard.
+    /// Number of ports of a pool that this shard has allocated.
     pub fn used(&self, pool: PoolIndex, class: PortClass) -> u32 {
         let region = self.layout.regions.get(usize::from(pool));
         region.map_or(0, |region| self.memory[region.start + class as usize] as u32)
     }
 
-    /// Address, word and bit of a pool's port that is this shard's own.
+    /// Address index, word and bit of a pool's port that this shard owns exclusively.
     #[inline(always)]
     fn place(&self, pool: PoolIndex, lease: Lease<A>) -> Option<(usize, usize, u32)> {
         let region = self.layout.regions.get(usize::from(pool))?;
@@ -418,7 +419,8 @@ impl<'m, A: Address> Ports<'m, A> {
     }
 }
 
-/// Ports of a word that suit an inside port: UDP ports of its parity, where the pool keeps that (RFC 4787, REQ-4).
+/// Mask of the ports of a word that have the inside port's parity: restricted only for UDP in a pool that preserves
+/// parity (RFC 4787, REQ-4).
 #[inline(always)]
 fn parity_of<A: Address>(pool: &crate::pool::ValidPool<A>, class: PortClass, inside_port: u16) -> u64 {
     match pool.keeps_parity() && class == PortClass::Udp {
@@ -427,7 +429,7 @@ fn parity_of<A: Address>(pool: &crate::pool::ValidPool<A>, class: PortClass, ins
     }
 }
 
-/// A keyed function of a whole flow.
+/// Keyed hash of a whole flow.
 #[inline(always)]
 fn digest<T: Tuple>(secret: Secret, class: PortClass, key: &T) -> u64 {
     let (context, ports) = (

@@ -1,76 +1,56 @@
-//! Why translation drops a packet.
+//! Reasons for which translation drops a packet.
 
-macro_rules! reasons {
-    ($($name:ident $text:literal $help:literal;)*) => {
-        /// Why translation drops a packet: each is a counter of its own.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        #[repr(u8)]
-        pub enum Reason {
-            $(#[doc = $help] $name,)*
-        }
+use sluice_wire::named;
 
-        impl Reason {
-            /// Every reason, in the order of their numbers.
-            pub const ALL: &[Reason] = &[$(Reason::$name),*];
-
-            /// The counter's name.
-            pub fn name(self) -> &'static str {
-                match self { $(Reason::$name => $text,)* }
-            }
-
-            /// What it means, in a sentence for the operator.
-            pub fn help(self) -> &'static str {
-                match self { $(Reason::$name => $help,)* }
-            }
-        }
-    };
-}
-
-reasons! {
-    Unsolicited "unsolicited"
-        "A packet from outside to a pool's address that no session expects and no rule forwards.";
-    PortsExhausted "ports-exhausted"
-        "No outside port was free for a new session; the sessions that exist stay.";
-    ForgedSource "forged-source"
-        "A packet from outside whose source is an outside address of inside hosts: nobody outside has that.";
-    UntranslatedInbound "untranslated-inbound"
-        "A packet from outside to the own address of an inside host that is translated, where configuration lets none pass.";
-    NoHostUp "no-host-up"
-        "A new flow for hosts that a destination rule deals flows among, of which none is up.";
-    Filtered "filtered"
-        "A packet from outside to a mapped address and port, from where the pool's filtering does not let it in.";
-    SubscriberPorts "subscriber-ports"
-        "A subscriber wanted more outside ports or port blocks than its pool grants to one.";
-    SubscriberSessions "subscriber-sessions"
-        "A subscriber wanted more sessions than its pool grants to one.";
-    SubscriberRate "subscriber-rate"
-        "A subscriber opened sessions faster than its pool grants to one.";
-    PoolSessions "pool-sessions"
-        "A pool has as many sessions as it may have.";
-    PoolRate "pool-rate"
-        "Sessions of a pool were opened faster than it may take them.";
-    RouterSessions "router-sessions"
-        "The virtual router has as many sessions as it may have.";
-    RouterRate "router-rate"
-        "Sessions were opened faster than the virtual router may take them.";
-    SubscribersFull "subscribers-full"
-        "The table of subscribers or of their port blocks is full; those that exist stay.";
-    MappingsFull "mappings-full"
-        "The table of mappings is full; those that exist stay.";
-    UnsupportedProtocol "unsupported-protocol"
-        "A new flow of a protocol without ports or query identifier that its pool does not translate by address.";
-    AddressTaken "protocol-address-taken"
-        "A new flow of a protocol without ports, to a remote that another host behind the same outside address uses it to.";
-    NotOpening "tcp-not-opening"
-        "A TCP segment of no known session that does not open one.";
-    IcmpErrorWithoutSession "icmp-error-without-session"
-        "An ICMP error that quotes a packet of no known session (RFC 5508, REQ-4 and REQ-5).";
-    BadIcmpQuote "bad-icmp-quote"
-        "An ICMP error whose quoted packet is too short, inconsistent, or has a wrong header checksum (RFC 5508, REQ-3).";
-    SourceQuench "source-quench"
-        "A source quench of a session, which nobody obeys any more (RFC 5508, REQ-10c; RFC 6633).";
-    Truncated "truncated"
-        "A packet too short for the header fields that translation has to write.";
+named! {
+    /// Why translation drops a packet: each is a counter of its own.
+    #[derive(PartialOrd, Ord)]
+    pub enum Reason {
+        Unsolicited "unsolicited"
+            "A packet from outside to an address of a pool, without a session, mapping or rule for it.";
+        PortsExhausted "ports-exhausted"
+            "No outside port was free for a new session. Existing sessions are not affected.";
+        ForgedSource "forged-source"
+            "A packet from outside with an outside address of the NAT as its source: spoofed.";
+        UntranslatedInbound "untranslated-inbound"
+            "A packet from outside to the untranslated address of an inside host, which the configuration does not allow.";
+        NoHostUp "no-host-up"
+            "A new flow for a destination rule with several hosts, none of which is up.";
+        Filtered "filtered"
+            "A packet from outside to a mapping, from a source that the filtering behaviour of the pool does not allow.";
+        SubscriberPorts "subscriber-ports"
+            "A subscriber reached its limit of outside ports or port blocks.";
+        SubscriberSessions "subscriber-sessions"
+            "A subscriber reached its limit of sessions.";
+        SubscriberRate "subscriber-rate"
+            "A subscriber reached its limit of new sessions per second.";
+        PoolSessions "pool-sessions"
+            "A pool reached its limit of sessions.";
+        PoolRate "pool-rate"
+            "A pool reached its limit of new sessions per second.";
+        RouterSessions "router-sessions"
+            "The virtual router reached its limit of sessions.";
+        RouterRate "router-rate"
+            "The virtual router reached its limit of new sessions per second.";
+        SubscribersFull "subscribers-full"
+            "The table of subscribers or of their port blocks is full. Existing entries are not affected.";
+        MappingsFull "mappings-full"
+            "The table of mappings is full. Existing mappings are not affected.";
+        UnsupportedProtocol "unsupported-protocol"
+            "A new flow of a protocol without ports or query identifier that its pool does not translate by address.";
+        AddressTaken "protocol-address-taken"
+            "A new flow of a protocol without ports, to a remote host that another inside host already reaches from the same outside address.";
+        NotOpening "tcp-not-opening"
+            "A TCP segment without a session that is not a SYN.";
+        IcmpErrorWithoutSession "icmp-error-without-session"
+            "An ICMP error that quotes a packet without a session (RFC 5508, REQ-4 and REQ-5).";
+        BadIcmpQuote "bad-icmp-quote"
+            "An ICMP error whose quoted packet is too short, inconsistent, or has a wrong header checksum (RFC 5508, REQ-3).";
+        SourceQuench "source-quench"
+            "An ICMP source quench, which is deprecated (RFC 5508, REQ-10c; RFC 6633).";
+        Truncated "truncated"
+            "A packet too short for the header fields that NAT translates.";
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! The fast path: addresses, ports, checksums and hop count of one packet, written in one pass.
+//! Fast path: rewrites addresses, ports, checksums and hop count of a packet in one pass.
 //!
-//! Checksums change incrementally by the decision's deltas: a wrong one stays wrong.
+//! Checksums are updated incrementally by the decision's deltas, so an incorrect checksum stays incorrect.
 
 use core::hint::select_unpredictable;
 
@@ -10,25 +10,26 @@ use sluice_wire::{Direction, Tuple4, Tuple6};
 
 use crate::{Decision, Tuple};
 
-/// What of a packet's transport header a rewrite touches.
+/// Fields of a transport header that a rewrite changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Transport {
     /// TCP: ports, and the checksum at offset 16.
     Tcp,
-    /// UDP: ports, and the checksum at offset 6, where 0 means none. UDP-Lite: its checksum, which covers the ports however little it
-    /// covers, is there as well, is not 0 after a change, and wrong where it was 0 (RFC 3828, 3.1).
+    /// UDP: ports, and the checksum at offset 6, where 0 means no checksum. UDP-Lite has its checksum at the same
+    /// offset. It covers the ports regardless of its coverage length, is never 0 after an update, and is invalid if it
+    /// was 0 (RFC 3828, section 3.1).
     Udp,
     /// An ICMP or ICMPv6 query: the identifier at offset 4, the checksum at offset 2.
     Query,
-    /// DCCP: its checksum at offset 6 covers the addresses.
+    /// DCCP: only the checksum at offset 6, because it covers the addresses.
     AddressesOnly,
-    /// Nothing: later fragments and protocols whose checksums do not cover the addresses.
+    /// No fields: later fragments, and protocols whose checksums do not cover the addresses.
     None,
 }
 
 impl Transport {
-    /// Of a parsed packet. ICMP messages other than queries have no identifier.
+    /// Fields to rewrite in a parsed packet. ICMP messages other than queries have no identifier.
     #[inline(always)]
     pub fn of_layers(layers: &Layers) -> Self {
         let transport = Self::of(layers.protocol, layers.fragment == Fragment::Later);
@@ -39,7 +40,7 @@ impl Transport {
         }
     }
 
-    /// Of a protocol; `later` where the packet is a fragment but not the first.
+    /// Fields to rewrite for a protocol; `later` is true for fragments other than the first.
     #[inline(always)]
     pub fn of(protocol: u8, later: bool) -> Self {
         match protocol {
@@ -53,17 +54,17 @@ impl Transport {
     }
 }
 
-/// How packets of one direction of a session are rewritten.
+/// Rewrite of packets of one direction of a session.
 #[derive(Clone, Copy, Debug)]
 pub struct Rewrite<'a, T> {
-    /// The other direction's key: what the packet looks like afterwards, seen from the far end.
+    /// Key of the opposite direction. It describes the rewritten packet with source and destination swapped.
     pub(crate) other: &'a T,
     pub(crate) l3: Delta,
     pub(crate) l4: Delta,
 }
 
 impl<'a, T> Rewrite<'a, T> {
-    /// From the session's keys and its decision.
+    /// Create from the session's keys and its decision.
     #[inline(always)]
     pub fn new(forward: &'a T, reverse: &'a T, decision: Decision, direction: Direction) -> Self {
         let other = select_unpredictable(direction == Direction::Forward, reverse, forward);
@@ -75,14 +76,14 @@ impl<'a, T> Rewrite<'a, T> {
     }
 }
 
-/// Change the checksum field at `at`.
+/// Update the checksum field at offset `at`.
 #[inline(always)]
 fn update_checksum<const N: usize>(header: &mut [u8; N], at: usize, delta: Delta) {
     let field = u16::from_be_bytes([header[at], header[at + 1]]);
     header[at..at + 2].copy_from_slice(&delta.apply(field).to_be_bytes());
 }
 
-/// A UDP checksum after a change: none stays none, and a sum of 0 is written as all ones (RFC 768).
+/// Updated UDP checksum: a missing checksum stays missing, and a result of 0 is written as all ones (RFC 768).
 #[inline(always)]
 pub(crate) fn udp_checksum(field: u16, delta: Delta) -> u16 {
     let changed = delta.apply(field);
@@ -90,7 +91,7 @@ pub(crate) fn udp_checksum(field: u16, delta: Delta) -> u16 {
     if field == 0 { 0 } else { changed }
 }
 
-/// A TCP or UDP checksum after a change. Not a branch: which of them comes next nobody can foretell.
+/// Updated TCP or UDP checksum. Branch-free, because the mix of the two protocols is unpredictable.
 #[inline(always)]
 fn changed(field: u16, udp: bool, l4: Delta) -> u16 {
     let after = l4.apply(field);
@@ -98,7 +99,7 @@ fn changed(field: u16, udp: bool, l4: Delta) -> u16 {
     select_unpredictable(udp & (field == 0), 0, after)
 }
 
-/// Ports and checksum of the TCP or UDP header of a plain packet.
+/// Rewrite ports and checksum of the TCP or UDP header of a plain packet.
 #[inline(always)]
 fn plain_transport(header: &mut [u8; 20], udp: bool, ports: u32, l4: Delta) {
     let (tcp_field, udp_field) = ([header[16], header[17]], [header[6], header[7]]);
@@ -109,17 +110,17 @@ fn plain_transport(header: &mut [u8; 20], udp: bool, ports: u32, l4: Delta) {
     header[at..at + 2].copy_from_slice(&after);
 }
 
-/// Source and destination port, as they stand in a packet that the other direction's key describes.
+/// Source and destination port of the rewritten packet, taken from the key of the opposite direction.
 #[inline(always)]
 fn ports<T: Tuple>(other: &T) -> u32 {
     u32::from(other.destination_port()) << 16 | u32::from(other.source_port())
 }
 
-/// Addresses, checksum and TTL of an IPv4 header.
+/// Rewrite addresses, checksum and TTL of an IPv4 header.
 #[inline(always)]
 fn network4(header: &mut [u8; 20], rewrite: &Rewrite<'_, Tuple4>, hops: u8) {
     let other = rewrite.other;
-    // Fewer hops: the word of TTL and protocol becomes smaller by hops * 256.
+    // Subtracting hops from the TTL decreases the 16-bit word of TTL and protocol by hops * 256.
     let changed = rewrite.l3.and(Delta(!(u16::from(hops) << 8)));
     header[8] = header[8].wrapping_sub(hops);
     update_checksum(header, 10, changed);
@@ -127,7 +128,7 @@ fn network4(header: &mut [u8; 20], rewrite: &Rewrite<'_, Tuple4>, hops: u8) {
     header[12..20].copy_from_slice(&addresses.to_be_bytes());
 }
 
-/// Addresses and hop limit of an IPv6 header.
+/// Rewrite addresses and hop limit of an IPv6 header.
 #[inline(always)]
 fn network6(header: &mut [u8; 40], rewrite: &Rewrite<'_, Tuple6>, hops: u8) {
     let other = rewrite.other;
@@ -143,7 +144,7 @@ fn network6(header: &mut [u8; 40], rewrite: &Rewrite<'_, Tuple6>, hops: u8) {
     }
 }
 
-/// Rewrite a plain IPv4 packet ([`Flags::PLAIN`]), and count `hops` off its time to live, which must be larger.
+/// Rewrite a plain IPv4 packet ([`Flags::PLAIN`]), and subtract `hops` from its TTL, which must be larger.
 #[inline(always)]
 pub fn rewrite_plain4(
     network: &mut [u8; 20],
@@ -157,7 +158,7 @@ pub fn rewrite_plain4(
     plain_transport(transport, udp, ports, rewrite.l4);
 }
 
-/// Rewrite a plain IPv6 packet; otherwise as [`rewrite_plain4`].
+/// Rewrite a plain IPv6 packet, and subtract `hops` from its hop limit, which must be larger.
 #[inline(always)]
 pub fn rewrite_plain6(
     network: &mut [u8; 40],
@@ -171,16 +172,16 @@ pub fn rewrite_plain6(
     plain_transport(transport, udp, ports, rewrite.l4);
 }
 
-/// The identifier of an ICMP query of this type, of the ports in its place: that of who asks.
+/// Identifier of an ICMP query of this type. The key stores it in the port of the host that sent the request.
 #[inline(always)]
 pub(crate) fn identifier(kind: u8, ports: u32) -> u16 {
-    // Replies of both families; none of them is another's request.
+    // Reply types of both families; no value is a request type in the other family.
     let is_reply = matches!(kind, 0 | 14 | 18 | 129);
     if is_reply { ports as u16 } else { (ports >> 16) as u16 }
 }
 
-/// Ports (source and destination as one word), identifier and checksum of a transport header, from its first byte
-/// on. False where it is too short. TCP and UDP take the same way: which of them comes next nobody can predict.
+/// Rewrite ports (source and destination in one word), identifier and checksum of a transport header. False if `bytes`
+/// is too short. TCP and UDP share one code path because the mix of the two protocols is unpredictable.
 #[inline(always)]
 fn transport_header(bytes: &mut [u8], transport: Transport, ports: u32, l4: Delta) -> bool {
     if matches!(transport, Transport::Tcp | Transport::Udp) {
@@ -211,9 +212,9 @@ fn transport_header(bytes: &mut [u8], transport: Transport, ports: u32, l4: Delt
     true
 }
 
-/// Rewrite an IPv4 packet whose IP header begins at `l3` and whose transport header begins at `l4`, and count
-/// `hops` off its time to live, which must be larger. False where the frame ends before the fields do: then the
-/// packet must be dropped. Nothing else is checked.
+/// Rewrite an IPv4 packet whose IP header begins at `l3` and whose transport header begins at `l4`, and subtract `hops`
+/// from its TTL, which must be larger. Returns false if the frame ends before the fields do; the caller must then drop
+/// the packet. The function checks nothing else.
 #[inline(always)]
 pub fn rewrite4(
     frame: &mut [u8],
@@ -232,7 +233,7 @@ pub fn rewrite4(
     transport_header(tail, transport, ports, rewrite.l4)
 }
 
-/// Rewrite an IPv6 packet; otherwise as [`rewrite4`].
+/// Rewrite an IPv6 packet; parameters and result are those of [`rewrite4`].
 #[inline(always)]
 pub fn rewrite6(
     frame: &mut [u8],

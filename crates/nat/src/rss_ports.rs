@@ -1,26 +1,28 @@
-//! Outside ports with which the answers of a flow come to its own shard, where cards hash addresses and ports: the hash is
-//! linear, so a word of 64 ports holds those that fit as a mask, known without trying any.
+//! Selects outside ports whose answers RSS delivers to the flow's own shard, if cards hash addresses and ports. The
+//! hash is linear, so for each word of 64 ports the matching ones are known as a mask without trials.
 
 use sluice_table::toeplitz::{Key, ParityRows};
 
 use crate::ports::PortClass;
 use crate::{Address, Tuple};
 
-/// Ports of a word.
+/// Number of ports in a word.
 const WORD: u64 = 64;
 
-/// Which ports fit, by the key of outside interfaces. Answers are hashed as remote address, outside address, remote port,
-/// outside port.
+/// Table of matching ports, built from the RSS key of outside interfaces. Cards hash answers as remote address, outside
+/// address, remote port, outside port.
 #[derive(Debug)]
 pub struct RssPorts {
     four: ParityRows<2>,
     six: ParityRows<5>,
-    /// By what the last 6 bits of a port have to add to the hash: the ports of a word that do, in IPv4 and IPv6.
+    /// For IPv4 and IPv6, indexed by the required hash contribution of the low 6 port bits: mask of the ports of a word
+    /// that contribute it.
     words: [Box<[u64]>; 2],
 }
 
 impl RssPorts {
-    /// By a key from [`sluice_table::toeplitz::draw_for_flows`] and the binary logarithm of the number of shards.
+    /// Create from a key of [`sluice_table::toeplitz::draw_for_flows`] and the binary logarithm of the number of
+    /// shards.
     pub fn new(key: &Key, bits: u32) -> Self {
         let (four, six) = (ParityRows::new(key, bits), ParityRows::new(key, bits));
         let mut words = [(); 2].map(|()| vec![0u64; 1 << bits].into_boxed_slice());
@@ -31,8 +33,8 @@ impl RssPorts {
         Self { four, six, words }
     }
 
-    /// What an outside address and port have to add to the hash of a flow's answers, so that they come to a shard; for
-    /// flows with ports that cards hash.
+    /// Value that an outside address and port must contribute to the hash of a flow's answers so that they reach a
+    /// shard. `None` for flows without ports that cards hash.
     #[inline(always)]
     pub(crate) fn required_hash<T: Tuple>(&self, class: PortClass, shard: u32, key: &T) -> Option<u32> {
         let hashed = matches!(class, PortClass::Tcp | PortClass::Udp);
@@ -40,7 +42,7 @@ impl RssPorts {
         hashed.then(|| shard ^ self.of(key.destination(), T::Address::from_number(0), ports))
     }
 
-    /// Ports of the word from `first` on that, with an outside address, add what is wanted.
+    /// Mask of the ports of the word at `first` that, with an outside address, contribute the value `wanted`.
     #[inline(always)]
     pub(crate) fn of_word<A: Address>(&self, wanted: u32, outside: A, first: u32) -> u64 {
         let rest = wanted ^ self.of(A::from_number(0), outside, u64::from(first & 0xffff) << 32);
@@ -48,7 +50,7 @@ impl RssPorts {
         words.get(rest as usize).copied().unwrap_or_default()
     }
 
-    /// The shard to which answers from `remote` to an outside address come.
+    /// Shard to which RSS delivers answers from `remote` to an outside address.
     #[inline(always)]
     fn of<A: Address>(&self, remote: A, outside: A, ports: u64) -> u32 {
         let ([r0, r1], [o0, o1]) = (remote.words(), outside.words());
@@ -59,7 +61,7 @@ impl RssPorts {
         }
     }
 
-    /// The shard to which answers come: of a flow from inside that has got this outside address and port.
+    /// Shard to which RSS delivers the answers of a flow from inside that has this outside address and port.
     pub fn shard_of<T: Tuple>(&self, outside: T::Address, port: u16, key: &T) -> u32 {
         let ports = u64::from(key.destination_port()) << 48 | u64::from(port) << 32;
         self.of(key.destination(), outside, ports)

@@ -1,4 +1,4 @@
-//! Which shard an outside address and port belong to: a pure function, asked for every packet from outside.
+//! Mapping from outside address and port to the owning shard: a pure function, evaluated for every packet from outside.
 
 use core::fmt;
 
@@ -6,27 +6,28 @@ use sluice_table::toeplitz::{self, Key};
 
 use crate::Address;
 
-/// Ports of one address that always share a shard: a block of consecutive ones.
+/// Number of consecutive ports of one address that always belong to the same shard.
 pub const BLOCK: u32 = 64;
 
-/// Blocks of one address.
+/// Number of blocks per address.
 pub const BLOCKS: u32 = 65_536 / BLOCK;
 
-/// How many shards there are, a power of two, at most [`BLOCKS`], and how outside addresses and ports spread over them: as a
-/// card spreads them that hashes destination address and port by the same key ([`toeplitz::draw_for_blocks`]).
+/// Number of shards (a power of two, at most [`BLOCKS`]), and how outside addresses and ports are distributed over
+/// them. The distribution equals that of a card that hashes destination address and port with the same key
+/// ([`toeplitz::draw_for_blocks`]).
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Shards {
     count: u32,
-    /// The key's bits under IPv4 addresses.
+    /// Key bits that apply to IPv4 addresses.
     four: u64,
-    /// The key's bits under IPv6 addresses.
+    /// Key bits that apply to IPv6 addresses.
     six: [u64; 3],
-    /// Addresses move the units of their ports by a number of their own, and not as cards do.
+    /// Whether each address shifts the shards of its units by a separate hash instead of the card's hash.
     apart: bool,
 }
 
 impl Shards {
-    /// One shard for all.
+    /// A single shard.
     pub const ONE: Self = Self {
         count: 1,
         four: 0,
@@ -34,7 +35,7 @@ impl Shards {
         apart: false,
     };
 
-    /// By a key that everybody knows. `None` where the count is not a power of two from 1 to [`BLOCKS`].
+    /// Create with a fixed public key. `None` if the count is not a power of two from 1 to [`BLOCKS`].
     pub fn new(count: u32) -> Option<Self> {
         let valid = count.is_power_of_two() && count <= BLOCKS;
         valid.then(|| {
@@ -47,7 +48,7 @@ impl Shards {
         })
     }
 
-    /// By a key from [`toeplitz::draw_for_blocks`].
+    /// Create with a key from [`toeplitz::draw_for_blocks`].
     pub fn keyed(count: u32, key: &Key) -> Option<Self> {
         (count.is_power_of_two() && count <= BLOCKS).then(|| Self::of_key(count, key))
     }
@@ -61,33 +62,33 @@ impl Shards {
         }
     }
 
-    /// The same for pools with fewer units for each address than shards: as cards spread them, consecutive addresses would
-    /// have the same few shards each.
+    /// Distribution for pools that have fewer units per address than there are shards: with the card's hash,
+    /// consecutive addresses would all belong to the same few shards.
     #[must_use]
     #[inline(always)]
     pub fn spread_over(self) -> Self {
         Self { apart: true, ..self }
     }
 
-    /// The count.
+    /// Number of shards.
     #[inline(always)]
     pub fn count(self) -> u32 {
         self.count
     }
 
-    /// Binary logarithm of the count.
+    /// Binary logarithm of the number of shards.
     #[inline(always)]
     pub fn bits(self) -> u32 {
         self.count.trailing_zeros()
     }
 
-    /// The shard that owns an outside address and port. Every shard owns 1/S of each address's blocks.
+    /// The shard that owns an outside address and port. With S shards, each owns 1/S of the blocks of each address.
     #[inline(always)]
     pub fn shard_of<A: Address>(self, address: A, port: u16) -> u32 {
         self.shard_of_unit(address, u32::from(port) / BLOCK)
     }
 
-    /// The same where a pool deals ports out to shards in larger units than [`BLOCK`]: of unit `unit`.
+    /// The shard that owns a unit of an address, for pools that distribute ports in units larger than [`BLOCK`].
     #[inline(always)]
     pub fn shard_of_unit<A: Address>(self, address: A, unit: u32) -> u32 {
         match self.apart {
@@ -96,7 +97,8 @@ impl Shards {
         }
     }
 
-    /// The first unit from `from` on that `shard` owns of an address; the next are each [`Shards::count`] on.
+    /// First unit at or after `from` of an address that `shard` owns; further ones follow every [`Shards::count`]
+    /// units.
     #[inline(always)]
     pub(crate) fn first_unit<A: Address>(self, address: A, from: u32, shard: u32) -> u32 {
         let unit = match self.apart {
@@ -106,13 +108,14 @@ impl Shards {
         from + (unit.wrapping_sub(from) & (self.count - 1))
     }
 
-    /// Whether a unit is one that shards share. Of two in a row one is, and of those that a shard owns every other one.
+    /// Whether a unit is shared: of two consecutive units one is, and of the units that a shard owns every second one
+    /// is.
     #[inline(always)]
     pub(crate) fn is_shared(self, unit: u32) -> bool {
         ((unit >> self.bits()) ^ unit) & 1 != 0
     }
 
-    /// What an address has in the shard of its ports: the low bits of its hash.
+    /// Contribution of an address to the shard number of its ports: the low bits of its hash.
     #[inline(always)]
     fn of_address<A: Address>(self, address: A) -> u32 {
         let [high, low] = address.words();
@@ -137,7 +140,7 @@ impl fmt::Debug for Shards {
     }
 }
 
-/// Moves the first unit of each address to another shard.
+/// Hash that moves the first unit of each address to another shard.
 #[inline(always)]
 fn mix<A: Address>(address: A) -> u32 {
     let [high, low] = address.words();

@@ -1,14 +1,14 @@
-//! How long a silent session is kept, by pool, protocol and port: defaults and bounds of RFC 5382, 4787 and 5508.
+//! Idle timeouts of sessions by pool, protocol and port, with the defaults and bounds of RFC 5382, 4787 and 5508.
 
 use thiserror::Error;
 
-/// What a packet does to its session's timer: an index into [`Schedule`]. Kept in the session's record.
+/// Timer that a packet restarts for its session: an index into [`Schedule`], stored in the session's record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct TimeoutClass(pub u8);
 
 impl TimeoutClass {
-    /// The packet does not touch the timer.
+    /// The packet does not restart the timer.
     pub const UNCHANGED: Self = Self(0);
     /// TCP, established.
     pub const TCP_ESTABLISHED: Self = Self(1);
@@ -16,7 +16,7 @@ impl TimeoutClass {
     pub const TCP_TRANSITORY_OPEN: Self = Self(2);
     /// TCP, closing or reset.
     pub const TCP_TRANSITORY_CLOSE: Self = Self(3);
-    /// TCP, an inbound SYN that nobody has answered.
+    /// TCP, an inbound SYN without an answer.
     pub const TCP_INCOMING_SYN: Self = Self(4);
     /// UDP.
     pub const UDP: Self = Self(5);
@@ -24,10 +24,10 @@ impl TimeoutClass {
     pub const ICMP: Self = Self(6);
     /// Any other protocol.
     pub const OTHER: Self = Self(7);
-    /// UDP towards the first port of [`Timeouts::udp_by_port`]; the others follow.
+    /// UDP to the first port of [`Timeouts::udp_by_port`]; further ports follow consecutively.
     const UDP_BY_PORT: u8 = 8;
 
-    /// The class's name.
+    /// Name of the class.
     pub fn name(self) -> &'static str {
         match self.0 {
             0 => "unchanged",
@@ -43,7 +43,7 @@ impl TimeoutClass {
     }
 }
 
-/// Most entries of [`Timeouts::udp_by_port`].
+/// Maximum number of entries in [`Timeouts::udp_by_port`].
 pub const UDP_PORTS: usize = 8;
 
 /// Idle timeouts in seconds, as configured.
@@ -51,21 +51,21 @@ pub const UDP_PORTS: usize = 8;
 pub struct Timeouts {
     /// TCP, established: at least 7440 (RFC 5382, REQ-5).
     pub tcp_established: u32,
-    /// TCP, partially open: 240 by default, less is allowed (RFC 7857, section 2.1).
+    /// TCP, partially open: 240 by default; lower values are allowed (RFC 7857, section 2.1).
     pub tcp_transitory_open: u32,
-    /// TCP, closing or reset: 240 by default, less is allowed (RFC 7857, section 2.1).
+    /// TCP, closing or reset: 240 by default; lower values are allowed (RFC 7857, section 2.1).
     pub tcp_transitory_close: u32,
-    /// TCP, an inbound SYN that nobody has answered: at least 6 (RFC 5382, REQ-4).
+    /// TCP, an inbound SYN without an answer: at least 6 (RFC 5382, REQ-4).
     pub tcp_incoming_syn: u32,
     /// UDP: at least 120, 300 by default (RFC 4787, REQ-5).
     pub udp: u32,
-    /// UDP towards a destination port: at least 120 from port 1024 on (RFC 4787, REQ-5a). At most [`UDP_PORTS`].
+    /// UDP by destination port: at least 120 from port 1024 on (RFC 4787, REQ-5a). At most [`UDP_PORTS`] entries.
     pub udp_by_port: Vec<(u16, u32)>,
     /// ICMP queries: at least 60 (RFC 5508, REQ-2).
     pub icmp: u32,
     /// Any other protocol.
     pub other: u32,
-    /// Do inbound packets keep a session alive too? Outbound ones always do (RFC 4787, REQ-6).
+    /// Whether inbound packets also refresh a session. Outbound ones always do (RFC 4787, REQ-6).
     pub inbound_refresh: bool,
 }
 
@@ -85,46 +85,46 @@ impl Default for Timeouts {
     }
 }
 
-/// Why timeouts are refused.
+/// Why timeouts are invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum TimeoutError {
-    /// Below what an RFC allows.
+    /// The timeout is below the minimum of an RFC.
     #[error("timeout {name} is {seconds} s, the least is {least} s ({origin})")]
     TooShort {
-        /// Which timeout.
+        /// Name of the timeout.
         name: &'static str,
-        /// As configured.
+        /// Configured value in seconds.
         seconds: u32,
-        /// The lower bound.
+        /// Minimum in seconds.
         least: u32,
-        /// Why: the RFC and requirement.
+        /// RFC and requirement that set the minimum.
         origin: &'static str,
     },
-    /// A UDP timeout of a port, below what the RFC allows.
+    /// The UDP timeout of a port is below the minimum of the RFC.
     #[error("the UDP timeout of port {port} is {seconds} s, the least is {least} s (RFC 4787 REQ-5)")]
     PortTooShort {
         /// The destination port.
         port: u16,
-        /// As configured.
+        /// Configured value in seconds.
         seconds: u32,
-        /// The lower bound.
+        /// Minimum in seconds.
         least: u32,
     },
-    /// One port twice.
+    /// A port is listed twice.
     #[error("UDP port {port} has two timeouts")]
     PortTwice {
         /// The destination port.
         port: u16,
     },
-    /// More than [`UDP_PORTS`].
+    /// There are more than [`UDP_PORTS`] ports.
     #[error("{count} UDP ports have their own timeout, at most 8 can")]
     TooManyPorts {
-        /// As configured.
+        /// Configured number of ports.
         count: usize,
     },
 }
 
-/// Timeouts that have been checked, by class.
+/// Validated timeouts by class.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schedule {
     seconds: [u32; 16],
@@ -141,7 +141,7 @@ impl Default for Schedule {
 }
 
 impl Schedule {
-    /// Check the bounds.
+    /// Validate the timeouts.
     pub fn new(timeouts: &Timeouts) -> Result<Self, TimeoutError> {
         let bounds = [
             ("tcp-established", timeouts.tcp_established, 7440, "RFC 5382 REQ-5"),
@@ -214,13 +214,13 @@ impl Schedule {
         }
     }
 
-    /// Seconds of silence after which a session of this class ends; 0 for [`TimeoutClass::UNCHANGED`].
+    /// Idle time in seconds after which a session of this class ends; 0 for [`TimeoutClass::UNCHANGED`].
     #[inline(always)]
     pub fn seconds(&self, class: TimeoutClass) -> u32 {
         self.seconds[(class.0 & 15) as usize]
     }
 
-    /// The class of UDP towards a destination port. Asked once per session.
+    /// Class of UDP to a destination port. Evaluated once per session.
     #[inline]
     pub fn udp(&self, destination_port: u16) -> TimeoutClass {
         let known = self
@@ -231,7 +231,7 @@ impl Schedule {
         known.map_or(TimeoutClass::UDP, |k| TimeoutClass(TimeoutClass::UDP_BY_PORT + k as u8))
     }
 
-    /// Does a packet keep its session alive? `outbound` as [`crate::Decision::outbound`] says.
+    /// Whether a packet refreshes its session; `outbound` is the result of [`crate::Decision::outbound`].
     #[inline(always)]
     pub fn refreshes(&self, outbound: bool) -> bool {
         outbound | self.inbound_refresh

@@ -1,9 +1,9 @@
-//! Connection tracking (RFC 7857, section 2, after RFC 6146, section 3.5.2): what a session's packets do to its
-//! state, and which timer runs.
+//! Connection tracking (RFC 7857, section 2, based on RFC 6146, section 3.5.2): state transitions of a session, and the
+//! timer that runs.
 //!
-//! Sequence numbers are followed as far as it takes to tell whether a reset or a FIN belongs to the connection (RFC 7857,
-//! section 2.2): each side's are trusted only up to [`REACH`] beyond what the other side has acknowledged, so that
-//! somebody who does not see the packets cannot move the window that a reset or a FIN must hit.
+//! Sequence numbers are tracked to check whether a reset or FIN belongs to the connection (RFC 7857, section 2.2). Each
+//! side's numbers are accepted only up to [`REACH`] beyond the other side's last acknowledgment. So an off-path
+//! attacker cannot move the window that a reset or FIN must fall into.
 
 use core::hint::select_unpredictable;
 
@@ -13,17 +13,17 @@ use sluice_wire::tcp::flag::{ACK, FIN, RST, SYN};
 
 use crate::timeout::{Schedule, TimeoutClass};
 
-/// How far beyond the last acknowledgment data in flight are followed, in bytes.
+/// Maximum distance, in bytes, beyond the last acknowledgment up to which data in flight is tracked.
 pub const REACH: u32 = 1 << 22;
 
-/// State of a TCP connection. The client is who sent the session's first packet.
+/// State of a TCP connection. The client is the host that sent the session's first packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum TcpState {
-    /// Nothing seen, or not TCP.
+    /// No packet has been seen, or the session is not TCP.
     #[default]
     Closed = 0,
-    /// The client's SYN seen.
+    /// The client has sent a SYN.
     Init = 1,
     /// Both sides have sent a SYN.
     Established = 2,
@@ -31,14 +31,14 @@ pub enum TcpState {
     ClientFin = 3,
     /// The server has sent a FIN.
     ServerFin = 4,
-    /// Both have: the session ends unless new data follow.
+    /// Both sides have sent a FIN: the session ends unless new data follows.
     BothFin = 5,
-    /// A reset seen: the session ends unless new data follow.
+    /// A reset was seen: the session ends unless new data follows.
     Transitory = 6,
 }
 
 impl TcpState {
-    /// The state's name, as operators know it from `conntrack`.
+    /// Name of the state, as in `conntrack`.
     pub fn name(self) -> &'static str {
         match self {
             TcpState::Closed => "NONE",
@@ -63,54 +63,54 @@ impl TcpState {
     }
 }
 
-/// What a session remembers of its packets: 20 bytes, all zeros before the first. Arrays are by direction.
+/// Tracking state of a session: 20 bytes, all zeros before the first packet. Arrays are indexed by direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Tracking {
-    /// End of the sequence space that each side has sent, as far as followed.
+    /// End of the sequence space that each side has sent, as far as tracked.
     end: [u32; 2],
-    /// Last acknowledgment that each side has sent; before the first, where the other side's numbers begin.
+    /// Last acknowledgment that each side has sent; before the first one, the other side's initial sequence number.
     acknowledged: [u32; 2],
-    /// A [`TcpState`].
+    /// The connection's [`TcpState`].
     state: u8,
-    /// [`FORWARD_SEEN`], [`REVERSE_SEEN`], [`ANSWERED`], [`TURNED`].
+    /// Combination of [`FORWARD_SEEN`], [`REVERSE_SEEN`], [`ANSWERED`] and [`TURNED`].
     flags: u8,
     /// The [`TimeoutClass`] of a session that is not TCP.
     class: u8,
-    /// The [`TimeoutClass`] of the timer that runs.
+    /// The [`TimeoutClass`] of the running timer.
     timer: u8,
 }
 
-/// The side's sequence numbers are known: 1 for forward, 2 for reverse.
+/// Flag: the sequence numbers of a side are known (1 for forward, 2 for reverse).
 const FORWARD_SEEN: u8 = 1;
 const REVERSE_SEEN: u8 = 2;
 const SEEN: u8 = FORWARD_SEEN | REVERSE_SEEN;
-/// A packet of the reverse direction was seen, of any protocol.
+/// Flag: a packet of the reverse direction was seen, of any protocol.
 const ANSWERED: u8 = 4;
-/// The server has opened the connection, on the ports of one that had ended.
+/// Flag: the server opened the connection, on the ports of a connection that had ended.
 const TURNED: u8 = 8;
 
-/// What tracking reads of a TCP segment.
+/// Fields of a TCP segment that tracking needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Segment {
     /// Control flags.
     pub flags: u8,
     /// Sequence number.
     pub sequence: u32,
-    /// Acknowledgment number; counts where the flags have ACK.
+    /// Acknowledgment number; valid only with the ACK flag.
     pub acknowledgment: u32,
     /// Bytes of data, header excluded.
     pub length: u32,
 }
 
 impl Segment {
-    /// Of a transport header and its data; none where the header is cut short.
+    /// Read from a transport header with its data; `None` if the header is truncated.
     #[inline(always)]
     pub fn read(payload: &[u8]) -> Option<Self> {
         Some(Self::of(payload.first_chunk()?, payload.len()))
     }
 
-    /// Of a transport header that with its data has `length` bytes.
+    /// Read from a transport header; `length` is the number of bytes of header and data.
     #[inline(always)]
     pub fn of(header: &[u8; 20], length: usize) -> Self {
         let number = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
@@ -123,13 +123,13 @@ impl Segment {
         }
     }
 
-    /// May it open a session? A SYN alone does.
+    /// Whether the segment may create a session: only a SYN without ACK does.
     #[inline(always)]
     pub fn opens(&self) -> bool {
         self.flags & (SYN | ACK | RST | FIN) == SYN
     }
 
-    /// Where its part of the sequence space ends: SYN and FIN count.
+    /// End of the segment's sequence space, including SYN and FIN.
     #[inline(always)]
     fn end(&self) -> u32 {
         let controls = u32::from(self.flags & SYN != 0) + u32::from(self.flags & FIN != 0);
@@ -137,14 +137,14 @@ impl Segment {
     }
 }
 
-/// Is `a` behind `b` in sequence space?
+/// Whether `a` is after `b` in sequence space.
 #[inline(always)]
 fn beyond(a: u32, b: u32) -> bool {
     (a.wrapping_sub(b) as i32) > 0
 }
 
 impl Tracking {
-    /// For a session of a protocol other than TCP: its timer is known when it is made.
+    /// Create for a session of a protocol other than TCP; its timer class is fixed at creation.
     pub fn of_datagrams(protocol: u8, destination_port: u16, schedule: &Schedule) -> Self {
         let class = match protocol {
             17 => schedule.udp(destination_port),
@@ -157,8 +157,8 @@ impl Tracking {
         }
     }
 
-    /// For a TCP session that begins in the middle, as after a restart: taken as established, sequence numbers from
-    /// the first packets on.
+    /// Create for a TCP session that is picked up midstream, as after a restart: it counts as established, and sequence
+    /// numbers are learned from the first packets.
     pub fn midstream() -> Self {
         Self {
             state: TcpState::Established as u8,
@@ -166,30 +166,30 @@ impl Tracking {
         }
     }
 
-    /// The class of the timer that runs, as [`Tracking::set_timer`] was told.
+    /// Class of the running timer, as set by [`Tracking::set_timer`].
     #[inline(always)]
     pub fn timer(&self) -> TimeoutClass {
         TimeoutClass(self.timer)
     }
 
-    /// Remember which timer runs.
+    /// Store the class of the running timer.
     pub fn set_timer(&mut self, class: TimeoutClass) {
         self.timer = class.0;
     }
 
-    /// The connection's state; [`TcpState::Closed`] where it is not TCP.
+    /// State of the connection; [`TcpState::Closed`] if it is not TCP.
     pub fn state(&self) -> TcpState {
         TcpState::of(self.state)
     }
 
-    /// Whether the connection is over, by FINs of both sides or by a reset: a SYN begins another one between the same ports
-    /// (RFC 9293, section 3.6.1).
+    /// Whether the connection has ended by FINs of both sides or by a reset. A SYN then starts a new connection between
+    /// the same ports (RFC 9293, section 3.6.1).
     #[inline(always)]
     pub fn has_ended(&self) -> bool {
         self.state >= TcpState::BothFin as u8
     }
 
-    /// Whether the connection is, or was, established: one that was refused was not.
+    /// Whether the connection is or was established; a refused connection was not.
     pub fn was_established(&self) -> bool {
         match self.state() {
             TcpState::Closed | TcpState::Init => false,
@@ -198,8 +198,8 @@ impl Tracking {
         }
     }
 
-    /// Where each side's data go on, by direction, of a TCP connection whose SYNs were seen and of which all is
-    /// acknowledged but the server's SYN: after the handshake, where they begin.
+    /// Next sequence number of each side, by direction. `Some` only if the SYNs were seen and everything except the
+    /// server's SYN is acknowledged: after the handshake these are the initial sequence numbers of the data.
     pub fn initial_sequences(&self) -> Option<[u32; 2]> {
         let [client, server] = self.end;
         let is_opening = self.state() == TcpState::Established
@@ -209,22 +209,22 @@ impl Tracking {
         is_opening.then_some([client, server])
     }
 
-    /// Has the reverse direction sent anything?
+    /// Whether the reverse direction has sent a packet.
     pub fn answered(&self) -> bool {
         self.flags & ANSWERED != 0
     }
 
-    /// A packet of a session that is not TCP.
+    /// Track a packet of a session that is not TCP.
     #[inline(always)]
     pub fn track_datagram(&mut self, direction: Direction) -> TimeoutClass {
         self.flags |= (direction as u8) << 2;
         TimeoutClass(self.class)
     }
 
-    /// The short way for what most packets are: data of an established TCP session, or any datagram, whose timer
-    /// runs already. False, and nothing done, where it is another packet, or one that the caller wants to look at again:
-    /// `usual` is false. `segment` counts where `tcp` says so; no branch depends on the protocol, since nobody can
-    /// foretell it.
+    /// Fast path for most packets: data of an established TCP session, or a datagram, with the timer already running.
+    /// Returns false, without effect, for other packets and if `usual` is false, which means that the caller must
+    /// process the packet in full. `segment` is used only if `tcp` is set. No branch depends on the protocol, because
+    /// the mix of protocols is unpredictable.
     #[inline(always)]
     pub fn track_plain(&mut self, direction: Direction, tcp: bool, segment: &Segment, usual: bool) -> bool {
         let class = select_unpredictable(tcp, TimeoutClass::TCP_ESTABLISHED.0, self.class);
@@ -242,7 +242,7 @@ impl Tracking {
         plain & (self.state == TcpState::Established as u8) & (self.flags & SEEN == SEEN)
     }
 
-    /// A segment of a TCP session. Says which timer begins anew.
+    /// Track a segment of a TCP session. Returns the timer to restart.
     #[inline(always)]
     pub fn track(&mut self, direction: Direction, segment: &Segment) -> TimeoutClass {
         if self.is_established_data(segment) {
@@ -253,7 +253,7 @@ impl Tracking {
         self.track_control(direction, segment)
     }
 
-    /// Follow both sides' numbers, where both are known; nothing where `counts` is false.
+    /// Advance the tracked numbers of both sides if both are known; does nothing if `counts` is false.
     #[inline(always)]
     fn follow(&mut self, direction: Direction, segment: &Segment, counts: bool) {
         let (this, other) = (direction as usize, direction.opposite() as usize);
@@ -261,19 +261,19 @@ impl Tracking {
         let credible = end.wrapping_sub(self.acknowledged[other]) <= REACH;
         let ahead = beyond(end, self.end[this]) & credible & counts;
         self.end[this] = select_unpredictable(ahead, end, self.end[this]);
-        // Of a segment that is not credible neither is what it acknowledges; and that is at most what may be in flight, and as
-        // much again where not all of it was followed.
+        // The acknowledgment of an implausible segment is ignored. The acknowledged amount is limited to the data that
+        // may be in flight, or twice that if not all of it was tracked.
         let step = segment.acknowledgment.wrapping_sub(self.acknowledged[this]);
         let ahead = (step.wrapping_sub(1) < 2 * REACH) & credible & counts;
         self.acknowledged[this] = select_unpredictable(ahead, segment.acknowledgment, self.acknowledged[this]);
     }
 
-    /// Has a side sent anything whose numbers are known?
+    /// Whether a side's sequence numbers are known.
     fn has_seen(&self, side: usize) -> bool {
         self.flags & (FORWARD_SEEN << side) != 0
     }
 
-    /// What a side has sent and the other has not acknowledged yet: where it ends, and its length.
+    /// End and length of the data that a side has sent and the other has not acknowledged.
     fn in_flight(&self, direction: Direction) -> (u32, u32) {
         let (from, end) = (
             self.acknowledged[direction.opposite() as usize],
@@ -285,20 +285,21 @@ impl Tracking {
         }
     }
 
-    /// Does a segment begin in what its side has sent, or where that ends, and reach to what the other side has not acknowledged?
+    /// Whether a segment starts within or directly after the data that its side has sent, and extends into data that
+    /// the other side has not acknowledged.
     fn continues(&self, direction: Direction, segment: &Segment) -> bool {
         let (end, length) = self.in_flight(direction);
         end.wrapping_sub(segment.sequence) <= length.saturating_add(segment.length)
     }
 
-    /// Does a segment acknowledge what the other side has sent and this one had not acknowledged?
+    /// Whether a segment acknowledges data that the other side has sent and this side had not acknowledged.
     fn acknowledges(&self, direction: Direction, segment: &Segment) -> bool {
         let (end, length) = self.in_flight(direction.opposite());
         segment.flags & ACK != 0 && end.wrapping_sub(segment.acknowledgment) <= length
     }
 
-    /// Does a reset fall into what its side has sent and the other not yet acknowledged? Before that side has sent
-    /// anything, it must acknowledge what the other has.
+    /// Whether a reset falls into the data that its side has sent and the other has not acknowledged. Before its side
+    /// has sent anything, the reset must acknowledge what the other side has sent.
     fn reset_in_window(&self, direction: Direction, segment: &Segment) -> bool {
         let (this, other) = (direction as usize, direction.opposite() as usize);
         if !self.has_seen(this) {
@@ -308,25 +309,26 @@ impl Tracking {
         end.wrapping_sub(segment.sequence) <= length
     }
 
-    /// Does a FIN belong to the connection? As a reset; and where data before it were lost or overtaken, by what it acknowledges.
+    /// Whether a FIN belongs to the connection: by the same test as a reset, or, if earlier data was lost or reordered,
+    /// by its acknowledgment.
     fn fin_in_window(&self, direction: Direction, segment: &Segment) -> bool {
         let (this, other) = (direction as usize, direction.opposite() as usize);
         if !self.has_seen(this) {
-            // Of a connection that was taken over in its midst nothing is known yet.
+            // The numbers of a connection that was picked up midstream are not known yet.
             return !self.has_seen(other) || self.acknowledges(direction, segment);
         }
         let ahead = segment.sequence.wrapping_sub(self.in_flight(direction).0);
         self.continues(direction, segment) || ahead <= REACH && self.acknowledges(direction, segment)
     }
 
-    /// Does a side send data where none can be: behind its FIN, or after a reset? Then somebody else has sent that, or the
-    /// connection did not take it, and it goes on.
+    /// Whether a side sends data where the connection allows none: after its FIN or after a reset. Then the FIN or
+    /// reset was forged or not accepted, and the connection continues.
     fn reuses_connection(&self, direction: Direction, segment: &Segment) -> bool {
         let is_over = match self.state() {
             TcpState::ClientFin => direction == Direction::Forward,
             TcpState::ServerFin => direction == Direction::Reverse,
             TcpState::BothFin => true,
-            // One that was refused has no data.
+            // A refused connection carries no data.
             TcpState::Transitory => self.flags & SEEN == SEEN,
             TcpState::Closed | TcpState::Init | TcpState::Established => false,
         };
@@ -339,7 +341,7 @@ impl Tracking {
             )
     }
 
-    /// Everything but established data.
+    /// Track all segments other than data of an established connection.
     #[inline(never)]
     fn track_control(&mut self, direction: Direction, segment: &Segment) -> TimeoutClass {
         let state = self.state();
@@ -367,7 +369,8 @@ impl Tracking {
         let fin = segment.flags & FIN != 0 && self.fin_in_window(direction, segment);
         let next = match if revived { TcpState::Established } else { state } {
             TcpState::Init if forward == (self.flags & TURNED != 0) && segment.flags & SYN != 0 => {
-                // With an acknowledgment it must be for the opener's SYN; without, both open at once.
+                // A SYN with an acknowledgment must acknowledge the client's SYN. A SYN without one is a simultaneous
+                // open.
                 if segment.flags & ACK != 0 && !self.acknowledges_syn_data(segment) {
                     return TimeoutClass::UNCHANGED;
                 }
@@ -377,10 +380,10 @@ impl Tracking {
             TcpState::Established if fin => TcpState::ServerFin,
             TcpState::ClientFin if fin && !forward => TcpState::BothFin,
             TcpState::ServerFin if fin && forward => TcpState::BothFin,
-            // Data without a SYN before them do not establish anything.
+            // Data without an earlier SYN does not establish a connection.
             other => other,
         };
-        // What was refused has no numbers to follow.
+        // A refused connection has no sequence numbers to track.
         if next != TcpState::Transitory {
             self.begin(direction, segment);
         }
@@ -404,8 +407,8 @@ impl Tracking {
                 self.state = TcpState::Transitory as u8;
                 TimeoutClass::TCP_TRANSITORY_CLOSE
             }
-            // Refused: the client may try again, and keeps its port meanwhile. The refusal of what came from outside refreshes
-            // no mapping (RFC 7857, section 7.1).
+            // The connection was refused. The client may retry and keeps its port in the meantime. Refusal of a
+            // connection from outside refreshes no mapping (RFC 7857, section 7.1).
             TcpState::Init => {
                 self.state = TcpState::Transitory as u8;
                 TimeoutClass::UNCHANGED
@@ -414,7 +417,7 @@ impl Tracking {
         }
     }
 
-    /// A SYN with data may be acknowledged with or without them (RFC 7413).
+    /// A SYN with data may be acknowledged with or without the data (RFC 7413).
     fn acknowledges_syn_data(&self, segment: &Segment) -> bool {
         let opener = usize::from(self.flags & TURNED != 0);
         let from = self.acknowledged[1 - opener];
@@ -422,7 +425,7 @@ impl Tracking {
         acknowledged != 0 && acknowledged <= self.end[opener].wrapping_sub(from)
     }
 
-    /// Learn where a side's numbers begin, from its first segment.
+    /// Learn a side's sequence numbers from its first segment.
     fn begin(&mut self, direction: Direction, segment: &Segment) {
         let (this, other) = (direction as usize, direction.opposite() as usize);
         if self.flags & (FORWARD_SEEN << this) != 0 {
@@ -438,7 +441,7 @@ impl Tracking {
         }
     }
 
-    /// Follow a side's numbers; a FIN counts where it belongs to the connection.
+    /// Advance a side's tracked numbers; a FIN is counted only if it belongs to the connection.
     fn follow_known(&mut self, direction: Direction, segment: &Segment, fin: bool) {
         let acknowledges = segment.flags & ACK != 0;
         let known = Segment {

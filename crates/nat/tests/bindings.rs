@@ -1,4 +1,5 @@
-//! What a shard allocates, against a plain model: no port is allocated twice, none is lost, and every limit holds.
+//! Allocations of a shard, compared with a simple model: no port is allocated twice, none is leaked, and every limit
+//! holds.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -48,7 +49,7 @@ fn protocol(class: PortClass) -> u8 {
     [6, 17, 1][class as usize]
 }
 
-/// A session as the engine keeps it.
+/// A session as the engine stores it.
 #[derive(Clone, Copy, Debug)]
 struct Session {
     class: PortClass,
@@ -98,7 +99,7 @@ impl Shard<'_> {
         self.close_all(&[*session])
     }
 
-    /// Ended together, as a worker ends those that have fallen silent.
+    /// Close several sessions together, as a worker does with idle sessions.
     fn close_all(&mut self, sessions: &[Session]) -> bool {
         let bindings = &mut self.bindings;
         let ending = |session: &Session| {
@@ -137,7 +138,7 @@ fn shard<'m>(pools: &Pools<u32>, shards: Shards, room: &Capacity, memory: &'m mu
     }
 }
 
-/// One way to configure a pool.
+/// A random pool configuration.
 fn pools() -> impl Strategy<Value = Pool<u32>> {
     let mapping = prop_oneof![
         Just(MappingBehaviour::EndpointIndependent),
@@ -252,7 +253,8 @@ fn check(pool: &Pool<u32>, steps: &[Step], shards: Shards) -> Result<(), TestCas
                     };
                     prop_assert!(shares, "{other:?} and {session:?}");
                 }
-                // Endpoint-independent: the same inside address and port has the same outside ones.
+                // Endpoint-independent mapping: the same inside address and port always has the same outside address
+                // and port.
                 if valid.behaviour(class).mapping == MappingBehaviour::EndpointIndependent {
                     let inside = (key.source, key.source_port);
                     let mapped = live.iter().find(|other| {
@@ -356,7 +358,7 @@ fn check(pool: &Pool<u32>, steps: &[Step], shards: Shards) -> Result<(), TestCas
                 shard.bindings.expire(shard.now, usize::MAX);
             }
         }
-        // What each subscriber is said to have is what it has.
+        // The counters of each subscriber equal its actual resources.
         let mut seen = HashMap::new();
         shard.bindings.scan_subscribers(0, u32::MAX, |subscriber, blocks| {
             let blocks: Vec<_> = blocks.map(|owned| owned.block()).collect();
@@ -399,13 +401,13 @@ fn check(pool: &Pool<u32>, steps: &[Step], shards: Shards) -> Result<(), TestCas
     shard.bindings.expire(shard.now, usize::MAX);
     prop_assert_eq!((0, 0), (shard.used(), shard.bindings.mappings().0));
     prop_assert_eq!((0, 0), (shard.bindings.subscribers().0, shard.bindings.quarantined().0));
-    // Every block is nobody's again: one subscriber after the other gets them all.
+    // All blocks are free again: successive subscribers can allocate all of them.
     Ok(())
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
-    /// Whatever the pool, all that is allocated comes back, and nothing is allocated twice.
+    /// For any pool configuration, all allocations are released in the end, and nothing is allocated twice.
     #[test]
     fn bindings_any_pool_leaks_nothing_and_lends_nothing_twice(pool in pools(), steps in steps(), shards in 0u32..3) {
         check(&pool, &steps, Shards::new(1 << shards).unwrap())?;
@@ -458,7 +460,7 @@ fn blocks_that_have_changed_their_size_lend_no_port_beyond_themselves() {
     let mut live: Vec<_> = (0..250)
         .map(|port| shard.open(PortClass::Udp, key(1, 5000 + port, 1), &none).unwrap())
         .collect();
-    // A few are left in each of the blocks of 64, every other of which begins within a block of 128.
+    // Keep a few sessions in each block of 64. Every second such block starts inside a block of 128.
     let kept = |session: &Session| session.lease.port.is_multiple_of(16);
     assert!(
         live.iter()
@@ -493,7 +495,7 @@ fn port_of_a_mapping_that_another_pool_has_got_stays_that_pools() {
         Pools::placed(&[Some(&first), None]).unwrap(),
         Pools::placed(&[None, Some(&second)]).unwrap(),
     );
-    // Whether the mapping's port waits already, or its session ends only then; those of TCP never wait.
+    // The mapping's port is either already quarantined, or its session ends later. TCP ports are never quarantined.
     for (class, waits) in [(PortClass::Udp, true), (PortClass::Udp, false), (PortClass::Tcp, false)] {
         let room = room(64);
         let mut memory = memory(&before, Shards::ONE, &room);
@@ -523,8 +525,8 @@ fn port_of_a_mapping_that_another_pool_has_got_stays_that_pools() {
     }
 }
 
-/// Where ports overlap by destination and cards hash ports: the tries end with every port of a word, those that fit first,
-/// then those of the same parity.
+/// With ports that overlap by destination and cards that hash ports, the candidates cover every port of a word: first
+/// those that RSS delivers to the shard, then those of equal parity.
 #[test]
 fn tries_of_a_port_that_overlaps_are_each_port_of_a_word_once_and_suiting_ones_first() {
     let (bits, last) = (4, 1024 + 49);
@@ -570,7 +572,7 @@ fn tries_of_a_port_that_overlaps_are_each_port_of_a_word_once_and_suiting_ones_f
             ports
         );
         assert_eq!(ports.len(), all.len());
-        // The one word there is either has a port that fits, or no try is made of it before.
+        // The only word either contains a port that RSS delivers to the shard, or no earlier candidate comes from it.
         assert!(words.iter().flatten().all(|lease| !suits(lease).0), "{number}");
     }
 }

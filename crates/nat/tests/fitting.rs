@@ -1,4 +1,5 @@
-//! Outside ports with which a flow's answers come to its own shard: hashed bit by bit, as a card does.
+//! Outside ports whose answers RSS delivers to the flow's own shard; the test computes the hash bit by bit, as a card
+//! does.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -24,7 +25,7 @@ fn drawn(bits: u32, seed: u64) -> Key {
     })
 }
 
-/// What a card hashes of the answers.
+/// Bytes of an answer that a card hashes.
 fn answer<T: Tuple>(key: &T, lease: Lease<T::Address>) -> Vec<u8> {
     let bytes = |address: T::Address| {
         let all = address.number().to_be_bytes();
@@ -56,7 +57,7 @@ fn pools(ports: std::ops::RangeInclusive<u16>) -> Pools<u32> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Ports run out: each that is allocated fits, unless none that was free did.
+    /// As ports run out, each allocated port matches the shard unless no free port did.
     #[test]
     fn port_lent_fits_as_long_as_one_that_is_free_does(seed: u64, bits in 0u32..=7, first in 1024u16..2000, udp: bool) {
         let pools = pools(first..=first + 2047);
@@ -110,7 +111,7 @@ proptest! {
     }
 }
 
-/// With f ports free, whichever, none fits with a chance of (1 - 1/S)^f.
+/// With f arbitrary free ports, the probability that none matches is (1 - 1/S)^f.
 #[test]
 fn share_of_misfits_of_few_free_ports_is_what_chance_says() {
     let (bits, shards) = (4, Shards::new(16).unwrap());
@@ -121,7 +122,7 @@ fn share_of_misfits_of_few_free_ports_is_what_chance_says() {
         .collect();
     for free in [1usize, 4, 16, 32] {
         let draws = 400u64;
-        let mut misfits = 0;
+        let mut missteered_ports = 0;
         for draw in 1..=draws {
             let key = drawn(bits, draw);
             let mut memory = vec![Line([0; 8]); Ports::lines(&layout, 0)];
@@ -135,10 +136,10 @@ fn share_of_misfits_of_few_free_ports_is_what_chance_says() {
             }
             let of = flow(draw as u32);
             let lease = ports.lease(0, PortClass::Tcp, &of).unwrap();
-            misfits += u32::from(fitting.shard_of(lease.address, lease.port, &of) != 3);
+            missteered_ports += u32::from(fitting.shard_of(lease.address, lease.port, &of) != 3);
         }
         let (measured, expected) = (
-            f64::from(misfits) / draws as f64,
+            f64::from(missteered_ports) / draws as f64,
             (1.0f64 - 1.0 / 16.0).powi(free as i32),
         );
         assert!(

@@ -1,4 +1,4 @@
-//! Translated ICMP errors against errors that an independent library builds about the packet on the other side.
+//! Translated ICMP errors, compared with errors that an independent library builds about the packet on the other side.
 
 use etherparse::icmpv4::DestUnreachableHeader;
 use etherparse::{IcmpEchoHeader, Icmpv4Type, Icmpv6Type, PacketBuilder};
@@ -18,11 +18,11 @@ fn bytes(address: [u64; 2]) -> [u8; 16] {
     (u128::from(address[0]) << 64 | u128::from(address[1])).to_be_bytes()
 }
 
-/// What an echo request has in the place of its destination port, beyond its identifier.
+/// Difference between destination port and identifier in the key of an echo request.
 const ASKED4: u16 = 8;
 const ASKED6: u16 = 128;
 
-/// The datagram of a packet, without its Ethernet header.
+/// IP datagram of a packet, without its Ethernet header.
 fn datagram4(key: &Tuple4, protocol: u8, payload: &[u8]) -> Vec<u8> {
     let ip = PacketBuilder::ipv4(key.source.to_be_bytes(), key.destination.to_be_bytes(), 9);
     let mut datagram = Vec::new();
@@ -34,7 +34,7 @@ fn datagram4(key: &Tuple4, protocol: u8, payload: &[u8]) -> Vec<u8> {
             .udp(key.source_port, key.destination_port)
             .write(&mut datagram, payload),
         _ => {
-            // What asks is told from what answers by the ports' order.
+            // The port order distinguishes requests from replies.
             let is_reply = key.source_port.wrapping_sub(key.destination_port) == ASKED4;
             let seq = 3;
             let echo = match is_reply {
@@ -65,7 +65,7 @@ fn datagram6(key: &Tuple6, protocol: u8, payload: &[u8]) -> Vec<u8> {
             .udp(key.source_port, key.destination_port)
             .write(&mut datagram, payload),
         _ => {
-            // What asks is told from what answers by the ports' order.
+            // The port order distinguishes requests from replies.
             let is_reply = key.source_port.wrapping_sub(key.destination_port) == ASKED6;
             let seq = 3;
             let echo = match is_reply {
@@ -127,7 +127,8 @@ fn reversed6(key: &Tuple6) -> Tuple6 {
     }
 }
 
-/// A quote of so many bytes behind the header; of a TCP checksum either both or none, as half of one cannot be amended.
+/// Truncate a quote to `quoted` bytes after the header. A TCP checksum is kept or removed as a whole, because half a
+/// checksum cannot be updated.
 fn cut(mut datagram: Vec<u8>, header: usize, quoted: usize) -> Vec<u8> {
     datagram.truncate(header + if quoted == 17 { 16 } else { quoted });
     datagram
@@ -169,7 +170,7 @@ proptest! {
         let lease = NewSource::Lent(0, Lease { address: lease.0, port: lease.1 });
         let lease = if which & 2 != 0 { lease } else { NewSource::Kept };
         let made = translate(&forward, protocol, 0, target, lease);
-        // A packet of one direction, as the router sees it behind the translation, and as its sender knows it.
+        // A packet of one direction, as the router sees it after translation and as its sender knows it.
         let (seen, sent, direction) = if backward {
             (reversed4(&forward), made.reverse, Direction::Forward)
         } else {

@@ -1,4 +1,4 @@
-//! Port leases against an oracle that keeps a plain set.
+//! Port allocations, compared with an oracle that keeps a plain set.
 
 use std::collections::HashSet;
 
@@ -34,7 +34,7 @@ fn memory(pools: &Pools<u32>, shards: Shards) -> Vec<Line> {
     vec![Line([u64::MAX; 8]); Ports::lines(&Layout::new(pools, shards), 0)]
 }
 
-/// A generator of test input: the same on every run.
+/// Deterministic generator of test input.
 struct Random(u64);
 
 impl Random {
@@ -65,7 +65,7 @@ fn leases_millions_of_operations_leak_none_and_lend_none_twice() {
     let mut oracle = HashSet::new();
     let mut refused = 0;
     for step in 0..3_000_000usize {
-        // Slow tides, so that the pools run full and empty again.
+        // Slow alternation, so that the pools become full and then empty again.
         let lending = if step / 300_000 % 2 == 0 { 60 } else { 40 };
         if random.below(100) < lending {
             let (pool, class) = (random.below(2) as u16, PortClass::ALL[random.below(3)]);
@@ -161,7 +161,7 @@ fn rfc4787_req2_sessions_of_a_host_share_an_outside_address() {
     }
 }
 
-/// Hosts that each of a pool's addresses has, by address.
+/// Hosts assigned to each address of a pool, by address.
 fn dealt(count: u32, hosts: impl IntoIterator<Item = (u32, u32)>) -> Vec<Vec<u32>> {
     let pools = Pools::new(&[small(count, 1024..=65_535)]).unwrap();
     let mut memory = memory(&pools, Shards::ONE);
@@ -178,7 +178,7 @@ fn dealt(count: u32, hosts: impl IntoIterator<Item = (u32, u32)>) -> Vec<Vec<u32
     users
 }
 
-/// Variance of how many users addresses have.
+/// Variance of the number of hosts per address.
 fn variance(users: &[Vec<u32>]) -> f64 {
     let all: usize = users.iter().map(Vec::len).sum();
     let mean = all as f64 / users.len() as f64;
@@ -190,14 +190,14 @@ fn variance(users: &[Vec<u32>]) -> f64 {
 fn hosts_in_a_row_are_dealt_addresses_evenly() {
     for first in [1u32, 256, 60_000, 65_500, 200_000] {
         for context in [0, 1, 0x4000_0007] {
-            // Sites are told apart by their context.
+            // Sites differ by their context.
             let hosts = (0..100).map(|number| match context >> 30 {
                 1 => (context + number, 1),
                 _ => (context, first + number),
             });
             let users = dealt(64, hosts);
             let variance = variance(&users);
-            // Around the end of a row there are two.
+            // At the end of a row, hosts of two rows are mixed.
             let limit = if first == 65_500 { 0.8 } else { 0.33 };
             assert!(variance < limit, "{variance} from {first} in {context:#x}");
         }
@@ -210,7 +210,8 @@ fn hosts_in_a_row_are_dealt_addresses_evenly() {
     }
 }
 
-/// Hosts in a row are in shards in a row: where those of an address were all in the same, nobody had the ports of the others.
+/// Consecutive hosts are in consecutive shards. If all hosts of an address were in the same shard, the ports that other
+/// shards own would stay unused.
 #[test]
 fn hosts_of_an_address_are_in_different_shards() {
     for count in [16, 48, 64, 128] {
@@ -277,7 +278,8 @@ fn rfc4787_req3a_port_range_is_preserved() {
     }
 }
 
-/// Fewer blocks of ports for an address than shards: a host's address is one that its shard has ports of.
+/// If an address has fewer port blocks than there are shards, a host is assigned an address of which its shard owns
+/// ports.
 #[test]
 fn rfc4787_req2_host_of_a_narrow_pool_is_paired_with_an_address_that_has_ports() {
     let pool = Pool {
@@ -459,7 +461,7 @@ fn lender(pools: &Pools<u32>, shards: Shards, shard: u32, lease: Lease<u32>) -> 
     (of == shard).then_some(pool)
 }
 
-/// One of some ways to give the same sixteen addresses to up to three pools.
+/// One of several ways to distribute the same sixteen addresses over up to three pools.
 fn layouts() -> impl Strategy<Value = Vec<Option<Pool<u32>>>> {
     let pool = |addresses: (u32, u32), ports: (u16, u16), soft: bool| Pool {
         addresses: vec![(BASE + addresses.0, BASE + addresses.0 + addresses.1)],
@@ -501,13 +503,13 @@ proptest! {
                         oracle.push((pool, class, lease));
                     }
                 } else if !oracle.is_empty() {
-                    // By the pool that allocated it, even where another has it since, or none.
+                    // Release through the pool that allocated the port, even if another pool or none contains it now.
                     let (pool, class, lease) = oracle.swap_remove(number as usize % oracle.len());
                     let known = ports.is_migration_due() || lender(&pools, shards, shard, lease).is_some();
                     prop_assert_eq!(known, ports.release(pool, class, lease));
                 }
             }
-            // Sessions without a port end before the pools change again.
+            // Sessions whose port was lost end before the pools change again.
             ports.migrate();
             oracle.retain(|&(pool, class, lease)| {
                 let stays = lender(&pools, shards, shard, lease).is_some();

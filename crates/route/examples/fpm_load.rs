@@ -1,4 +1,5 @@
-//! Seconds from the bytes of an FPM stream of a million routes to the forwarding table, and of the same stream again.
+//! Measures the seconds from the bytes of an FPM stream of a million routes to the forwarding table, and for the same
+//! stream again.
 
 use sluice_route::feed::fpm::FrameBuffer;
 use sluice_route::feed::netlink::{INET, kind};
@@ -12,7 +13,7 @@ use std::sync::Arc;
 
 const ROUTES: u32 = 1_000_000;
 const NEXT_HOPS: u32 = 100;
-/// Bytes of one read of the daemon's.
+/// Bytes per read, as in the daemon.
 const READ: usize = 64 * 1024;
 
 struct Nothing;
@@ -22,7 +23,7 @@ impl Sink for Nothing {
     fn remove(&mut self, _: Prefix) {}
 }
 
-/// As FRR tells it: next hops, then routes that name them, a frame each.
+/// A stream as FRR sends it: next hops, then routes that refer to them, one message per frame.
 fn stream() -> Vec<u8> {
     let next_hops = (1..=NEXT_HOPS).flat_map(|id| {
         let writer = Writer::next_hop((kind::NEW_NEXT_HOP, SET), INET, id);
@@ -57,7 +58,7 @@ fn play(stream: &[u8], mut follow: impl FnMut(&[u8])) -> f64 {
     processor() - begin
 }
 
-/// Seconds of the processor that this thread has had: others on the machine do not count.
+/// CPU seconds of this thread, so that other load on the machine does not count.
 fn processor() -> f64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux tells");
     let nanoseconds: u64 = text

@@ -1,4 +1,4 @@
-//! ns per packet from destination to MAC: by a bound gateway, and by a search among attached neighbours.
+//! Nanoseconds per packet from destination to MAC: with a bound gateway, and with a search among attached neighbours.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -1,11 +1,11 @@
-//! Offers per second that a RIB takes and publishes, and bytes per route: a million IPv4 and 200,000 IPv6 routes.
+//! Offers per second that a RIB accepts and publishes, and bytes per route, for a million IPv4 and 200,000 IPv6 routes.
 
 use sluice_route::rib::{Offer, OfferedNextHop, Origin, ResolvedSet, Rib, Settings, Sink, Target, WeightedNextHop};
 use sluice_route::{Address, Prefix};
 
 const FOUR: u32 = 1_000_000;
 const SIX: u32 = 200_000;
-/// Offers between two publications, as one read from a daemon holds.
+/// Number of offers between two publications, as one read from a daemon contains.
 const BATCH: u32 = 1_000;
 const GATEWAYS: u32 = 200;
 
@@ -21,7 +21,7 @@ impl Sink for Count {
     }
 }
 
-/// Distinct prefixes in no order: an odd factor permutes 24 bits.
+/// Distinct prefixes in pseudo-random order: multiplication by an odd factor permutes 24 bits.
 fn prefix(number: u32) -> Prefix {
     if number < FOUR {
         return Prefix::new(Address::V4(number.wrapping_mul(0x9e_3779) << 8), 24);
@@ -51,7 +51,7 @@ fn load(rib: &mut Rib, numbers: std::ops::Range<u32>, shift: u32, hop: impl Fn(u
     count as f64 / (processor() - begin)
 }
 
-/// Seconds of the processor that this thread has had: others on the machine do not count.
+/// CPU seconds of this thread, so that other load on the machine does not count.
 fn processor() -> f64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux tells");
     let nanoseconds: u64 = text

@@ -1,17 +1,17 @@
-//! Addresses of either family as numbers in host order.
+//! Addresses of both families as numbers in host byte order.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Place of an interface in the configuration's order.
+/// Index of an interface in the configuration.
 pub type InterfaceIndex = u16;
 
 /// An IPv4 or IPv6 address.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Address {
-    /// IPv4.
+    /// IPv4 address.
     V4(u32),
-    /// IPv6.
+    /// IPv6 address.
     V6(u128),
 }
 
@@ -24,8 +24,8 @@ impl Address {
         }
     }
 
-    /// Whether it can be a single host's on a link: not unspecified, loopback, multicast or limited broadcast. Addresses of
-    /// 240.0.0.0/4 are hosts' where a configuration has them.
+    /// Whether it can be a host's address on a link: not unspecified, loopback, multicast or limited broadcast.
+    /// Addresses of 240.0.0.0/4 count as host addresses, because a configuration may use them.
     pub fn is_host(self) -> bool {
         match IpAddr::from(self) {
             IpAddr::V4(v4) => v4.octets()[0] != 0 && !v4.is_multicast() && !v4.is_broadcast() && !v4.is_loopback(),
@@ -78,7 +78,7 @@ impl fmt::Debug for Address {
     }
 }
 
-/// The addresses that share their first `length` bits; the bits beyond are 0.
+/// A prefix: addresses that share their first `length` bits; the remaining bits are 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Prefix {
     address: Address,
@@ -92,7 +92,7 @@ impl Prefix {
         length: 0,
     };
 
-    /// The prefix of `length` bits (cut to the address's length) around `address`.
+    /// The prefix of `length` bits (limited to the address's length) that contains `address`.
     pub fn new(address: Address, length: u8) -> Self {
         use sluice_table::prefix::Address as _;
         let length = length.min(address.bits());
@@ -113,7 +113,7 @@ impl Prefix {
         self.length
     }
 
-    /// Whether `address` is one of them.
+    /// Whether the prefix contains `address`.
     pub fn contains(self, address: Address) -> bool {
         address.bits() == self.address.bits() && Prefix::new(address, self.length) == self
     }

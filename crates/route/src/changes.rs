@@ -1,14 +1,14 @@
-//! Where routes have changed, for whoever keeps what they said.
+//! Record of the destinations whose routes have changed, for caches of routing results.
 
 use sluice_table::changes::{Accumulate, ChangedRegions};
 use sluice_table::prefix::{MAX_ROUTERS, RouterIndex};
 
 use crate::{Address, Prefix};
 
-/// A router's destinations: /24 in IPv4, /48 in IPv6.
+/// Hash of the region of a router's destination: /24 in IPv4, /48 in IPv6.
 #[inline(always)]
 fn region(router: RouterIndex, address: Address) -> u64 {
-    // Routers share bits by chance, whatever their networks are.
+    // Mixes in the router, so that routers share bits only by chance, whatever their networks are.
     let of_router = u64::from(router).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     match address {
         Address::V4(bits) => u64::from(bits >> 8) ^ of_router,
@@ -16,10 +16,11 @@ fn region(router: RouterIndex, address: Address) -> u64 {
     }
 }
 
-/// Most bits that a prefix may be shorter than a region: of one that is more so its router counts as a whole.
+/// Maximum number of bits by which a changed prefix may be shorter than a region. A shorter prefix marks its whole
+/// router as changed.
 const FREE: u8 = 16;
 
-/// Routers, a bit each.
+/// Bitmap of routers.
 #[derive(Clone, Debug)]
 struct Routers(Box<[u64; MAX_ROUTERS / 64]>);
 
@@ -43,22 +44,22 @@ impl Routers {
     }
 }
 
-/// What has changed of one family's routes.
+/// Changes of one family's routes.
 #[derive(Clone, Debug, Default)]
 struct FamilyChanges {
     regions: ChangedRegions,
-    /// Where as good as all regions have: other routers never notice.
+    /// Routers of which all regions count as changed; other routers are not affected.
     routers: Routers,
-    /// Whether anything has.
+    /// Whether there is any change.
     any: bool,
 }
 
-/// Where routes have changed. A session of whose destination it may be is decided again.
+/// Destinations whose routes have changed. Sessions to these destinations are revalidated.
 #[derive(Clone, Debug, Default)]
 pub struct RouteChanges([FamilyChanges; 2]);
 
 impl RouteChanges {
-    /// A route of a router has changed.
+    /// Record a changed route of a router.
     pub fn mark(&mut self, router: RouterIndex, prefix: Prefix) {
         let (address, length) = (prefix.address(), prefix.length());
         let (number, longest) = match address {
@@ -75,7 +76,7 @@ impl RouteChanges {
         }
     }
 
-    /// All routes of a router have.
+    /// Record that all routes of a router have changed.
     pub fn mark_all(&mut self, router: RouterIndex) {
         for family in &mut self.0 {
             family.any = true;
@@ -83,7 +84,7 @@ impl RouteChanges {
         }
     }
 
-    /// Whether an address may be reached another way. A no is certain.
+    /// Whether the route to an address may have changed. False is definite; true may be a false positive.
     #[inline(always)]
     pub fn may_affect(&self, router: RouterIndex, address: Address) -> bool {
         let family = match address {

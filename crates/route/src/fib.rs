@@ -1,4 +1,5 @@
-//! The forwarding table of all virtual routers: both families, changed route by route while workers look up.
+//! Forwarding table (FIB) of all virtual routers for both families; routes change individually while workers look up
+//! addresses.
 
 use std::sync::Arc;
 
@@ -8,18 +9,18 @@ use sluice_table::prefix::{Match, PrefixError, PrefixReader, PrefixTable, Quiesc
 use crate::next_hop::NextHopError;
 use crate::{Address, HopSet, NextHop, NextHopWriter, Prefix, RouteChanges};
 
-/// Why a change of routes is refused.
+/// Why a route change is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FibError {
-    /// No next hop is left.
+    /// The next-hop table is full.
     #[error(transparent)]
     NextHop(#[from] NextHopError),
-    /// The prefix table can't take it.
+    /// The prefix table can't store the route.
     #[error(transparent)]
     Prefix(#[from] PrefixError),
 }
 
-/// The forwarding table of all virtual routers, on the control thread.
+/// The FIB of all virtual routers, on the control thread.
 #[derive(Debug)]
 pub struct Fib {
     v4: PrefixTable<u32>,
@@ -27,7 +28,7 @@ pub struct Fib {
     changed: RouteChanges,
 }
 
-/// The same, on a worker. Values are indexes into [`crate::NextHops`].
+/// View of the FIB for a worker. Values are indexes into [`crate::NextHops`].
 #[derive(Clone, Debug)]
 pub struct FibReader {
     /// IPv4 routes.
@@ -37,7 +38,7 @@ pub struct FibReader {
 }
 
 impl FibReader {
-    /// The longest route of a router to an address.
+    /// The longest matching route of a router for an address.
     #[inline]
     pub fn find(&self, router: RouterIndex, address: Address) -> Option<Match> {
         match address {
@@ -48,7 +49,7 @@ impl FibReader {
 }
 
 impl Fib {
-    /// No routes yet.
+    /// Create an empty FIB.
     pub fn new(quiescence: Arc<Quiescence>) -> Self {
         Self {
             v4: PrefixTable::new(quiescence.clone()),
@@ -57,7 +58,7 @@ impl Fib {
         }
     }
 
-    /// A view for workers.
+    /// Create a view for a worker.
     pub fn reader(&self) -> FibReader {
         FibReader {
             v4: self.v4.reader(),
@@ -75,17 +76,17 @@ impl Fib {
         self.len(router) == 0
     }
 
-    /// Bytes that lookups use.
+    /// Bytes used by lookups.
     pub fn bytes(&self) -> usize {
         self.v4.bytes() + self.v6.bytes()
     }
 
-    /// Bytes of the lists of routes that only the control thread reads.
+    /// Bytes of the route lists that only the control thread reads.
     pub fn list_bytes(&self) -> usize {
         self.v4.list_bytes() + self.v6.list_bytes()
     }
 
-    /// All routes of a router with their next hop's index, IPv4 first, by prefix.
+    /// All routes of a router with their next-hop index, IPv4 first, sorted by prefix.
     pub fn iter(&self, router: RouterIndex) -> impl Iterator<Item = (Prefix, u32)> + '_ {
         let v4 = self
             .v4
@@ -98,7 +99,7 @@ impl Fib {
         v4.chain(v6)
     }
 
-    /// Next hop's index of exactly this route.
+    /// Next-hop index of exactly this prefix.
     pub fn get(&self, router: RouterIndex, prefix: Prefix) -> Option<u32> {
         match prefix.address() {
             Address::V4(bits) => self.v4.get(router, bits, prefix.length()),
@@ -106,7 +107,7 @@ impl Fib {
         }
     }
 
-    /// Add a route or lead it elsewhere. True where something changed.
+    /// Add or change a route. Returns whether anything changed.
     pub fn insert(
         &mut self,
         router: RouterIndex,
@@ -118,7 +119,7 @@ impl Fib {
         self.set(router, prefix, index, writer)
     }
 
-    /// Add a route to a set of next hops, or lead it there. True where something changed.
+    /// Add or change a route to a set of next hops. Returns whether anything changed.
     pub fn insert_set(
         &mut self,
         router: RouterIndex,
@@ -130,7 +131,7 @@ impl Fib {
         self.set(router, prefix, index, writer)
     }
 
-    /// Lead a route to a next hop whose use is handed over.
+    /// Set a route's next hop; the caller's reference to the next hop passes to the route.
     fn set(
         &mut self,
         router: RouterIndex,
@@ -152,7 +153,7 @@ impl Fib {
         Ok(old != Some(index))
     }
 
-    /// Remove a route. True where there was one.
+    /// Remove a route. Returns whether it existed.
     pub fn remove(
         &mut self,
         router: RouterIndex,
@@ -179,17 +180,17 @@ impl Fib {
         self.changed.mark_all(router);
     }
 
-    /// Whether a route has changed since [`Fib::take_changed`].
+    /// Whether a route has changed since the last [`Fib::take_changed`].
     pub fn has_changed(&self) -> bool {
         !self.changed.is_empty()
     }
 
-    /// Where routes have changed since this was asked the last time.
+    /// Take the changed destinations since the last call.
     pub fn take_changed(&mut self) -> RouteChanges {
         std::mem::take(&mut self.changed)
     }
 
-    /// Use memory again that no worker reads any more. Changes do it too; call it when they stop.
+    /// Reclaim memory that no worker reads any more. Changes do this too; call it when changes stop.
     pub fn reclaim(&mut self) {
         self.v4.reclaim();
         self.v6.reclaim();

@@ -1,49 +1,50 @@
-//! Sets of next hops: what a route with several ways leads to (ECMP), and which one a flow takes.
+//! Sets of next hops for multipath routes (ECMP), and the selection of a member per flow.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 
 use crate::NextHop;
 
-/// Most members of a set.
+/// Maximum number of members per set.
 pub const MAX_MEMBERS: usize = 64;
 
-/// Most sets of a process.
+/// Maximum number of sets per process.
 pub const MAX_SETS: usize = 4096;
 
-/// What flows are dealt out to: each belongs to one member, so many to each as its weight is of all.
+/// Number of buckets per set. Flows are hashed to buckets, and each member owns a share of the buckets in proportion to
+/// its weight.
 pub const BUCKETS: usize = 1024;
 
-/// What stays on one member of a set.
+/// Unit of traffic that stays on one member of a set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Balance {
-    /// A flow.
+    /// Each flow stays on one member.
     #[default]
     Flow,
-    /// All flows of a source address.
+    /// All flows of a source address stay on one member.
     Host,
 }
 
-/// Next hops, each with the weight that it has among them.
+/// A set of next hops with weights.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct HopSet {
     members: Vec<(NextHop, u8)>,
     balance: Balance,
 }
 
-/// Why next hops are no set.
+/// Why a set of next hops is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HopSetError {
-    /// None, or too many.
+    /// The set has no or too many members.
     #[error("{0} next hops: a route has 1 to {MAX_MEMBERS}")]
     Count(usize),
-    /// One that would never be used.
+    /// A member has weight 0 and would never be used.
     #[error("a next hop has the weight 0: weights are 1 to 255")]
     Weight,
 }
 
 impl HopSet {
-    /// Of next hops in any order. One that is named twice has both weights, up to 255.
+    /// Create from next hops in any order. The weights of duplicates are added, up to 255.
     pub fn new(members: &[(NextHop, u8)]) -> Result<Self, HopSetError> {
         let mut set: Vec<(NextHop, u8)> = Vec::with_capacity(members.len());
         for &(next_hop, weight) in members {
@@ -65,17 +66,17 @@ impl HopSet {
         })
     }
 
-    /// The same with another balance.
+    /// This set with another balance.
     pub fn with_balance(self, balance: Balance) -> Self {
         Self { balance, ..self }
     }
 
-    /// What stays on one member.
+    /// Unit of traffic that stays on one member.
     pub fn balance(&self) -> Balance {
         self.balance
     }
 
-    /// Its members with their weights, each once.
+    /// Members with their weights, without duplicates.
     pub fn members(&self) -> &[(NextHop, u8)] {
         &self.members
     }
@@ -90,14 +91,14 @@ impl From<NextHop> for HopSet {
     }
 }
 
-/// Index of a next hop by bucket. It is written before a route leads to it, and stays until no reader can hold it.
+/// Next-hop index per bucket. It is written before a route refers to it, and not changed until no reader can hold it.
 #[derive(Debug)]
 struct Buckets {
     members: Box<[AtomicU16]>,
     by_host: AtomicBool,
 }
 
-/// All sets, as workers see them: memory is made for those that are used.
+/// All sets as workers see them; memory is allocated only for sets in use.
 #[derive(Debug)]
 pub(crate) struct HopSets(Box<[OnceLock<Buckets>]>);
 
@@ -106,7 +107,7 @@ impl HopSets {
         Self((0..MAX_SETS).map(|_| OnceLock::new()).collect())
     }
 
-    /// The next hop of a packet, whose flow or host has this hash.
+    /// Next hop of a packet with this flow or host hash.
     #[inline]
     pub fn choose(&self, set: usize, hash: impl FnOnce(Balance) -> u64) -> Option<u32> {
         let buckets = self.0.get(set)?.get()?;
@@ -118,7 +119,7 @@ impl HopSets {
         Some(bucket.load(Ordering::Relaxed).into())
     }
 
-    /// The next hop of each bucket; none where there is no such set.
+    /// Next hop of each bucket; empty if the set does not exist.
     pub fn buckets(&self, set: usize) -> impl Iterator<Item = u32> + '_ {
         let buckets = self.0.get(set).and_then(OnceLock::get);
         let members = buckets.map(|buckets| buckets.members.iter());
@@ -128,8 +129,8 @@ impl HopSets {
             .map(|bucket| bucket.load(Ordering::Relaxed).into())
     }
 
-    /// Deal a set's buckets out to its members, given by index and weight. Of the buckets of another set, those keep their
-    /// member that it may have: a member that is gone moves nobody else's flows.
+    /// Assign a set's buckets to its members, given by index and weight. Buckets keep the member that they have in the
+    /// set `like` if possible, so removing a member does not move the flows of other members.
     pub fn assign(&self, set: usize, (members, balance): (&[(u32, u8)], Balance), like: Option<usize>) {
         let Some(slot) = self.0.get(set) else { return };
         let buckets = slot.get_or_init(|| Buckets {
@@ -152,7 +153,7 @@ impl HopSets {
         let mut next = 0;
         for (bucket, dealt) in buckets.members.iter().zip(dealt) {
             let member = dealt.unwrap_or_else(|| {
-                // In turn, so that what a member loses later is spread over the others' flows.
+                // Assign round-robin, so that the buckets that a member loses later are spread over those of others.
                 while left[next % members.len()] == 0 {
                     next += 1;
                 }
@@ -165,7 +166,8 @@ impl HopSets {
     }
 }
 
-/// How many buckets each member has: by its weight, and at least one; what rounding leaves goes to the largest remainders.
+/// Number of buckets per member: proportional to its weight, at least one; rounding assigns the rest to the largest
+/// remainders.
 fn shares(members: &[(u32, u8)]) -> Vec<usize> {
     let all: usize = members.iter().map(|(_, weight)| *weight as usize).sum();
     let exact = |place: usize| members[place].1 as usize * BUCKETS;

@@ -1,7 +1,7 @@
-//! Virtual routers: forwarding tables, next hops, neighbours, and what is decided by address alone.
+//! Virtual routers: forwarding tables, next hops, neighbours, and decisions based on addresses alone.
 //!
-//! A destination leads by the [`Fib`] of all routers to a next hop ([`NextHops`]), and that to a neighbour's MAC
-//! ([`neighbour::Neighbours`]). All three are read by every worker without locks while routes and neighbours change.
+//! The [`Fib`] of all routers maps a destination to a next hop ([`NextHops`]), and a next hop to a neighbour's MAC
+//! ([`neighbour::Neighbours`]). Every worker reads all three without locks while routes and neighbours change.
 #![forbid(unsafe_code)]
 
 pub mod address;
@@ -24,7 +24,6 @@ pub use changes::RouteChanges;
 pub use fib::{Fib, FibReader};
 pub use hop_set::{Balance, HopSet, HopSetError};
 pub use next_hop::{DropKind, NextHop, NextHopWriter, NextHops};
-pub use policer::TokenBucket;
 pub use reason::Reason;
 pub use ribs::Ribs;
 pub use routes::{Interface, Route, RouteError, RouteSet, Via};
@@ -32,8 +31,8 @@ pub use sluice_table::prefix::{MAX_ROUTERS, RouterIndex};
 pub use source::{SourceValidation, validate_reverse_path, validate_source};
 pub use source_tables::{Lookup, SourceTables};
 
-/// Nanoseconds since a start that the caller chooses; never read from a clock here.
+/// Nanoseconds since a starting point that the caller chooses; this crate never reads a clock.
 pub type Time = u64;
 
-/// A second.
+/// One second.
 pub const SECOND: Time = 1_000_000_000;

@@ -1,4 +1,4 @@
-//! Next hops: what a route leads to, in a table that workers read while routes change.
+//! Next hops of routes, in a table that workers read while routes change.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -10,24 +10,24 @@ use crate::hop_set::{Balance, HopSet, HopSets, MAX_SETS};
 use crate::neighbour::{NeighbourIndex, Neighbours};
 use crate::{Address, InterfaceIndex, Reason};
 
-/// Most next hops of a process.
+/// Maximum number of next hops per process.
 pub const MAX_NEXT_HOPS: usize = 65_536;
 
-/// What a route that does not forward does.
+/// Action of a route that does not forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum DropKind {
     /// There is no route.
     NoRoute,
-    /// Drop in silence.
+    /// Drop silently.
     Blackhole,
-    /// Drop, and tell the sender that the destination is unreachable.
+    /// Drop, and send the sender an ICMP error: unreachable.
     Unreachable,
-    /// Drop, and tell the sender that it is prohibited.
+    /// Drop, and send the sender an ICMP error: prohibited.
     Prohibit,
-    /// Drop: broadcast or network address of an attached network.
+    /// Drop: the destination is the broadcast or network address of an attached network.
     DirectedBroadcast,
-    /// Drop: an address that is good on its link alone.
+    /// Drop: the destination is valid only on its link.
     LinkLocal,
 }
 
@@ -41,7 +41,7 @@ impl DropKind {
         DropKind::LinkLocal,
     ];
 
-    /// The reason under which such a packet is counted.
+    /// Drop reason under which the packet is counted.
     pub fn reason(self) -> Reason {
         match self {
             DropKind::NoRoute => Reason::NoRoute,
@@ -54,26 +54,26 @@ impl DropKind {
     }
 }
 
-/// Where a packet goes.
+/// Destination of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum NextHop {
-    /// Nowhere.
+    /// Packets are dropped.
     Drop(DropKind),
-    /// To the gateway itself: an address of this interface.
+    /// The gateway itself: an address of this interface.
     Local(InterfaceIndex),
-    /// To the destination itself, on the link of this interface.
+    /// The destination itself, on the link of this interface.
     Attached(InterfaceIndex),
-    /// To a gateway on the link of an interface.
+    /// A gateway on the link of an interface.
     Gateway {
-        /// The interface.
+        /// Output interface.
         interface: InterfaceIndex,
-        /// The gateway's address.
+        /// Address of the gateway.
         address: Address,
     },
 }
 
 impl NextHop {
-    /// The interface that it leads to.
+    /// Interface of the next hop, if any.
     #[inline(always)]
     pub fn interface(self) -> Option<InterfaceIndex> {
         match self {
@@ -90,36 +90,37 @@ const ATTACHED: u32 = 2;
 const GATEWAY4: u32 = 3;
 const GATEWAY6: u32 = 4;
 
-/// One next hop. Its words are written before a route leads to it and stay until no reader can hold it.
+/// One next hop. Its words are written before a route refers to it, and not changed until no reader can hold it.
 #[derive(Debug, Default)]
 #[repr(align(32))]
 struct Slot {
-    /// Kind in the low half; interface, or refusal, in the upper.
+    /// Kind in the low half; interface or kind of drop in the upper half.
     head: AtomicU32,
-    /// Neighbour of a gateway plus 1, once a worker has bound it; 0 before.
+    /// Neighbour index of a gateway plus 1 after a worker has bound it; 0 before.
     neighbour: AtomicU32,
     address: [AtomicU32; 4],
 }
 
-/// The table, as workers see it.
+/// The next-hop table as workers see it.
 #[derive(Debug)]
 pub struct NextHops {
     slots: Box<[Slot]>,
     sets: HopSets,
 }
 
-/// Indexes from here on are those of sets.
+/// Indexes from here on refer to sets.
 const SETS_FROM: u32 = MAX_NEXT_HOPS as u32;
 
 impl NextHops {
-    /// Whether some of these are sets, one of whose members has to be chosen.
+    /// Whether any of these is a set, from which a member must be selected.
     #[inline(always)]
     pub fn have_sets(indexes: &[u32]) -> bool {
         let is_set = |index: &u32| *index >= SETS_FROM && *index != NO_ROUTE;
         indexes.iter().fold(false, |any, index| any | is_set(index))
     }
 
-    /// The next hop that a packet takes whose flow or host has this hash: of a set one of its members, everything else itself.
+    /// Select the next hop of a packet with this flow or host hash: a member if `index` is a set, otherwise `index`
+    /// itself.
     #[inline(always)]
     pub fn choose(&self, index: u32, hash: impl FnOnce(Balance) -> u64) -> u32 {
         if index < SETS_FROM || index == NO_ROUTE {
@@ -129,7 +130,8 @@ impl NextHops {
         self.sets.choose(set, hash).unwrap_or(NO_ROUTE)
     }
 
-    /// The next hops that flows may take, by index: of a set its members, each as often as it is likely.
+    /// Indexes of the next hops that flows may use: the members of a set, each in proportion to its weight; otherwise
+    /// `index` itself.
     pub fn members(&self, index: u32) -> impl Iterator<Item = u32> + '_ {
         let set = index.checked_sub(SETS_FROM).map(|set| set as usize);
         let single = set.is_none().then_some(index);
@@ -137,7 +139,7 @@ impl NextHops {
         single.into_iter().chain(members)
     }
 
-    /// The next hop that a lookup led to, the first member of a set; no route where there is no such slot (as for
+    /// The next hop with this index; the first member of a set; no route if the index is unused (such as
     /// [`sluice_table::prefix::NO_ROUTE`]).
     #[inline]
     pub fn get(&self, index: u32) -> NextHop {
@@ -173,7 +175,7 @@ impl NextHops {
         }
     }
 
-    /// The way of a gateway whose neighbour is bound: interface and neighbour, by two loads. `None` for every
+    /// Adjacency of a gateway whose neighbour is bound: interface and neighbour, read by two loads. `None` for every
     /// other next hop.
     #[inline(always)]
     pub fn adjacency(&self, index: u32) -> Option<(InterfaceIndex, NeighbourIndex)> {
@@ -185,8 +187,8 @@ impl NextHops {
         ))
     }
 
-    /// Bind the neighbour of a gateway, so that later packets need no search. Takes a use of it; any worker may.
-    /// False where it is bound already, is no gateway, or the neighbour is not the gateway's.
+    /// Bind a gateway to its neighbour, so that later packets need no search. Holds the neighbour; any worker may call
+    /// this. False if it is already bound, is no gateway, or the neighbour is not this gateway.
     pub fn bind(&self, index: u32, neighbour: NeighbourIndex, neighbours: &Neighbours) -> bool {
         let NextHop::Gateway { interface, address } = self.get(index) else {
             return false;
@@ -207,7 +209,7 @@ impl NextHops {
     }
 }
 
-/// Why a next hop can't be had.
+/// Why a next hop can't be stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NextHopError {
     /// The table is full.
@@ -218,7 +220,7 @@ pub enum NextHopError {
     Sets,
 }
 
-/// The table's one writer: equal next hops share a slot, counted by the routes that use it.
+/// The table's single writer: equal next hops share a slot, with a count of the routes that use it.
 #[derive(Debug)]
 pub struct NextHopWriter {
     table: Arc<NextHops>,
@@ -229,13 +231,13 @@ pub struct NextHopWriter {
     free: Vec<u32>,
     retired: Vec<(u64, u32)>,
     known_sets: HashMap<HopSet, u32>,
-    /// By number: the set, and how many routes use it.
+    /// By number: the set, and the number of routes that use it.
     sets: Vec<Option<(HopSet, u32)>>,
     retired_sets: Vec<(u64, u32)>,
 }
 
 impl NextHopWriter {
-    /// A table of `capacity` next hops, at most [`MAX_NEXT_HOPS`].
+    /// Create a table of `capacity` next hops, at most [`MAX_NEXT_HOPS`].
     pub fn new(capacity: usize, neighbours: Arc<Neighbours>, quiescence: Arc<Quiescence>) -> Self {
         let capacity = capacity.min(MAX_NEXT_HOPS);
         Self {
@@ -260,7 +262,7 @@ impl NextHopWriter {
         self.table.clone()
     }
 
-    /// Index of a next hop, one use taken.
+    /// Index of a next hop; adds a use.
     pub fn acquire(&mut self, next_hop: NextHop) -> Result<u32, NextHopError> {
         self.reclaim();
         if let Some(&index) = self.known.get(&next_hop) {
@@ -291,8 +293,8 @@ impl NextHopWriter {
         Ok(index)
     }
 
-    /// Index of a set, one use taken; of its next hop where it has a single one. A new set deals flows out as the most
-    /// similar one does, as far as it may: what comes in the place of another moves few of them.
+    /// Index of a set, or of its next hop if it has only one; adds a use. A new set distributes flows like the most
+    /// similar existing set as far as possible, so that replacing a set moves few flows.
     pub fn acquire_set(&mut self, set: &HopSet) -> Result<u32, NextHopError> {
         if let [(next_hop, _)] = set.members() {
             return self.acquire(*next_hop);
@@ -329,7 +331,7 @@ impl NextHopWriter {
         Ok(SETS_FROM + number as u32)
     }
 
-    /// The set in use that shares most members with another.
+    /// The set in use that has the most members in common with another.
     fn most_similar(&self, set: &HopSet) -> Option<usize> {
         let hops: HashSet<_> = set.members().iter().map(|(next_hop, _)| *next_hop).collect();
         let shared = |known: &HopSet| known.members().iter().filter(|(hop, _)| hops.contains(hop)).count();
@@ -349,7 +351,7 @@ impl NextHopWriter {
         }
     }
 
-    /// Give a use back, after the last route that had it is gone from the table.
+    /// Remove a use, after the last route with it was removed from the FIB.
     pub fn release(&mut self, index: u32) {
         if let Some(number) = index.checked_sub(SETS_FROM) {
             return self.release_set(number);
@@ -362,13 +364,13 @@ impl NextHopWriter {
         }
     }
 
-    /// Free what no reader can hold.
+    /// Free entries that no reader can hold any more.
     pub fn reclaim(&mut self) {
         if self.retired.is_empty() && self.retired_sets.is_empty() {
             return;
         }
         let settled = self.quiescence.settled();
-        // Members wait once more: they may be next hops of other routes, too.
+        // The members wait for another grace period, because other routes may use them as next hops too.
         let free: Vec<_> = self
             .retired_sets
             .extract_if(.., |(epoch, _)| *epoch <= settled)
@@ -390,7 +392,7 @@ impl NextHopWriter {
         }
     }
 
-    /// Next hops in use.
+    /// Number of next hops in use.
     pub fn len(&self) -> usize {
         self.known.len()
     }

@@ -1,74 +1,29 @@
-//! Rates held by token buckets, in integers.
+//! Rate limiting by token buckets, in integer arithmetic.
 
-use crate::{Address, InterfaceIndex, RouterIndex, SECOND, Time};
+use sluice_table::token_bucket::TokenBucket;
 
-/// A token bucket: `rate` tokens a second, at most `burst` saved up. Exact: a token is a second's worth of
-/// `rate`ths of nanoseconds, and nothing is rounded.
-#[derive(Clone, Copy, Debug)]
-pub struct TokenBucket {
-    rate: u64,
-    /// Tokens times nanoseconds in a second.
-    burst: u64,
-    level: u64,
-    last: Time,
-}
+use crate::{Address, InterfaceIndex, RouterIndex, Time};
 
-impl TokenBucket {
-    /// A full bucket. `rate` 0 never refills; `burst` is cut to 18 billion.
-    pub const fn new(rate: u64, burst: u64, now: Time) -> Self {
-        let burst = burst.saturating_mul(SECOND);
-        Self {
-            rate,
-            burst,
-            level: burst,
-            last: now,
-        }
-    }
-
-    /// Take one token; false where there is none. Time that goes back adds nothing.
-    #[inline]
-    pub fn take(&mut self, now: Time) -> bool {
-        self.take_many(1, now)
-    }
-
-    /// Take `tokens` together (a packet's bytes), or none and false.
-    #[inline]
-    pub fn take_many(&mut self, tokens: u64, now: Time) -> bool {
-        let elapsed = now.saturating_sub(self.last);
-        self.last = self.last.max(now);
-        self.level = self
-            .level
-            .saturating_add(elapsed.saturating_mul(self.rate))
-            .min(self.burst);
-        let cost = tokens.saturating_mul(SECOND);
-        let taken = self.level >= cost;
-        if taken {
-            self.level -= cost;
-        }
-        taken
-    }
-}
-
-/// Classes of what is addressed to the gateway itself, or what it answers: one must not starve another.
+/// Classes of packets to or from the gateway itself, with separate limits so that one class does not starve another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ControlClass {
     /// ARP and neighbour discovery.
     Neighbour,
-    /// Echo and other ICMP to the gateway.
+    /// Echo and other ICMP addressed to the gateway.
     Icmp,
-    /// ICMP errors that the gateway sends (RFC 1812 section 4.3.2.8, RFC 4443 section 2.4 f).
+    /// ICMP errors that the gateway sends (RFC 1812, section 4.3.2.8; RFC 4443, section 2.4 f).
     IcmpError,
-    /// Routing protocols: they keep the network together.
+    /// Routing protocols, on which the network's connectivity depends.
     Routing,
-    /// The operator's access and services of the gateway.
+    /// The operator's access, and services of the gateway.
     Management,
-    /// All else.
+    /// All other packets.
     Other,
 }
 
 impl ControlClass {
-    /// Every class, in the order of their numbers.
+    /// Every class, in numeric order.
     pub const ALL: [ControlClass; 6] = [
         ControlClass::Neighbour,
         ControlClass::Icmp,
@@ -78,7 +33,7 @@ impl ControlClass {
         ControlClass::Other,
     ];
 
-    /// Its name in the configuration.
+    /// Name in the configuration.
     pub fn name(self) -> &'static str {
         match self {
             ControlClass::Neighbour => "neighbour",
@@ -91,7 +46,7 @@ impl ControlClass {
     }
 }
 
-/// One bucket per class.
+/// One token bucket per class.
 #[derive(Clone, Copy, Debug)]
 struct Buckets([TokenBucket; ControlClass::ALL.len()]);
 
@@ -101,21 +56,21 @@ impl Buckets {
     }
 }
 
-/// Packets a second and at once, by class, in the order of [`Class::ALL`].
+/// Packets per second and burst by class, in the order of [`ControlClass::ALL`].
 pub type Limits = [(u64, u64); ControlClass::ALL.len()];
 
-/// As much as so many of its interfaces may take all interfaces of a router together.
+/// The limit of a router, as a multiple of the limit of an interface.
 pub const ROUTER_SHARE: u64 = 8;
 
-/// Destinations of ICMP errors are told apart by so many buckets.
+/// Number of buckets over which the destinations of ICMP errors are hashed.
 const DESTINATIONS: usize = 1024;
 
-/// One destination gets at most a tenth of the ICMP errors that may be about what comes in by an interface, and half of those that
-/// may come at once.
+/// Divisors of the ICMP error limit per destination: a destination gets at most a tenth of the rate of an interface,
+/// and half of its burst.
 const DESTINATION_PARTS: (u64, u64) = (10, 2);
 
-/// Limits on what the gateway itself answers and sends: of each class, for each interface, and for each router. A flood by one
-/// interface takes nothing from another, and what all of a router's take together is bounded.
+/// Limits on packets that the gateway itself answers and sends, per class, for each interface and each router. A flood
+/// through one interface does not affect others, and the total per router is limited.
 #[derive(Clone, Debug)]
 pub struct ControlPolicer {
     limits: Limits,
@@ -127,7 +82,8 @@ pub struct ControlPolicer {
 }
 
 impl ControlPolicer {
-    /// Full buckets for interfaces of these routers, by number. `secret` keeps others from knowing whose errors count together.
+    /// Create full buckets for interfaces of these routers. `secret` prevents others from predicting which destinations
+    /// share a bucket.
     pub fn new(limits: Limits, router_of: impl Iterator<Item = RouterIndex>, secret: u64, now: Time) -> Self {
         let router_of: Box<[_]> = router_of.collect();
         let routers = router_of.iter().max().map_or(0, |&last| usize::from(last) + 1);
@@ -143,12 +99,12 @@ impl ControlPolicer {
         }
     }
 
-    /// Whether limits and interfaces are still these.
+    /// Whether limits and interfaces are unchanged.
     pub fn is_of(&self, limits: &Limits, router_of: impl Iterator<Item = RouterIndex>) -> bool {
         self.limits == *limits && self.router_of.iter().copied().eq(router_of)
     }
 
-    /// Whether a packet of `class` that came in by an interface may pass now.
+    /// Whether a packet of `class` that arrived through an interface is within the limits.
     #[inline]
     pub fn admits(&mut self, class: ControlClass, interface: InterfaceIndex, now: Time) -> bool {
         let Some(own) = self.interfaces.get_mut(usize::from(interface)) else {
@@ -159,8 +115,8 @@ impl ControlPolicer {
         own.0[class as usize].take(now) && router.is_some_and(|router| router.0[class as usize].take(now))
     }
 
-    /// Whether another ICMP error may go to a destination now (RFC 1812, 4.3.2.8): one that is feigned to be the sender of much is
-    /// not flooded, and takes no errors from others.
+    /// Whether another ICMP error may be sent to a destination (RFC 1812, section 4.3.2.8). This protects the victim of
+    /// spoofed packets, and the ICMP errors to other destinations.
     #[inline]
     pub fn admits_error_to(&mut self, destination: Address, now: Time) -> bool {
         let number = destination.number();
@@ -175,36 +131,7 @@ impl ControlPolicer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn bucket_any_arrivals_keep_to_rate_and_burst(
-            rate in 1u64..5000, burst in 1u64..100, gaps in proptest::collection::vec(0u64..20_000_000, 1..300)
-        ) {
-            let mut bucket = TokenBucket::new(rate, burst, 0);
-            // Level in exact arithmetic, as a fraction over a second.
-            let (mut now, mut level) = (0u64, burst as u128 * SECOND as u128);
-            for gap in gaps {
-                now += gap;
-                level = (level + gap as u128 * rate as u128).min(burst as u128 * SECOND as u128);
-                let expected = level >= SECOND as u128;
-                if expected {
-                    level -= SECOND as u128;
-                }
-                prop_assert_eq!(expected, bucket.take(now));
-            }
-        }
-
-        #[test]
-        fn bucket_extreme_values_never_overflow(rate: u64, burst: u64, times: [u64; 8], tokens: u64) {
-            let mut bucket = TokenBucket::new(rate, burst, times[0]);
-            for time in times {
-                bucket.take(time);
-                bucket.take_many(tokens, time);
-            }
-        }
-    }
+    use crate::SECOND;
 
     fn admitted(policer: &mut ControlPolicer, class: ControlClass, interface: InterfaceIndex) -> usize {
         (0..1000).filter(|_| policer.admits(class, interface, 0)).count()
@@ -224,7 +151,7 @@ mod tests {
         for interface in [0, 1, 2] {
             assert_eq!(5, admitted(&mut policer, ControlClass::Neighbour, interface));
         }
-        // All of a router's together have as much as eight.
+        // All interfaces of a router together get eight times the limit of an interface.
         let mut policer = ControlPolicer::new([(10, 5); 6], [0; 20].into_iter().chain([1]), 7, 0);
         let all: usize = (0..20)
             .map(|interface| admitted(&mut policer, ControlClass::Other, interface))

@@ -1,60 +1,39 @@
-//! Why routing drops a packet: each reason once, with its counter's name and its help text.
+//! Drop reasons of routing, each with its counter name and help text.
 
-macro_rules! reasons {
-    ($($reason:ident $name:literal $help:literal;)*) => {
-        /// Why routing drops a packet.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[repr(u8)]
-        pub enum Reason {
-            $(#[doc = $help] $reason,)*
-        }
+use sluice_wire::named;
 
-        impl Reason {
-            /// Every reason, in the order of their numbers.
-            pub const ALL: &[Reason] = &[$(Reason::$reason),*];
-
-            /// The counter's name.
-            pub fn name(self) -> &'static str {
-                match self { $(Reason::$reason => $name,)* }
-            }
-
-            /// What it means and what to look at, for the operator.
-            pub fn help(self) -> &'static str {
-                match self { $(Reason::$reason => $help,)* }
-            }
-        }
-    };
-}
-
-reasons! {
-    NoRoute "no-route"
-        "No route matches the destination, and there is no default route.";
-    Blackhole "blackhole"
-        "The route to the destination is a blackhole: dropped in silence, as configured.";
-    Unreachable "unreachable"
-        "The route to the destination is marked unreachable: the sender is told so.";
-    Prohibited "prohibited"
-        "The route to the destination is prohibited: the sender is told so.";
-    DirectedBroadcast "directed-broadcast"
-        "The destination is the broadcast or network address of an attached network (RFC 2644).";
-    TtlExceeded "ttl-exceeded"
-        "The time to live, or hop limit, ran out here.";
-    TooBig "too-big"
-        "Longer than the MTU of the way out, and may not be fragmented: the sender is told the MTU.";
-    SourceValidation "source-validation"
-        "The source address does not belong behind the interface that the packet came in by (BCP 38).";
-    LinkLocal "link-local"
-        "Addressed to or from a link-local address, which is never forwarded (RFC 3927 section 2.7, RFC 4291 section 2.5.6).";
-    NeighbourUnresolved "neighbour-unresolved"
-        "The next hop does not answer address resolution.";
-    NeighbourTableFull "neighbour-table-full"
-        "No entry is left for a new neighbour; raise the capacity of the neighbour table.";
-    NeighbourQuota "neighbour-quota"
-        "The virtual router has as many neighbours as it may.";
-    ParkedTooMany "parked-too-many"
-        "As many packets wait for address resolution as are allowed in total.";
-    ParkedReplaced "parked-replaced"
-        "A newer packet took its place in the queue for the same unresolved neighbour (RFC 4861, 7.2.2).";
-    ParkedTooLong "parked-too-long"
-        "Waited for address resolution longer than allowed.";
+named! {
+    /// Why routing drops a packet.
+    pub enum Reason {
+        NoRoute "no-route"
+            "No route matches the destination, and there is no default route.";
+        Blackhole "blackhole"
+            "The route to the destination is a blackhole route: dropped without an ICMP error.";
+        Unreachable "unreachable"
+            "The route to the destination is an unreachable route: the sender gets an ICMP error.";
+        Prohibited "prohibited"
+            "The route to the destination is a prohibit route: the sender gets an ICMP error.";
+        DirectedBroadcast "directed-broadcast"
+            "The destination is the broadcast or network address of an attached network (RFC 2644).";
+        TtlExceeded "ttl-exceeded"
+            "The TTL or hop limit reached zero.";
+        TooBig "too-big"
+            "Longer than the MTU of the egress interface and not to be fragmented: the sender gets an ICMP error with the MTU.";
+        SourceValidation "source-validation"
+            "The ingress interface is not one that leads to the source address (BCP 38).";
+        LinkLocal "link-local"
+            "Addressed to or from a link-local address, which is never forwarded (RFC 3927 section 2.7, RFC 4291 section 2.5.6).";
+        NeighbourUnresolved "neighbour-unresolved"
+            "The next hop does not answer ARP or neighbour solicitations.";
+        NeighbourTableFull "neighbour-table-full"
+            "The neighbour table is full; raise its capacity.";
+        NeighbourQuota "neighbour-quota"
+            "The virtual router reached its limit of neighbours.";
+        ParkedTooMany "parked-too-many"
+            "The number of packets that wait for address resolution reached its limit.";
+        ParkedReplaced "parked-replaced"
+            "A newer packet replaced it in the queue of the same unresolved neighbour (RFC 4861, 7.2.2).";
+        ParkedTooLong "parked-too-long"
+            "Address resolution of the next hop timed out.";
+    }
 }

@@ -1,11 +1,11 @@
-//! The routes of all routers, on their way into the forwarding table.
+//! Routes of all routers, and their installation in the forwarding table.
 
 use crate::fib::FibError;
 use crate::neighbour::HashKey;
 use crate::rib::{Origin, ResolvedSet, Rib, Settings, Sink};
 use crate::{Address, Fib, HopSet, InterfaceIndex, NextHopWriter, Prefix, RouteSet, RouterIndex, Time};
 
-/// The routes of all routers.
+/// Routes of all routers.
 #[derive(Debug)]
 pub struct Ribs {
     ribs: Vec<Rib>,
@@ -14,7 +14,7 @@ pub struct Ribs {
     fib_full: u64,
 }
 
-/// The forwarding table of one router.
+/// Forwarding table of one router.
 struct Table<'f> {
     router: RouterIndex,
     fib: &'f mut Fib,
@@ -46,7 +46,7 @@ impl Sink for Table<'_> {
 }
 
 impl Ribs {
-    /// No routers. `key` is drawn at random: prefixes come from others.
+    /// Create without routers. `key` must be random, because others can choose prefixes.
     pub fn new(settings: Settings, key: HashKey) -> Self {
         Self {
             ribs: Vec::new(),
@@ -56,12 +56,12 @@ impl Ribs {
         }
     }
 
-    /// The routes of a router.
+    /// Routes of a router.
     pub fn get(&self, router: RouterIndex) -> Option<&Rib> {
         self.ribs.get(usize::from(router))
     }
 
-    /// A router may learn so many routes from now on; none of those that it has go.
+    /// Set a router's quota of learned routes; existing routes stay.
     pub fn set_quota(&mut self, router: RouterIndex, routes: Option<usize>) {
         let quota = routes.unwrap_or(self.settings.quota);
         let settings = Settings { quota, ..self.settings };
@@ -70,12 +70,12 @@ impl Ribs {
         }
     }
 
-    /// Changes that the forwarding table had no room for.
+    /// Number of changes that the forwarding table had no room for.
     pub fn fib_full(&self) -> u64 {
         self.fib_full
     }
 
-    /// Change the routes of a router, and have the table follow. False where there is no such router.
+    /// Change the routes of a router, and update the forwarding table. False if the router does not exist.
     pub fn change(
         &mut self,
         router: RouterIndex,
@@ -97,13 +97,13 @@ impl Ribs {
         true
     }
 
-    /// Make what each router's interfaces and configuration offer that of `wanted`, by router; routers beyond are gone,
-    /// with all of their routes. What is learned stays, but of those that are `others` now: a router that only has the
-    /// number of one that is gone. Nothing changes where next hops run out; gateways that learned routes alone lead to are
-    /// known afterwards, and [`Ribs::unable`] counts those that do not fit.
+    /// Replace the interface and configured routes of each router by those in `wanted`; routers beyond its length are
+    /// removed with all of their routes. Learned routes stay, except those of routers in `others`: a different router
+    /// that reuses the number of a removed one. Nothing changes if there are too many next hops. Gateways that are
+    /// reachable only by learned routes are resolved afterwards, and [`Ribs::fib_full`] counts those that do not fit.
     ///
     /// # Errors
-    /// Not all next hops of `wanted` fit.
+    /// The next hops of `wanted` do not fit.
     pub fn apply_all(
         &mut self,
         wanted: &[RouteSet],
@@ -138,7 +138,7 @@ impl Ribs {
         taken
     }
 
-    /// An interface of a router is up, or is down or gone. False where that was known.
+    /// Set whether an interface of a router is up; a removed interface counts as down. False if nothing changed.
     pub fn set_link(
         &mut self,
         (router, interface, up): (RouterIndex, InterfaceIndex, bool),
@@ -149,7 +149,7 @@ impl Ribs {
         known == Some(!up) && self.change(router, fib, writer, |rib| rib.set_link(interface, up))
     }
 
-    /// A gateway of a router is to be used, or is not. False where that was known.
+    /// Set whether a gateway of a router may be used. False if nothing changed.
     pub fn set_gateway(
         &mut self,
         router: RouterIndex,
@@ -164,7 +164,7 @@ impl Ribs {
             })
     }
 
-    /// Bytes of all routers' routes.
+    /// Bytes of the routes of all routers.
     pub fn bytes(&self) -> usize {
         self.ribs.iter().map(|rib| rib.bytes() + size_of::<Rib>()).sum()
     }
@@ -175,7 +175,7 @@ fn apply(rib: &mut Rib, wanted: &RouteSet, now: Time) {
         rib.begin_replay(origin);
     }
     for (prefix, offer) in wanted.iter() {
-        // Only a router that has as many sets as it may refuses, and counts.
+        // This fails only if the router has reached its maximum number of sets, which is counted.
         let _ = rib.offer(prefix, &offer, now);
     }
     for origin in [Origin::Connected, Origin::Static] {

@@ -1,4 +1,4 @@
-//! Which routes a virtual router has: derived from its interfaces' addresses, and configured.
+//! Routes of a virtual router that are derived from its interfaces' addresses or configured.
 
 use std::collections::BTreeMap;
 
@@ -8,19 +8,19 @@ use crate::{Address, Balance, DropKind, HopSet, InterfaceIndex, NextHop, Prefix}
 /// An interface of a virtual router.
 #[derive(Clone, Debug)]
 pub struct Interface {
-    /// Its place in the configuration's order.
+    /// Index in the configuration.
     pub index: InterfaceIndex,
-    /// The gateway's addresses on it, each with the length of its network.
+    /// Addresses of the gateway on the interface, each with its prefix length.
     pub addresses: Vec<(Address, u8)>,
 }
 
 impl Interface {
-    /// Whether `address` is one of the gateway's on this interface.
+    /// Whether `address` is one of the gateway's addresses on this interface.
     pub fn owns(&self, address: Address) -> bool {
         self.addresses.iter().any(|(own, _)| *own == address)
     }
 
-    /// Whether `address` lies in one of the interface's networks; IPv6 link-local always does.
+    /// Whether `address` is in one of the interface's networks; always true for IPv6 link-local addresses.
     pub fn is_on_link(&self, address: Address) -> bool {
         address.is_link_local()
             || self
@@ -29,7 +29,7 @@ impl Interface {
                 .any(|(own, length)| Prefix::new(*own, *length).contains(address))
     }
 
-    /// Whether a neighbour can have this address: a host's, on the link, not the gateway's own, and not a
+    /// Whether a neighbour can have this address: a host address on the link that is neither the gateway's own nor a
     /// network's broadcast address.
     pub fn has_neighbour(&self, address: Address) -> bool {
         let broadcast = self
@@ -39,8 +39,8 @@ impl Interface {
         address.is_host() && self.is_on_link(address) && !self.owns(address) && !broadcast
     }
 
-    /// The gateway's address to use as source towards `address` (RFC 1122 section 3.3.4.3): one of the same
-    /// network where there is one, otherwise the first of the family that is not link-local.
+    /// Source address to use towards `address` (RFC 1122, section 3.3.4.3): one of the same network if possible,
+    /// otherwise the first of the family that is not link-local.
     pub fn source_towards(&self, address: Address) -> Option<Address> {
         let same = |(own, length): &&(Address, u8)| Prefix::new(*own, *length).contains(address);
         let family = |own: &Address| own.bits() == address.bits();
@@ -51,8 +51,8 @@ impl Interface {
     }
 }
 
-/// Network and broadcast address of an IPv4 network; none in IPv6 and where it has at most two addresses
-/// (RFC 3021).
+/// Network and broadcast address of an IPv4 network; none for IPv6, and for networks with at most two addresses (RFC
+/// 3021).
 fn broadcasts(own: Address, length: u8) -> [Option<Address>; 2] {
     match own {
         Address::V4(bits) if (1..31).contains(&length) => {
@@ -63,48 +63,49 @@ fn broadcasts(own: Address, length: u8) -> [Option<Address>; 2] {
     }
 }
 
-/// How a configured route goes on.
+/// Next hop of a configured route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Via {
-    /// By a gateway on an attached network; the interface must be named where the gateway is link-local.
+    /// A gateway on an attached network. A link-local gateway needs an interface.
     Gateway {
-        /// Its address.
+        /// Address of the gateway.
         address: Address,
-        /// Its interface, where it is stated.
+        /// Interface, if given.
         interface: Option<InterfaceIndex>,
     },
-    /// By a gateway on the link of this interface, whatever networks it has.
+    /// A gateway on the link of this interface, whatever networks the interface has.
     OnLink {
-        /// Its address.
+        /// Address of the gateway.
         address: Address,
-        /// Its interface.
+        /// Interface.
         interface: InterfaceIndex,
     },
-    /// By a gateway that is found by the attached networks or the router's own routes, and followed as these change.
+    /// A gateway that is resolved through the attached networks or the router's own routes, and follows their changes.
     Recursive(Address),
-    /// Destinations are on the link of this interface themselves.
+    /// The destinations themselves are on the link of this interface.
     Attached(InterfaceIndex),
-    /// Nowhere.
+    /// Packets are dropped.
     Refused(DropKind),
 }
 
-/// A way of a configured route. Those to one prefix at one distance are one route, of which each flow takes one way.
+/// A configured route with one next hop. Routes with the same prefix and distance form one multipath route, and each
+/// flow uses one of the next hops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// Destinations.
+    /// Destination prefix.
     pub prefix: Prefix,
-    /// How they are reached.
+    /// Next hop.
     pub via: Via,
-    /// Its share among the ways, at least 1.
+    /// Weight among the next hops, at least 1.
     pub weight: u8,
-    /// Administrative distance, at least 1: the lowest that leads anywhere is used.
+    /// Administrative distance, at least 1; the lowest reachable route is used.
     pub distance: u8,
-    /// What stays on one of the ways.
+    /// Unit of traffic that stays on one next hop.
     pub balance: Balance,
 }
 
 impl Route {
-    /// A route that has one way, and comes before all that are learned.
+    /// A route with a single next hop that is preferred over all learned ones.
     pub const fn new(prefix: Prefix, via: Via) -> Self {
         Self {
             prefix,
@@ -116,22 +117,22 @@ impl Route {
     }
 }
 
-/// Distance of what interfaces are attached to.
+/// Distance of connected routes.
 const CONNECTED: u8 = 0;
 
-/// Distance of a configured route that says nothing else.
+/// Default distance of configured routes.
 pub const STATIC: u8 = 1;
 
-/// Why addresses or routes are refused.
+/// Why addresses or routes are invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RouteError {
-    /// An address that no host can have.
+    /// The address can't be a host's.
     #[error("{0} can't be an address of an interface")]
     NotAHost(Address),
-    /// A network's own address, or its broadcast address, as an interface's.
+    /// An interface has a network address or broadcast address as its address.
     #[error("{0} is the network or broadcast address of its own network")]
     IsBroadcast(Address),
-    /// A length that the address does not have.
+    /// The prefix length is invalid for the address.
     #[error("{address}/{length}: the prefix length must be between 1 and the address's length")]
     Length {
         /// The address.
@@ -139,16 +140,17 @@ pub enum RouteError {
         /// The length.
         length: u8,
     },
-    /// The same address twice in one router.
+    /// Two interfaces of one router have the same address.
     #[error("{0} is configured twice in the same virtual router")]
     AddressTwice(Address),
-    /// The same network on two interfaces of one router.
+    /// Two interfaces of one router have the same network.
     #[error("network {0} is attached to two interfaces of the same virtual router")]
     NetworkTwice(Prefix),
-    /// The same way twice, one beside a refusal, or a route to an attached network that is no backup of it.
+    /// The same next hop is given twice, a next hop is combined with a drop, or a route to an attached network is not a
+    /// backup of it.
     #[error("route {0} is configured twice, or is that of an attached network")]
     RouteTwice(Prefix),
-    /// Too many ways.
+    /// The route has too many next hops.
     #[error("route {0} has more than {MAX_HOPS} ways")]
     Ways(Prefix),
     /// The gateway is on no attached network.
@@ -159,7 +161,7 @@ pub enum RouteError {
         /// Its gateway.
         gateway: Address,
     },
-    /// The gateway is this router.
+    /// The gateway is an address of this router.
     #[error("route {prefix}: gateway {gateway} is an address of this virtual router itself")]
     GatewayIsLocal {
         /// The route.
@@ -167,7 +169,7 @@ pub enum RouteError {
         /// Its gateway.
         gateway: Address,
     },
-    /// A gateway of IPv4 for IPv6.
+    /// An IPv6 route has an IPv4 gateway.
     #[error("route {prefix}: gateway {gateway} is of IPv4")]
     GatewayFamily {
         /// The route.
@@ -175,7 +177,7 @@ pub enum RouteError {
         /// Its gateway.
         gateway: Address,
     },
-    /// A link-local gateway without interface.
+    /// A link-local gateway is given without an interface.
     #[error("route {prefix}: gateway {gateway} is link-local; name its interface")]
     GatewayNeedsInterface {
         /// The route.
@@ -183,7 +185,7 @@ pub enum RouteError {
         /// Its gateway.
         gateway: Address,
     },
-    /// The interface is not in this router.
+    /// The interface does not belong to this router.
     #[error("route {prefix}: interface {interface} does not belong to the virtual router")]
     Interface {
         /// The route.
@@ -193,16 +195,16 @@ pub enum RouteError {
     },
 }
 
-/// Routes of a virtual router, each with its ways.
+/// Routes of a virtual router, each with its next hops.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RouteSet {
-    /// By distance too: one that is configured at a greater one stands behind the others.
+    /// Keyed also by distance: routes with a greater distance are backups.
     routes: BTreeMap<(Prefix, u8), Vec<WeightedNextHop>>,
 }
 
 impl RouteSet {
-    /// Routes to the interfaces' addresses and networks, the configured ones, and none to IPv4 link-local addresses
-    /// (RFC 3927 section 2.7) unless one of these leads there.
+    /// Create the routes to the interfaces' addresses and networks, the configured routes, and a route that drops
+    /// packets to IPv4 link-local addresses (RFC 3927, section 2.7) unless one of the others covers them.
     pub fn new(interfaces: &[Interface], configured: &[Route]) -> Result<Self, RouteError> {
         let mut set = Self::default();
         for interface in interfaces {
@@ -223,9 +225,10 @@ impl RouteSet {
         for route in configured {
             set.add_next_hop(route, way(interfaces, route)?)?;
         }
-        // Sets are told apart by the order of their ways; that of the file means nothing.
+        // Sets are compared in order of their next hops; sorting makes the order in the configuration irrelevant.
         set.routes.values_mut().for_each(|hops| hops.sort_unstable());
-        // 169.254.0.0/16. Behind what leads there, so that a link that is down leaves it to no default route.
+        // 169.254.0.0/16. If a route leads there, the drop has the lowest preference: while that route's link is down,
+        // these addresses are dropped instead of using the default route.
         let link_local = Prefix::new(Address::V4(0xa9fe_0000), 16);
         let distance = if set.contains(link_local) { u8::MAX } else { CONNECTED };
         let refused = vec![WeightedNextHop::new(OfferedNextHop::Drop(DropKind::LinkLocal))];
@@ -233,7 +236,7 @@ impl RouteSet {
         Ok(set)
     }
 
-    /// A route of the interfaces' own; what was there before.
+    /// Add a route derived from interfaces; returns the previous one.
     fn derive(&mut self, prefix: Prefix, next_hop: NextHop) -> Option<Vec<WeightedNextHop>> {
         let hops = vec![WeightedNextHop::new(next_hop.into())];
         self.routes.insert((prefix, CONNECTED), hops)
@@ -266,7 +269,7 @@ impl RouteSet {
     fn add_next_hop(&mut self, route: &Route, way: OfferedNextHop) -> Result<(), RouteError> {
         let (prefix, distance) = (route.prefix, route.distance.max(STATIC));
         let is_refusal = |way: OfferedNextHop| matches!(way, OfferedNextHop::Drop(_));
-        // An attached network may have a way for the time that its link is down.
+        // An attached network may have a backup route for the time while its link is down.
         let is_taken = self.routes.get(&(prefix, CONNECTED)).is_some_and(|derived| {
             let is_attached = |hop: &WeightedNextHop| matches!(hop.way, OfferedNextHop::Attached(_));
             distance == STATIC || !derived.iter().all(is_attached)
@@ -285,7 +288,7 @@ impl RouteSet {
         Ok(())
     }
 
-    /// All routes by prefix, and by distance among those to one, as they are offered.
+    /// All routes as offers, sorted by prefix and distance.
     pub fn iter(&self) -> impl Iterator<Item = (Prefix, Offer<'_>)> {
         self.routes.iter().map(|((prefix, distance), hops)| {
             let offer = Offer {
@@ -302,7 +305,7 @@ impl RouteSet {
         })
     }
 
-    /// What each route leads to as long as all links are up, but for gateways that learned routes alone lead to.
+    /// Next hops of each route while all links are up, without gateways that are reachable only by learned routes.
     pub fn next_hops(&self) -> impl Iterator<Item = HopSet> {
         self.routes.values().filter_map(|hops| {
             let members = hops
@@ -338,23 +341,23 @@ impl RouteSet {
         of_prefix.flat_map(|(_, hops)| hops)
     }
 
-    /// Whether there is a route to exactly this prefix.
+    /// Whether a route to exactly this prefix exists.
     pub fn contains(&self, prefix: Prefix) -> bool {
         self.ways(prefix).next().is_some()
     }
 
-    /// Number of routes; those to one prefix at several distances are several.
+    /// Number of routes; routes to one prefix with different distances count separately.
     pub fn len(&self) -> usize {
         self.routes.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no routes.
     pub fn is_empty(&self) -> bool {
         self.routes.is_empty()
     }
 }
 
-/// Where a configured route leads, by the attached networks.
+/// Next hop of a configured route, resolved by the attached networks.
 fn way(interfaces: &[Interface], route: &Route) -> Result<OfferedNextHop, RouteError> {
     let prefix = route.prefix;
     let of_router = |index| interfaces.iter().any(|interface| interface.index == index);
@@ -366,7 +369,7 @@ fn way(interfaces: &[Interface], route: &Route) -> Result<OfferedNextHop, RouteE
         Via::OnLink { address, interface } => (address, Some(interface)),
         Via::Recursive(address) => (address, None),
     };
-    // IPv4 goes by gateways of IPv6, too (RFC 8950).
+    // IPv4 routes may use IPv6 gateways (RFC 8950).
     if gateway.bits() < prefix.address().bits() {
         return Err(RouteError::GatewayFamily { prefix, gateway });
     }
@@ -387,7 +390,7 @@ fn way(interfaces: &[Interface], route: &Route) -> Result<OfferedNextHop, RouteE
     let reaches = |interface: &&Interface| {
         stated.is_none_or(|index| index == interface.index) && interface.has_neighbour(gateway)
     };
-    // The most specific network decides where several interfaces' overlap.
+    // If networks of several interfaces overlap, the most specific one decides.
     let nearest = interfaces.iter().filter(reaches).max_by_key(|interface| {
         let own = interface
             .addresses

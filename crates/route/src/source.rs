@@ -2,20 +2,20 @@
 
 use crate::{Address, DropKind, FibReader, InterfaceIndex, NextHop, NextHops, Reason, RouterIndex};
 
-/// How the source address of a packet is held against the routes.
+/// Mode of checking the source address of a packet against the routes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SourceValidation {
-    /// The best route to the source leads out by the interface that the packet came in by (RFC 3704 section 2.2).
+    /// The best route to the source must use the interface through which the packet arrived (RFC 3704, section 2.2).
     Strict,
-    /// There is a route to the source, be it the default route (RFC 3704 section 2.4).
+    /// A route to the source must exist, possibly the default route (RFC 3704, section 2.4).
     Loose,
-    /// Not at all.
+    /// No check.
     #[default]
     Off,
 }
 
-/// Validate the source of a packet that came in by `arrival`, an interface of `router`. With `Strict` and `Loose`, an address of the gateway
-/// itself, a refused prefix or a broadcast address is no valid source either.
+/// Validate the source of a packet that arrived through `arrival`, an interface of `router`. `Strict` and `Loose` also
+/// reject sources that are addresses of the gateway itself, in a dropped prefix, or broadcast addresses.
 #[inline]
 pub fn validate_source(
     mode: SourceValidation,
@@ -25,7 +25,7 @@ pub fn validate_source(
     fib: &FibReader,
     next_hops: &NextHops,
 ) -> Result<(), Reason> {
-    // A link-local source is of the link that it came by, and has no route.
+    // A link-local source belongs to the link on which it arrived and has no route.
     if mode == SourceValidation::Off || source.is_link_local() {
         return Ok(());
     }
@@ -33,7 +33,7 @@ pub fn validate_source(
     validate_reverse_path(mode, route.value, arrival, next_hops)
 }
 
-/// The same where it is known what the route to the source leads to.
+/// Validate the source if the next hop of the route to it is already known.
 #[inline]
 pub fn validate_reverse_path(
     mode: SourceValidation,
@@ -41,7 +41,7 @@ pub fn validate_reverse_path(
     arrival: InterfaceIndex,
     next_hops: &NextHops,
 ) -> Result<(), Reason> {
-    // Of several ways any one counts: answers may take another than the one that the packet came by.
+    // With several next hops any of them is valid: answers may use a different one than the packet did.
     let mut valid = Err(Reason::SourceValidation);
     for member in next_hops.members(next_hop) {
         valid = by_member(mode, next_hops.get(member), arrival);

@@ -1,19 +1,20 @@
-//! Routes by source (RFC 8043, 4; Linux's `ip rule from`): tables that packets from some networks are looked up in before that of
-//! their router.
+//! Source-based routing tables (RFC 8043, section 4; `ip rule from` in Linux): tables in which packets from some
+//! networks are looked up before the table of their router.
 //!
-//! The table of the longest network that has the source comes first. Where no route of a table leads to the destination, the next
-//! one is asked, and the router's own last.
+//! The table of the longest network that contains the source is searched first. If it has no route to the destination,
+//! the next one is searched, and the router's own table last.
 
 use crate::{Address, Prefix, RouterIndex};
 
-/// The tables by source of all routers, the longest networks of each first: they are compared one by one. A table has a number as routers have, behind theirs.
+/// Source-based tables of all routers; the networks of each are sorted longest first and compared linearly. Tables are
+/// numbered after the routers, in the same number space.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SourceTables {
     by_router: Vec<Vec<(Prefix, RouterIndex)>>,
 }
 
 impl SourceTables {
-    /// Tables of these networks, each by its router, numbered from `routers` on.
+    /// Create tables for these networks, each with its router; they are numbered from `routers` on.
     pub fn new(routers: usize, networks: impl IntoIterator<Item = (RouterIndex, Prefix)>) -> Self {
         let mut networks: Vec<_> = networks.into_iter().collect();
         networks.sort_unstable_by_key(|&(router, network)| (router, u8::MAX - network.length(), network));
@@ -29,31 +30,31 @@ impl SourceTables {
         Self { by_router }
     }
 
-    /// Whether there are none.
+    /// Whether there are no tables.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
         self.by_router.is_empty()
     }
 
-    /// The tables of a router with their networks, the longest first.
+    /// Tables of a router with their networks, longest first.
     #[inline(always)]
     pub fn of(&self, router: RouterIndex) -> &[(Prefix, RouterIndex)] {
         self.by_router.get(usize::from(router)).map_or(&[], Vec::as_slice)
     }
 
-    /// The table of a router for exactly this network.
+    /// Table of a router for exactly this network.
     pub fn table(&self, router: RouterIndex, network: Prefix) -> Option<RouterIndex> {
         let mut tables = self.of(router).iter();
         tables.find(|(other, _)| *other == network).map(|&(_, table)| table)
     }
 
-    /// All tables by number: the router of each, its network and its number.
+    /// All tables by number: router, network and number.
     pub fn iter(&self) -> impl Iterator<Item = (RouterIndex, Prefix, RouterIndex)> + '_ {
         let routers = (0..).zip(&self.by_router);
         routers.flat_map(|(router, tables)| tables.iter().map(move |&(network, table)| (router, network, table)))
     }
 
-    /// What routes of a router to packets from `source` are looked up by.
+    /// Lookup context for packets from `source` in a router.
     #[inline(always)]
     pub fn lookup(&self, router: RouterIndex, source: Address) -> Lookup<'_> {
         Lookup {
@@ -64,7 +65,7 @@ impl SourceTables {
     }
 }
 
-/// What a route is looked up by beside its destination.
+/// Context of a route lookup in addition to the destination.
 #[derive(Clone, Copy, Debug)]
 pub struct Lookup<'t> {
     router: RouterIndex,
@@ -73,30 +74,30 @@ pub struct Lookup<'t> {
 }
 
 impl Lookup<'_> {
-    /// The router.
+    /// Router number.
     #[inline(always)]
     pub fn router(&self) -> RouterIndex {
         self.router
     }
 
-    /// What tells the source's host from others. The same host has the same one after a restart, and so keeps its uplink.
+    /// Hash of the source host. It is the same after a restart, so a host keeps its uplink.
     #[inline]
     pub fn host_hash(&self) -> u64 {
         let number = self.source.number();
-        // The finalizer of SplitMix64.
+        // Finaliser of SplitMix64.
         let mut hash = (number as u64 ^ (number >> 64) as u64).wrapping_add(0x9e37_79b9_7f4a_7c15);
         hash = (hash ^ hash >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         hash = (hash ^ hash >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
         hash ^ hash >> 31
     }
 
-    /// Whether the router's own table is the only one, whatever the source.
+    /// Whether only the router's own table is used, whatever the source is.
     #[inline(always)]
     pub fn is_plain(&self) -> bool {
         self.tables.is_empty()
     }
 
-    /// The tables to look in, one after the other until there is a route: those by source, and the router's own.
+    /// Tables to search in order until a route is found: those by source, then the router's own.
     pub fn tables(&self) -> impl Iterator<Item = RouterIndex> + '_ {
         let by_source = self.tables.iter().filter(|(network, _)| network.contains(self.source));
         by_source.map(|&(_, table)| table).chain([self.router])

@@ -1,4 +1,4 @@
-//! The neighbour table's own source on the atomics of a model checker.
+//! Model test: compiles the source of the neighbour table with the atomics of a model checker.
 
 #![allow(dead_code, unused_imports, missing_docs)]
 

@@ -54,7 +54,7 @@ impl Bench {
             });
     }
 
-    /// Let time pass in steps of 100 ms; what happened meanwhile.
+    /// Advance time in steps of 100 ms, and return the actions.
     fn pass(&mut self, time: Time) -> Vec<Action> {
         self.actions.clear();
         let end = self.now + time;
@@ -112,7 +112,7 @@ fn silent_neighbour_is_asked_thrice_then_fails_and_is_forgotten() {
     let request = Action::Request { index };
     assert_eq!(vec![request, request, Action::Failed { index }], bench.pass(3 * SECOND));
     assert_eq!(Resolution::Refused(Reason::NeighbourUnresolved), bench.resolve(HOST));
-    // It was wanted while it had failed: asked again once the failure is forgotten.
+    // It was used while it had failed, so it is resolved again after the failure has expired.
     assert_eq!(Some(&request), bench.pass(3 * SECOND).first());
     bench.pass(10 * SECOND);
     assert_eq!(State::Free, bench.state());
@@ -216,7 +216,7 @@ fn scan_of_an_empty_network_displaces_no_neighbour_that_answers() {
     }
     assert_eq!(9, bench.writer.len());
     assert_eq!(State::Reachable, bench.state());
-    // A burst of a tenth of a second's requests, no more; the first host has had one.
+    // At most a burst of a tenth of a second's requests; the first host has used one.
     let requests = bench
         .actions
         .iter()
@@ -249,7 +249,7 @@ fn held_entry_outlives_failure_and_removal_in_its_slot() {
     assert_eq!(None, bench.writer.table().mac(index));
     bench.pass(100 * SECOND);
     assert_eq!(Some(index), bench.writer.table().find(1, HOST));
-    // Wanted again: asked again, in the same slot.
+    // It is used again, so it is resolved again in the same slot.
     bench.writer.table().mac_to_send(index);
     assert_eq!(Some(&Action::Request { index }), bench.pass(4 * SECOND).first());
     bench.hear(HOST, OTHER, REPLY);
@@ -340,14 +340,14 @@ fn link_of_two_ends_has_one_neighbour_which_is_known_whoever_is_asked_for() {
         assert_eq!(Resolution::Known(index), bench.resolve(other));
         assert!(bench.writer.table().hold(index, 1, other));
     }
-    // Who says where somebody is, says nothing of a link without addresses.
+    // A point-to-point link does not learn from ARP or neighbour discovery.
     bench.hear(HOST, MAC, Heard::Solicitation);
     bench.hear(HOST, MAC, GRATUITOUS);
     assert_eq!(
         (1, State::Permanent),
         (bench.writer.len(), bench.writer.table().state(index))
     );
-    // Other interfaces are as they were.
+    // Other interfaces are not affected.
     assert_eq!(None, bench.writer.table().find(2, HOST));
     bench.writer.table().set_pair(1, false);
     assert_eq!(None, bench.writer.table().find(1, HOST));
@@ -358,7 +358,7 @@ fn claim_to_an_address_that_another_has_is_told_of() {
     let (mut bench, _) = Bench::reachable();
     let conflicts = bench.writer.conflicts().clone();
     assert_eq!((0, None), (conflicts.count(), conflicts.take()));
-    // The same one again, and one that says nothing new, are none.
+    // A repeated conflict, and an announcement without change, are not conflicts.
     bench.hear(HOST, MAC, GRATUITOUS);
     bench.hear(Address::V4(0x0a00_0009), OTHER, Heard::Solicitation);
     assert_eq!(0, conflicts.count());
@@ -370,7 +370,7 @@ fn claim_to_an_address_that_another_has_is_told_of() {
         of: Some(MAC),
     };
     assert_eq!((1, Some(expected)), (conflicts.count(), conflicts.take()));
-    // A pinned neighbour stays where it is.
+    // A permanent neighbour does not change.
     let now = bench.now;
     bench.writer.set_permanent(1, HOST, MAC, now, &mut |_| {}).unwrap();
     for heard in [GRATUITOUS, REPLY, Heard::Solicitation] {
@@ -381,7 +381,7 @@ fn claim_to_an_address_that_another_has_is_told_of() {
         Some((State::Permanent, MAC)),
         bench.entry(HOST).map(|entry| (entry.state, entry.mac))
     );
-    // However many there are, those that wait are bounded.
+    // The number of waiting conflicts is limited, however many occur.
     for _ in 0..1000 {
         bench.hear(HOST, OTHER, GRATUITOUS);
     }
@@ -403,7 +403,7 @@ fn one_mac_cannot_say_to_be_more_neighbours_than_hosts_have_addresses() {
         bench.hear(address(number), OTHER, Heard::Solicitation);
     }
     assert_eq!(64, bench.writer.len());
-    // Others are known all the same, and so is who answers a question.
+    // Other neighbours are still learned, and so are hosts that answer a request.
     bench.hear(address(501), MAC, Heard::Solicitation);
     assert!(matches!(bench.resolve(address(499)), Resolution::Pending(_)));
     bench.hear(address(499), OTHER, REPLY);
@@ -411,7 +411,7 @@ fn one_mac_cannot_say_to_be_more_neighbours_than_hosts_have_addresses() {
         (66, Some(State::Reachable)),
         (bench.writer.len(), bench.entry(address(499)).map(|entry| entry.state))
     );
-    // What has been confirmed counts no longer.
+    // Confirmed entries no longer count against the quota.
     let index = bench.writer.table().find(1, address(0)).unwrap();
     let now = bench.now;
     bench.writer.confirm(index, now);
@@ -434,7 +434,7 @@ fn one_interface_does_not_fill_the_table_with_what_nobody_has_confirmed() {
                 Heard::Solicitation,
             );
         }
-        // Alone it may; the newest are kept.
+        // A single interface may use the whole table; the newest entries are kept.
         assert_eq!(if interfaces == 1 { 64 } else { 32 }, bench.writer.len());
         assert!(bench.entry(Address::V4(0x0a01_0000 + 199)).is_some());
     }

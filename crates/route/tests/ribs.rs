@@ -100,7 +100,7 @@ fn learned_routes_stay_when_another_configuration_is_applied() {
     assert!(world.apply(&[routes(&[("10.8.0.0/16", "10.0.0.8")]), routes(&[])]));
     assert_eq!(Some(to("10.0.0.9")), world.to(0, "10.9.0.0/16"));
     assert_eq!(Some(to("10.0.0.8")), world.to(0, "10.8.0.0/16"));
-    // What was configured is gone, and what was learned takes its place.
+    // The configured route was removed, and the learned one takes its place.
     assert_eq!(Some(to("10.0.0.9")), world.to(0, "10.7.0.0/16"));
     assert_eq!(Some(NextHop::Local(0)), world.to(0, "10.0.0.1/32"));
     assert_eq!(Some(NextHop::Attached(0)), world.to(0, "10.0.0.0/24"));
@@ -149,7 +149,7 @@ fn configuration_that_needs_more_next_hops_than_there_are_changes_nothing() {
         (before, Some(to("10.0.0.7"))),
         (world.fib.len(0), world.to(0, "10.7.0.0/16"))
     );
-    // A daemon's are counted.
+    // The daemon's routes are counted.
     world.learn(0, "10.9.0.0/16", &[("10.0.0.9", 1)]);
     world.learn(0, "10.5.0.0/16", &[("10.0.0.5", 1)]);
     assert_eq!((1, None), (world.ribs.fib_full(), world.to(0, "10.5.0.0/16")));
@@ -162,7 +162,7 @@ fn interface_that_goes_down_takes_its_routes_along() {
     world.ribs.set_link((0, 0, false), &mut world.fib, &mut world.writer);
     assert_eq!(None, world.to(0, "10.7.0.0/16"));
     assert_eq!(Some(NextHop::Local(0)), world.to(0, "10.0.0.1/32"));
-    // It stays down whatever is configured meanwhile.
+    // The link stays down when the configuration changes.
     assert!(world.apply(&[routes(&[("10.8.0.0/16", "10.0.0.8")])]));
     assert_eq!(None, world.to(0, "10.8.0.0/16"));
     world.ribs.set_link((0, 0, true), &mut world.fib, &mut world.writer);
@@ -170,7 +170,7 @@ fn interface_that_goes_down_takes_its_routes_along() {
     assert_eq!(None, world.to(0, "10.7.0.0/16"));
 }
 
-/// 10.0.0.1/24 on interface 0, 10.1.0.1/24 on interface 1, and these ways.
+/// 10.0.0.1/24 on interface 0, 10.1.0.1/24 on interface 1, and these routes.
 fn ways(ways: &[Route]) -> Result<RouteSet, RouteError> {
     let link = |(index, own): (u16, &str)| Interface {
         index,
@@ -196,7 +196,7 @@ impl World {
         assert!(self.apply(&[ways(routes).unwrap()]));
     }
 
-    /// Next hops of a route, by how many of all buckets lead there.
+    /// Next hops of a route, each with its number of buckets.
     fn shares(&self, to: &str) -> Vec<(NextHop, usize)> {
         let Some(index) = self.fib.get(0, prefix(to)) else {
             return Vec::new();
@@ -226,7 +226,7 @@ fn ways_of_one_route_have_flows_by_weight_and_those_that_go_leave_theirs_to_the_
     world.apply_ways(&[by("10.9.0.0/16", "10.0.0.9"), heavy]);
     let both = vec![(on(0, "10.0.0.9"), 256), (on(1, "10.1.0.9"), 768)];
     assert_eq!(both, world.shares("10.9.0.0/16"));
-    // The order of the file means nothing.
+    // The order in the configuration does not matter.
     let index = world.fib.get(0, prefix("10.9.0.0/16"));
     world.apply_ways(&[heavy, by("10.9.0.0/16", "10.0.0.9")]);
     assert_eq!(index, world.fib.get(0, prefix("10.9.0.0/16")));
@@ -256,7 +256,7 @@ fn floating_route_is_used_while_the_one_before_it_leads_nowhere() {
     world.ribs.set_link((0, 1, false), &mut world.fib, &mut world.writer);
     assert_eq!(Some(NextHop::Drop(DropKind::Blackhole)), world.to(0, "10.9.0.0/16"));
     world.ribs.set_link((0, 1, true), &mut world.fib, &mut world.writer);
-    // A daemon's route comes between.
+    // A daemon's route has a distance in between.
     assert!(world.learn(0, "10.9.0.0/16", &[("10.1.0.7", 1)]));
     assert_eq!(Some(on(1, "10.1.0.7")), world.to(0, "10.9.0.0/16"));
 }
@@ -304,7 +304,7 @@ fn recursive_route_follows_the_routes_to_its_gateway_and_never_the_default_route
     assert_eq!(Some(on(1, "10.1.0.9")), world.to(0, "10.9.0.0/16"));
     world.ribs.set_link((0, 1, false), &mut world.fib, &mut world.writer);
     assert_eq!(None, world.to(0, "10.9.0.0/16"));
-    // A learned route to the gateway serves as well.
+    // A learned route to the gateway makes it reachable too.
     assert!(world.learn(0, "172.16.0.1/32", &[("10.0.0.7", 1)]));
     assert_eq!(Some(on(0, "10.0.0.7")), world.to(0, "10.9.0.0/16"));
 }

@@ -1,4 +1,5 @@
-//! Which uplink of several a host's flows take: by weight, none that is down, and one that is lost moves no others'.
+//! Selection of an uplink for a host's flows: by weight, never one that is down; and losing one does not move the flows
+//! of others.
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ fn gateway(uplink: usize) -> Address {
     Address::V4(0x0a00_0002 | (uplink as u32) << 8)
 }
 
-/// A router with a link for each uplink, and a default route by all.
+/// A router with a link for each uplink, and a default route over all of them.
 struct Router {
     ribs: Ribs,
     fib: Fib,
@@ -61,7 +62,7 @@ impl Router {
         self.ribs.set_gateway(0, change, &mut self.fib, &mut self.writer);
     }
 
-    /// The uplink that a flow of a host takes.
+    /// Uplink of a flow of a host.
     fn uplink(&self, host: u32, flow: u64) -> Option<usize> {
         let lookup = self.sources.lookup(0, Address::V4(host));
         let index = self.fib.get(0, Prefix::ALL_V4)?;
@@ -85,7 +86,7 @@ impl Router {
     }
 }
 
-/// Hosts of a site.
+/// Number of hosts of a site.
 const HOSTS: u32 = 4096;
 
 fn hosts(first: u32) -> impl Iterator<Item = u32> {
@@ -107,7 +108,7 @@ proptest! {
             let expected = f64::from(weight) / all;
             prop_assert!((share - expected).abs() < 0.05, "{share} of {expected}");
         }
-        // Whatever its flows are.
+        // The uplink does not depend on the flow.
         prop_assert_eq!(taken[0], router.uplink(first, flow));
     }
 
@@ -132,7 +133,7 @@ proptest! {
                 if was_up && !up && old != Some(uplink) {
                     prop_assert_eq!(old, new);
                 }
-                // One that comes back takes hosts from others, and none of these go elsewhere.
+                // An uplink that comes up again takes hosts from others, and no host moves elsewhere.
                 if !was_up && up && had_any && new != Some(uplink) {
                     prop_assert!(new == old, "{:?} became {:?}", old, new);
                 }

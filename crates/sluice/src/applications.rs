@@ -14,7 +14,7 @@ use Align::{Left, Right};
 /// Options of `show applications`.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct ApplicationOptions {
-    /// Those without sessions, too: what there are names for.
+    /// Include applications without sessions.
     #[arg(long)]
     all: bool,
 }
@@ -28,9 +28,9 @@ impl ShowAnswer for operation::Applications {
         output: &mut dyn Write,
     ) -> Result<(), CommandError> {
         let mut columns = Columns::new(&[("SESSIONS", Left), ("", Right)]);
-        columns.row(["looked at now".into(), grouped(status.sought)]);
-        for fate in &status.fates {
-            columns.row([fate.fate.clone(), grouped(fate.sessions)]);
+        columns.row(["looked at now".into(), grouped(status.identifying)]);
+        for fate in &status.results {
+            columns.row([fate.result.clone(), grouped(fate.sessions)]);
         }
         columns.flush(output)?;
         let listed = status.applications.iter().filter(|one| options.all || one.sessions > 0);

@@ -18,11 +18,11 @@ use sluice_daemon::plan::Demand;
 
 use crate::show::Show;
 
-/// A carrier-grade middlebox: translates addresses, routes, filters.
+/// Carrier-grade middlebox: NAT, routing, packet filter and inspection
 #[derive(Debug, Parser)]
 #[command(name = "sluice", version, arg_required_else_help = true, after_long_help = EXIT_STATUS)]
 pub struct Arguments {
-    /// What to do.
+    /// Command to run.
     #[command(subcommand)]
     pub command: Command,
 
@@ -37,7 +37,7 @@ pub struct Arguments {
     pub socket: PathBuf,
 }
 
-/// Where a daemon listens whose configuration says nothing else.
+/// Control socket of a daemon whose configuration does not name another.
 pub const DEFAULT_SOCKET: &str = "/run/sluice/control";
 
 const EXIT_STATUS: &str = "\
@@ -46,7 +46,7 @@ Exit status:
   1  failed; the message says what to do
   2  the command line is wrong
   3  the configuration is wrong; each fault is named with file, line and a hint
-  4  the running daemon can't take the configuration over: restart it
+  4  the running daemon can't change to this configuration: restart it
   5  no daemon answers at the control socket";
 
 /// What to do.
@@ -54,57 +54,57 @@ Exit status:
 pub enum Command {
     /// Run the daemon in the foreground until SIGINT or SIGTERM
     ///
-    /// Both signals end in order: what is in flight goes out, devices are closed, the counters are printed. The
-    /// configuration is checked first; a wrong one is refused whole.
+    /// Checks the configuration first and starts nothing if it has a fault. On SIGINT or SIGTERM the daemon sends the packets that it
+    /// holds, closes its devices and prints the counters.
     Run {
-        /// The configuration.
+        /// Configuration file.
         #[arg(short, long, value_name = "FILE")]
         config: PathBuf,
     },
 
     /// Check a configuration and print what would run
     ///
-    /// Prints interfaces with driver and limits, cards with how they are bound, the cores of the workers, and the memory of
-    /// each table. What would keep a device from being opened is an error, with the command that mends it. Opens no device
-    /// and needs no daemon.
+    /// Prints the interfaces with their drivers and limits, the binding of each card, the cores of the workers and the memory of
+    /// each table. Reports what would prevent a device from being opened, with the command that corrects it. Opens no device and needs
+    /// no daemon.
     Check {
-        /// The configuration.
+        /// Configuration file.
         file: PathBuf,
         /// Print JSON.
         #[arg(long)]
         json: bool,
-        /// Go on where a rule of inspection that lets pass is refused, as with `partial = true` for each file of rules.
+        /// Accept rule files with `pass` rules that can't be compiled, as if each had `partial = true`.
         #[arg(long)]
         partial: bool,
     },
 
-    /// Give a network card to DPDK, or list the cards of this machine
+    /// Bind a network card to a driver for DPDK, or list the cards of this machine
     ///
-    /// The card leaves its kernel driver, and its kernel interface disappears: vfio-pci has it where an IOMMU is, else
-    /// uio_pci_generic. Modules are loaded; where the new driver refuses the card, its former one gets it back. Needs root,
-    /// and no daemon.
+    /// Unbinds the card from its kernel driver, so that its kernel interface disappears, and binds it to vfio-pci on a machine with an
+    /// IOMMU, to uio_pci_generic on others. Loads the kernel modules. If the new driver refuses the card, it is bound to its former
+    /// driver again. Needs root and no daemon.
     Bind(Bind),
 
-    /// Give a network card back to the kernel's own driver
+    /// Bind a network card to its kernel driver again
     ///
-    /// Its kernel interface appears again. The rule that `sluice bind --save` wrote is removed.
+    /// The kernel interface of the card appears again. Removes the udev rule that `sluice bind --save` wrote.
     Unbind(Unbind),
 
-    /// Turn a listing of iptables or nftables into a configuration
+    /// Convert a listing of iptables or nftables to a configuration
     ///
-    /// Reads what `iptables-save`, `ip6tables-save` and `nft -j list ruleset` write. Prints the tables [filter] and [nat],
-    /// with a stub for each interface that rules name; what has no counterpart is listed line by line, in comments and
-    /// on standard error. Exit status: 0, all is carried over; 1, some is not; 2, this is no listing.
+    /// Reads the output of `iptables-save`, `ip6tables-save` and `nft -j list ruleset`. Prints the tables [filter] and [nat] and a stub
+    /// for each interface that a rule names. Lists each line that has no counterpart in comments and on standard error. Exit status: 0
+    /// if everything was converted, 1 if a line was not, 2 if the file is not a listing.
     Import(Import),
 
-    /// Give the running daemon another configuration
+    /// Change the running daemon to another configuration
     ///
-    /// The difference is taken over as one commit, without losing a packet or a session that is still allowed, or it
-    /// is refused whole and the running configuration goes on.
+    /// The daemon applies the difference as one commit and keeps all sessions that the new configuration allows. If a part of it can't
+    /// be applied, the daemon changes nothing.
     Apply {
-        /// The configuration.
+        /// Configuration file.
         file: PathBuf,
-        /// Say what would change and change nothing.
+        /// Print the changes without applying them.
         #[arg(long)]
         dry_run: bool,
         /// Print JSON.
@@ -112,84 +112,83 @@ pub enum Command {
         json: bool,
     },
 
-    /// Send capture files through the engine: no root, no hugepages, no card
+    /// Process capture files with the engine, without root, hugepages or a card
     ///
-    /// Frames enter by their timestamps, on a clock that they drive: the same captures give the same bytes, whatever
-    /// the machine and the number of workers. Records of inspection are written where the configuration says, with the
-    /// timestamps of the captures; none is lost.
+    /// The timestamps of the frames drive the engine's clock, so the same captures give the same output on every machine and with any
+    /// number of workers. Writes inspection records to the log of the configuration, with the timestamps of the captures.
     Replay(Replay),
 
-    /// Ask rules about a capture and print what matches: no configuration, no root, no daemon
+    /// Inspect a capture file with rules and print the alerts, without configuration, root or daemon
     ///
     /// Prints a line for each alert: time, [generator:signature:revision], message, class, priority, {protocol}, source ->
-    /// destination. The engine that runs on a bridge does it, in detect mode: who sends first is the client, and both ends of a
-    /// connection are in the one capture. A summary on standard error has packets, flows, rules in force and refused, and what
-    /// was not inspected and why. Transport checksums are not verified unless --checksums says so: a machine that captures its
-    /// own packets has not computed them yet.
+    /// destination. Uses the inspection engine in detect mode. The host that sends the first packet of a flow is its client; the capture
+    /// has to contain both directions. Prints a summary on standard error: packets, flows, loaded and refused rules, and packets
+    /// that were not inspected by reason. Verifies transport checksums only with --checksums, because captures of a machine's own
+    /// packets contain checksums that its card has not computed yet.
     Inspect(Inspect),
 
-    /// Measure what a configuration costs on this machine, and tell on which cores it runs best
+    /// Measure the cost of a configuration on this machine and recommend a placement on its cores
     ///
-    /// The engine runs on one core, in memory, with this configuration and the packets of captures, of live interfaces or of a
-    /// carrier's mix. From the cycles of each part and of hand-overs between cores follow the packets per second of every
-    /// sensible placement. No device is opened and no daemon needed; what devices cost is assumed by their drivers.
+    /// Runs the engine on one core, in memory, with this configuration and packets of captures, of live interfaces or of a carrier's
+    /// traffic mix. Predicts the packets per second of each placement from the cycles of each stage and of hand-overs between cores.
+    /// Opens no device and needs no daemon; the costs of devices are assumed from their drivers.
     Plan(Plan),
 
-    /// List what the running daemon knows
+    /// Show the state of the running daemon
     #[command(subcommand)]
     Show(Show),
 
     /// Watch workers, interfaces and drops of the running daemon
     ///
-    /// For each worker: how busy it is, what a packet costs it by stage, and how many packets a second it would carry at
-    /// that cost if it were fully busy. The line of the gateway says how many would get through until the busiest worker
-    /// is full, distributed as they are now. The keys q, Esc and Ctrl-C end it, up and down move among the workers. Where
-    /// standard output is no terminal, one snapshot is printed as with --once.
+    /// Shows the load of each worker, the cycles of a packet by stage, and the packets per second that the worker could process at full
+    /// load. The line `gateway` shows the packets per second at which the busiest worker is fully loaded if the traffic is distributed
+    /// as now. Press q, Esc or Ctrl-C to quit, up and down to select a worker. Prints one snapshot, as with --once, if standard output
+    /// is not a terminal.
     Top(Top),
 
     /// Remove sessions, mappings or neighbours
     #[command(subcommand)]
     Clear(Clear),
 
-    /// Insert or remove single rules of the packet filter that runs
+    /// Insert or remove rules of the running packet filter
     ///
-    /// They are in force for new flows at once, and for those that are under way within a second. The configuration's file
-    /// stays as it is: the next `apply` brings back what that says.
+    /// Changes apply to new flows immediately and to existing flows within a second. They are not written to the configuration file: the
+    /// next `sluice apply` replaces them with the rules of the file.
     #[command(subcommand)]
     Filter(FilterEdit),
 
-    /// List and change sets of addresses, networks or ports that rules of the packet filter name
+    /// List and change sets of addresses, networks or ports that filter rules use
     ///
-    /// Changes are in force for new flows at once, and for those that are under way within a second. Elements stay until they are
-    /// removed, or their time is over; a restart begins with those of the configuration.
+    /// Changes apply to new flows immediately and to existing flows within a second. An element stays until it is removed or its timeout
+    /// ends. After a restart, a set has the elements of the configuration.
     #[command(subcommand)]
     Set(SetEdit),
 
-    /// Print what every node does with the next packets that match
+    /// Print each node that the next matching packets pass, and what it did
     Trace(Trace),
 
-    /// Write packets of an interface, or dropped ones, as pcapng
+    /// Capture packets of an interface, or dropped packets, as pcapng
     Capture(Capture),
 
-    /// Compile the patterns on standard input: the daemon calls it, for the memory that it takes goes with its process
+    /// Compile the patterns on standard input; the daemon runs it in a process of its own to free the memory afterwards
     #[command(hide = true)]
     CompileSignatures {
-        /// File for what is compiled.
+        /// Output file for the compiled patterns.
         #[arg(value_name = "FILE")]
         into: PathBuf,
     },
 
-    /// Print the completion of this command line for a shell
+    /// Print the shell completion of this command
     ///
     /// For bash: sluice completion bash > /etc/bash_completion.d/sluice
     Completion {
-        /// The shell.
+        /// Shell to print the completion for.
         shell: Shell,
     },
 
-    /// Print the manual page, or write those of all commands into a folder
+    /// Print the manual page, or write the pages of all commands to a folder
     Man {
-        /// The folder.
+        /// Folder for the pages.
         #[arg(value_name = "FOLDER")]
         into: Option<PathBuf>,
     },
@@ -198,19 +197,19 @@ pub enum Command {
 /// `sluice bind`
 #[derive(Args, Debug)]
 pub struct Bind {
-    /// PCI address of the card, as 0000:3b:00.0 or 3b:00.0; all network cards are listed where none is given.
+    /// PCI address of the card, as 0000:3b:00.0 or 3b:00.0. Without it, all network cards are listed.
     #[arg(value_name = "PCI", value_parser = card)]
     pub card: Option<PciAddress>,
-    /// Kernel driver that the card gets in place of the one that suits the machine.
+    /// Kernel driver to bind, in place of the one chosen for this machine.
     #[arg(long, value_name = "NAME", value_parser = DRIVERS, requires = "card")]
     pub driver: Option<String>,
-    /// Bind it even if this machine is managed over it, or a process uses it.
+    /// Bind the card even if this machine is managed over it or a process uses it.
     #[arg(long, requires = "card")]
     pub force: bool,
-    /// Write a udev rule that binds it after each boot, and when it comes back.
+    /// Write a udev rule that binds the card after each boot and when it is plugged in again.
     #[arg(long, requires = "card")]
     pub save: bool,
-    /// Print the commands that would do it, and do nothing.
+    /// Print the commands without running them.
     #[arg(long, requires = "card")]
     pub dry_run: bool,
     /// Print JSON.
@@ -224,10 +223,10 @@ pub struct Unbind {
     /// PCI address of the card, as 0000:3b:00.0 or 3b:00.0.
     #[arg(value_name = "PCI", value_parser = card)]
     pub card: PciAddress,
-    /// Take it even from a process that uses it.
+    /// Unbind the card even if a process uses it.
     #[arg(long)]
     pub force: bool,
-    /// Print the commands that would do it, and do nothing.
+    /// Print the commands without running them.
     #[arg(long)]
     pub dry_run: bool,
     /// Print JSON.
@@ -248,17 +247,17 @@ fn card(text: &str) -> Result<PciAddress, String> {
 /// `sluice import`
 #[derive(Args, Debug)]
 pub struct Import {
-    /// The listings, `-` for standard input; those of both families make one filter.
+    /// Listings, `-` for standard input. Listings of IPv4 and IPv6 are merged into one filter.
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
-    /// What they are: iptables, ip6tables, nft or ipset; told from what is in them where not given.
+    /// Format of the listings: iptables, ip6tables, nft or ipset [default: detected from the content].
     #[arg(long, value_parser = format)]
     pub format: Option<Format>,
-    /// Address of an interface, for rules that take it without naming it; with the length of its prefix, the interface
-    /// gets it.
+    /// Address of an interface, for rules such as MASQUERADE that use it without naming it. With a prefix length, the address is also
+    /// configured on the interface.
     #[arg(long = "address", value_name = "INTERFACE=ADDRESS[/LENGTH]", value_parser = own_address)]
     pub addresses: Vec<(String, OwnAddress)>,
-    /// Print JSON: the configuration, what is not carried over, and what is in another form.
+    /// Print JSON: the configuration, the lines that were not converted and those that were converted to another form.
     #[arg(long)]
     pub json: bool,
     /// Write the configuration to this file.
@@ -286,20 +285,20 @@ fn own_address(text: &str) -> Result<(String, OwnAddress), String> {
 /// `sluice replay`
 #[derive(Args, Debug)]
 pub struct Replay {
-    /// The configuration.
+    /// Configuration file.
     #[arg(short, long, value_name = "FILE")]
     pub config: PathBuf,
-    /// What an interface receives: pcap or pcapng, `-` for standard input. Packets of raw IP, Linux cooked, null and loopback
-    /// captures get an Ethernet header; what a snap length cut off is zeros.
+    /// Capture that an interface receives: pcap or pcapng, `-` for standard input. Packets of raw IP, Linux cooked, null and loopback
+    /// captures get an Ethernet header; bytes beyond the snap length are filled with zeros.
     #[arg(long = "in", value_name = "INTERFACE=CAPTURE", value_parser = interface_file, required = true)]
     pub inputs: Vec<InterfaceFile>,
-    /// Where what an interface sends is written; dropped where not given.
+    /// Capture file for the packets that an interface sends; without it they are discarded.
     #[arg(long = "out", value_name = "INTERFACE=CAPTURE", value_parser = interface_file)]
     pub outputs: Vec<InterfaceFile>,
-    /// Write the records of inspection to this file, made anew, in place of where the configuration says.
+    /// Write inspection records to this file, in place of the log of the configuration; an existing file is overwritten.
     #[arg(long, value_name = "FILE")]
     pub eve: Option<PathBuf>,
-    /// Workers in place of those configured; the bytes are the same with any number.
+    /// Number of workers, in place of the configured ones; it does not change the output.
     #[arg(long, value_name = "NUMBER")]
     pub workers: Option<u16>,
     /// Print the counters as JSON.
@@ -310,34 +309,34 @@ pub struct Replay {
 /// `sluice inspect`
 #[derive(Args, Debug)]
 pub struct Inspect {
-    /// The capture, pcap or pcapng; `-` is standard input.
+    /// Capture file, pcap or pcapng; `-` for standard input.
     #[arg(value_name = "CAPTURE")]
     pub capture: PathBuf,
-    /// A file of rules; several are in force together.
+    /// Rule file; may be given several times.
     #[arg(short = 'S', long, value_name = "FILE", required = true)]
     pub rules: Vec<PathBuf>,
-    /// The language of the rules: suricata, snort2 or snort3.
+    /// Rule language: suricata, snort2 or snort3.
     #[arg(long, value_name = "DIALECT", default_value = "suricata", value_parser = dialect)]
     pub dialect: SignatureDialect,
-    /// A classification.config: the priorities of rules' classes.
+    /// classification.config file with the priorities of the rule classes.
     #[arg(long, value_name = "FILE")]
     pub classes: Option<PathBuf>,
-    /// What $HOME_NET stands for: networks, with commas between them; the private ranges where not given.
+    /// Networks of $HOME_NET, separated by commas [default: the private ranges].
     #[arg(long, value_name = "CIDR", value_delimiter = ',')]
     pub home_net: Vec<NetFilter>,
-    /// Another variable of rules, for addresses or ports, as in HTTP_PORTS=[80,8080].
+    /// Another rule variable for addresses or ports, as in HTTP_PORTS=[80,8080].
     #[arg(long = "var", value_name = "NAME=VALUE", value_parser = variable)]
     pub variables: Vec<(String, String)>,
     /// Write alerts, flows, HTTP, DNS and TLS records to this file, as lines of EVE JSON.
     #[arg(long, value_name = "FILE")]
     pub eve: Option<PathBuf>,
-    /// Leave packets out whose TCP, UDP or ICMP checksum is wrong.
+    /// Skip packets with a wrong TCP, UDP or ICMP checksum.
     #[arg(long)]
     pub checksums: bool,
-    /// Flows that are inspected at a time; each takes about 10 KiB.
+    /// Maximum number of flows inspected at the same time; each takes about 10 KiB.
     #[arg(long, value_name = "NUMBER", default_value_t = 16_384, value_parser = clap::value_parser!(u32).range(64..=1 << 22))]
     pub flows: u32,
-    /// List every rule that is refused, not the first ten only.
+    /// List all refused rules, not only the first ten.
     #[arg(long)]
     pub refused: bool,
     /// Print alerts as lines of EVE JSON.
@@ -364,15 +363,15 @@ fn variable(text: &str) -> Result<(String, String), String> {
 /// `sluice plan`
 #[derive(Args, Debug)]
 pub struct Plan {
-    /// The configuration.
+    /// Configuration file.
     #[arg(short, long, value_name = "FILE")]
     pub config: PathBuf,
-    /// What an interface receives: pcap or pcapng, Ethernet; the carrier mix where none is given.
+    /// Capture that an interface receives: pcap or pcapng, Ethernet [default: a carrier's traffic mix].
     #[arg(long = "in", value_name = "INTERFACE=CAPTURE", value_parser = interface_file)]
     pub inputs: Vec<InterfaceFile>,
-    /// What the interfaces receive now, for so long (5s where no time is given): those of the daemon that answers at the
-    /// socket of the configuration, or at --socket; where none does, interfaces of the kernel, which are only listened on.
-    /// At most 65,536 packets and 64 MiB are kept.
+    /// Measure with packets that the interfaces receive during this time (5s without a value). Captures on the interfaces of the daemon at
+    /// the socket of the configuration or at --socket; if none answers, listens on the kernel's interfaces. Keeps at most 65,536 packets
+    /// and 64 MiB.
     #[arg(
         long,
         value_name = "TIME",
@@ -382,14 +381,14 @@ pub struct Plan {
         conflicts_with = "inputs"
     )]
     pub live: Option<Duration>,
-    /// Cores to use: 0-3,8. Those that `workers` names where not given, or all that this process may use.
+    /// Cores to use, as 0-3,8 [default: those of `workers`, or all that this process may use].
     #[arg(long, value_name = "LIST", value_parser = cores)]
     pub cores: Option<Cores>,
-    /// How many cores this load needs: bits per second and what they are of, a profile (sfr) or frames of so many bytes:
-    /// "10G sfr", "2.5G 64"; the traffic that is measured where only a rate is given: "400M".
+    /// Print the number of cores for a load: bits per second and a traffic profile (sfr) or a frame size in bytes, as "10G sfr" or
+    /// "2.5G 64". A rate alone, as "400M", stands for the measured traffic.
     #[arg(long = "for", value_name = "LOAD")]
     pub demand: Option<Demand>,
-    /// How many of the placements to list.
+    /// Maximum number of placements to list.
     #[arg(long, value_name = "NUMBER", default_value_t = 10)]
     pub candidates: u16,
     /// Print JSON.
@@ -397,7 +396,7 @@ pub struct Plan {
     pub json: bool,
 }
 
-/// Cores of this machine.
+/// Numbers of this machine's cores.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cores(pub Vec<u16>);
 
@@ -408,10 +407,10 @@ fn cores(text: &str) -> Result<Cores, String> {
         .ok_or_else(|| "write cores as 0-3,8".into())
 }
 
-/// An interface and the capture file in its place.
+/// An interface, and the capture file that replaces it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InterfaceFile {
-    /// Name in the configuration.
+    /// Name of the interface in the configuration.
     pub interface: String,
     /// Path of the file.
     pub path: PathBuf,
@@ -430,13 +429,13 @@ fn interface_file(text: &str) -> Result<InterfaceFile, String> {
 /// `sluice top`
 #[derive(Args, Debug)]
 pub struct Top {
-    /// Time between two looks at the counters, such as 500ms or 2s.
+    /// Interval between two updates, such as 500ms or 2s.
     #[arg(long, default_value = "1s", value_parser = interval, value_name = "TIME")]
     pub interval: Duration,
     /// Print one snapshot as text.
     #[arg(long)]
     pub once: bool,
-    /// Print each snapshot as a JSON object on a line.
+    /// Print each snapshot as a JSON object on one line.
     #[arg(long)]
     pub json: bool,
 }
@@ -459,21 +458,21 @@ fn interval(text: &str) -> Result<Duration, String> {
 /// `sluice filter`
 #[derive(Debug, Subcommand)]
 pub enum FilterEdit {
-    /// Insert rules, side by side in their order: before all others, unless told otherwise
+    /// Insert rules in their order, before all others by default
     Insert {
-        /// What a rule says, as in the file: 'name = "x", action = "drop", from = "192.0.2.7"'. Each has a name.
+        /// Rule in the syntax of the configuration: 'name = "x", action = "drop", from = "192.0.2.7"'. A name is required.
         #[arg(value_name = "RULE", required_unless_present = "file")]
         rules: Vec<String>,
-        /// Rules as `[[filter.rules]]` in a file, `-` for standard input.
+        /// File with rules as `[[filter.rules]]`, `-` for standard input.
         #[arg(long, value_name = "FILE", conflicts_with = "rules")]
         file: Option<PathBuf>,
-        /// The router whose filter takes them.
+        /// Virtual router of the filter.
         #[arg(long, value_name = "NAME")]
         router: Option<String>,
-        /// Before the rule of this name.
+        /// Insert before the rule with this name.
         #[arg(long, value_name = "NAME", conflicts_with = "last")]
         before: Option<String>,
-        /// Behind all others.
+        /// Insert after all other rules.
         #[arg(long)]
         last: bool,
         /// Print JSON.
@@ -482,7 +481,7 @@ pub enum FilterEdit {
     },
     /// Remove rules
     Remove {
-        /// Which.
+        /// Selection.
         #[command(flatten)]
         request: RemoveRequest,
         /// Print JSON.
@@ -494,9 +493,9 @@ pub enum FilterEdit {
 /// `sluice set`
 #[derive(Debug, Subcommand)]
 pub enum SetEdit {
-    /// List sets, or the elements of one
+    /// List the sets, or the elements of one set
     List {
-        /// Which.
+        /// Selection.
         #[command(flatten)]
         filter: SetFilter,
         /// Print JSON.
@@ -506,13 +505,13 @@ pub enum SetEdit {
     /// `sluice set add`
     #[command(about = operation::AddToSet::DESCRIPTION.summary())]
     Add {
-        /// The set, as `sluice set list` lists it.
+        /// Name of the set; `sluice set list` lists the names.
         #[arg(value_name = "NAME")]
         name: String,
-        /// Addresses, networks or ports, whichever the set has.
+        /// Addresses, networks or ports, by the type of the set.
         #[arg(value_name = "ELEMENT", required = true)]
         elements: Vec<SetElement>,
-        /// How long they stay, such as 1h; the time of the set where not given.
+        /// Timeout of the elements, such as 1h [default: the timeout of the set].
         #[arg(long, value_name = "TIME")]
         timeout: Option<Period>,
         /// Print JSON.
@@ -522,10 +521,10 @@ pub enum SetEdit {
     /// `sluice set remove`
     #[command(about = operation::RemoveFromSet::DESCRIPTION.summary())]
     Remove {
-        /// The set.
+        /// Name of the set.
         #[arg(value_name = "NAME")]
         name: String,
-        /// Addresses, networks or ports, whichever the set has.
+        /// Addresses, networks or ports, by the type of the set.
         #[arg(value_name = "ELEMENT", required = true)]
         elements: Vec<SetElement>,
         /// Print JSON.
@@ -535,7 +534,7 @@ pub enum SetEdit {
     /// `sluice set flush`
     #[command(about = operation::FlushSet::DESCRIPTION.summary())]
     Flush {
-        /// The set.
+        /// Name of the set.
         #[arg(value_name = "NAME")]
         name: String,
         /// Print JSON.
@@ -550,30 +549,30 @@ pub enum Clear {
     /// `sluice clear sessions`
     #[command(about = operation::ClearSessions::DESCRIPTION.summary())]
     Sessions {
-        /// Which.
+        /// Selection.
         #[command(flatten)]
         filter: SessionFilter,
-        /// All of them.
+        /// Clear all entries.
         #[arg(long)]
         all: bool,
     },
     /// `sluice clear mappings`
     #[command(about = operation::ClearMappings::DESCRIPTION.summary())]
     Mappings {
-        /// Which.
+        /// Selection.
         #[command(flatten)]
         filter: MappingFilter,
-        /// All of them.
+        /// Clear all entries.
         #[arg(long)]
         all: bool,
     },
     /// `sluice clear neighbours`
     #[command(about = operation::ClearNeighbours::DESCRIPTION.summary())]
     Neighbours {
-        /// Which.
+        /// Selection.
         #[command(flatten)]
         filter: NeighbourFilter,
-        /// All of them.
+        /// Clear all entries.
         #[arg(long)]
         all: bool,
     },
@@ -582,10 +581,10 @@ pub enum Clear {
 /// `sluice trace`
 #[derive(Args, Debug)]
 pub struct Trace {
-    /// Which, and how many.
+    /// Selection.
     #[command(flatten)]
     pub request: TraceRequest,
-    /// Print a JSON object a line.
+    /// Print one JSON object per line.
     #[arg(long)]
     pub json: bool,
 }
@@ -593,7 +592,7 @@ pub struct Trace {
 /// `sluice capture`
 #[derive(Args, Debug)]
 pub struct Capture {
-    /// The interface.
+    /// Interface to capture on.
     #[arg(
         long,
         value_name = "NAME",
@@ -601,25 +600,25 @@ pub struct Capture {
         conflicts_with = "dropped"
     )]
     pub interface: Option<String>,
-    /// Which way through the interface: in, out or both.
-    #[arg(long, default_value = "both", value_parser = direction, value_name = "WAY")]
+    /// Direction of the packets: in, out or both.
+    #[arg(long, default_value = "both", value_parser = direction, value_name = "DIRECTION")]
     pub direction: CaptureDirection,
-    /// Dropped packets, each with its reason as comment.
+    /// Capture dropped packets, each with the drop reason as comment.
     #[arg(long)]
     pub dropped: bool,
-    /// Dropped for this reason alone.
+    /// Capture only packets dropped for this reason.
     #[arg(long, value_name = "NAME", requires = "dropped")]
     pub reason: Option<String>,
-    /// Stop after so many packets.
+    /// Stop after this number of packets.
     #[arg(long, default_value_t = 1_000, value_name = "NUMBER")]
     pub count: u32,
-    /// Stop after so many seconds.
+    /// Stop after this number of seconds.
     #[arg(long, default_value_t = 60, value_name = "NUMBER")]
     pub seconds: u32,
-    /// Most bytes of each packet.
+    /// Maximum number of bytes of each packet.
     #[arg(long, default_value_t = u16::MAX, value_name = "NUMBER")]
     pub bytes: u16,
-    /// The file; `-` for standard output.
+    /// Output file; `-` for standard output.
     #[arg(short, long, default_value = "-", value_name = "FILE")]
     pub write: PathBuf,
 }

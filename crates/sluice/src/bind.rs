@@ -1,4 +1,4 @@
-//! `sluice bind` and `sluice unbind`: which kernel driver has a card. No daemon is needed.
+//! `sluice bind` and `sluice unbind`: change the kernel driver of a card. They need no daemon.
 
 use std::io::Write;
 
@@ -9,7 +9,7 @@ use crate::arguments::{Bind, Unbind};
 use crate::columns::{Align::Left, Align::Right, Columns};
 use crate::exit::CommandError;
 
-/// Bind a card, or list those that there are.
+/// Bind a card, or list the cards of this machine.
 ///
 /// # Errors
 /// See [`bind::BindError`].
@@ -43,7 +43,7 @@ pub fn bind(arguments: &Bind, output: &mut dyn Write) -> Result<(), CommandError
     Ok(())
 }
 
-/// Give a card back to the kernel.
+/// Return a card to its kernel driver.
 ///
 /// # Errors
 /// See [`bind::BindError`].
@@ -66,7 +66,7 @@ fn as_json(done: &Done, output: &mut dyn Write) -> Result<(), CommandError> {
     Ok(writeln!(output, "{:#}", json!(done))?)
 }
 
-/// What a dry run would do, to be read or run.
+/// Print the commands that a dry run would execute.
 fn steps(done: &Done, output: &mut dyn Write) -> Result<(), CommandError> {
     Ok(done.steps.iter().try_for_each(|step| writeln!(output, "{step}"))?)
 }

@@ -14,7 +14,7 @@ use Align::{Left, Right};
 impl ShowList for operation::Bridges {
     type Options = NoOptions;
 
-    /// The bridges, side by side, then what they passed in spite of a reason.
+    /// Print the bridges, then the packets that they passed although a drop reason applied.
     fn text(
         client: &mut Client,
         request: &Self::Request,
@@ -43,7 +43,7 @@ impl ShowList for operation::Bridges {
                     grouped(side.dropped),
                 ]);
             }
-            for counter in bridge.spared {
+            for counter in bridge.exempted {
                 any = true;
                 spared.row([grouped(counter.count), counter.name, bridge.name.clone()]);
             }

@@ -1,4 +1,4 @@
-//! `sluice check`: what a configuration would run.
+//! `sluice check`: prints what a configuration would run.
 
 use std::io::Write;
 use std::path::Path;
@@ -20,10 +20,10 @@ use crate::exit::CommandError;
 
 use Align::{Left, Right};
 
-/// Check a configuration and print what would run.
+/// Check a configuration and print what it would run.
 ///
 /// # Errors
-/// The file can't be read, or is wrong; or a device would not open, and the rest is printed before.
+/// The file can't be read or is invalid, or a device would not open; in the latter case the rest is printed before.
 pub fn check(file: &Path, json: bool, partial: bool, output: &mut dyn Write) -> Result<(), CommandError> {
     let loaded = load(file)?;
     let diagnosis = |faults| CommandError::Configuration(place(&loaded.name, &loaded.text, faults));
@@ -116,7 +116,7 @@ fn as_text(
         Bytes(plan.bytes() as u64).to_string(),
     ]);
     tables.flush(output)?;
-    // Buffers in rings are among the packet buffers.
+    // Ring buffers are part of the packet buffers.
     let tables = config.tables.iter().filter(|table| table.key != ["system", "ring"]);
     let sum: u64 = tables.map(|table| table.bytes.0).sum();
     writeln!(
@@ -125,7 +125,7 @@ fn as_text(
         Bytes(sum + plan.bytes() as u64),
         Bytes(loaded.machine.memory)
     )?;
-    // Where they can't be had, it is an error.
+    // Unavailable memory is reported as an error elsewhere.
     if let Ok(memory) = buffer_memory(config, ports, &plan) {
         writeln!(
             output,
@@ -157,7 +157,7 @@ fn as_text(
     Ok(())
 }
 
-/// What one host can have, as far as nobody else has it.
+/// Print the limits of one host if no other host uses the resources.
 fn one_host(config: &Config, output: &mut dyn Write) -> Result<(), CommandError> {
     let share = host_share(config);
     let [four, six] = [share.sessions_ipv4, share.sessions_ipv6].map(grouped);
@@ -179,13 +179,13 @@ fn one_host(config: &Config, output: &mut dyn Write) -> Result<(), CommandError>
     Ok(())
 }
 
-/// What would be opened, as far as it is known beforehand.
+/// The ports that would be opened, as far as known in advance.
 fn planned(config: &Config, ports: &[Outlook]) -> PortsPlan {
     let stages = Stages::new(config.stages.clone());
     plan(config, ports, &stages, config.document.system.assists())
 }
 
-/// How cards are bound; nothing where there are none.
+/// Print how cards are bound; nothing if there are none.
 fn cards(ports: &[Outlook], output: &mut dyn Write) -> Result<(), CommandError> {
     let mut columns = Columns::new(&[
         ("CARD", Left),
@@ -226,7 +226,7 @@ fn free_hugepages() -> String {
     }
 }
 
-/// Interfaces that take every frame, for the virtual MACs of so many sites.
+/// Interfaces in promiscuous mode, each with the number of sites whose virtual MACs need it.
 fn promiscuous(config: &Config) -> impl Iterator<Item = (&str, u32)> {
     let subscribers = config.subscribers.iter();
     subscribers.flat_map(|subscribers| {
@@ -239,7 +239,7 @@ fn promiscuous(config: &Config) -> impl Iterator<Item = (&str, u32)> {
     })
 }
 
-/// Cores, and who does what there.
+/// Print the cores, and the roles of the workers on them.
 fn workers(config: &Config, output: &mut dyn Write) -> Result<(), CommandError> {
     let cores: Vec<_> = config.cores.iter().map(u16::to_string).collect();
     let (cores, shards) = (cores.join(", "), config.document.system.shards());
@@ -356,7 +356,7 @@ fn device(config: &Config, interface: &Interface) -> String {
     }
 }
 
-/// The router that an interface is in; none where it is in a bridge.
+/// Virtual router of an interface; `None` if it belongs to a bridge.
 fn router(config: &Config, interface: &Interface) -> String {
     let router = config.routers.get(usize::from(interface.router));
     let router = router.filter(|_| interface.bridge.is_none());

@@ -1,4 +1,4 @@
-//! The client of the control API: HTTP/1.1 over the daemon's UNIX socket, one connection a command.
+//! Client of the control API: HTTP/1.1 over the daemon's UNIX socket, with one connection per command.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,10 +16,10 @@ use sluice_daemon::config::api::{Answered, Description, Failure, Listed, Operati
 use tokio::net::UnixStream;
 use tokio::runtime::{Builder, Runtime};
 
-/// Why a request got no answer.
+/// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// Nobody listens.
+    /// No daemon listens on the socket.
     #[error(
         "no daemon answers at {}: {error}\nstart one with `sluice run -c FILE`, or name its socket with --socket",
         path.display()
@@ -27,25 +27,25 @@ pub enum ClientError {
     Absent {
         /// The socket.
         path: PathBuf,
-        /// What the kernel says.
+        /// Error of the kernel.
         error: io::Error,
     },
-    /// The socket belongs to somebody else.
+    /// This user has no permission to use the socket.
     #[error("{} is for its owner alone: run this as the user that runs the daemon, mostly root", path.display())]
     Forbidden {
         /// The socket.
         path: PathBuf,
     },
-    /// The daemon refuses.
+    /// The daemon rejects the request.
     #[error("{0}")]
     Refused(Failure),
     /// The connection broke.
     #[error("the daemon broke the connection off: {0}")]
     Broken(#[from] hyper::Error),
-    /// The answer makes no sense: another version, most likely.
+    /// The response can't be decoded, probably because the daemon has another version.
     #[error("the daemon's answer can't be read ({0}); is it of another version than this command?")]
     Unreadable(String),
-    /// This process has no room for a connection.
+    /// This process can't create a connection.
     #[error("no connection could be made: {0}")]
     Local(#[from] io::Error),
 }
@@ -60,7 +60,7 @@ impl Client {
     /// Connect to the daemon's socket.
     ///
     /// # Errors
-    /// Nobody listens there, or not for this user.
+    /// No daemon listens there, or this user has no permission.
     pub fn connect(path: &Path) -> Result<Self, ClientError> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let sender = runtime.block_on(async {
@@ -72,17 +72,17 @@ impl Client {
                 },
             })?;
             let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-            // It ends with the sender; what goes wrong shows in the request.
+            // The task ends with the sender; connection errors are reported by the request.
             tokio::spawn(connection);
             Ok::<_, ClientError>(sender)
         })?;
         Ok(Self { runtime, sender })
     }
 
-    /// Ask for one answer.
+    /// Send a request and return its response.
     ///
     /// # Errors
-    /// The daemon refuses, or the connection breaks.
+    /// The daemon rejects the request, or the connection breaks.
     pub fn ask<O: Answered>(&mut self, wanted: &O::Request) -> Result<O::Answer, ClientError> {
         let Description { kind, path, .. } = O::DESCRIPTION;
         match kind {
@@ -104,10 +104,10 @@ impl Client {
         self.answer(request)
     }
 
-    /// Read a list page by page; `page` says whether to go on.
+    /// Read a list page by page; `page` returns whether to continue.
     ///
     /// # Errors
-    /// The daemon refuses, or the connection breaks; or what `page` answers.
+    /// The daemon rejects the request, the connection breaks, or `page` fails.
     pub fn list<O: Listed, E: From<ClientError>>(
         &mut self,
         filter: &O::Request,
@@ -132,10 +132,10 @@ impl Client {
         }
     }
 
-    /// A whole list.
+    /// Read a whole list.
     ///
     /// # Errors
-    /// The daemon refuses, or the connection breaks.
+    /// The daemon rejects the request, or the connection breaks.
     pub fn all<O: Listed>(&mut self, filter: &O::Request) -> Result<Vec<O::Item>, ClientError> {
         let mut found = Vec::new();
         self.list::<O, ClientError>(filter, |items| {
@@ -145,10 +145,10 @@ impl Client {
         Ok(found)
     }
 
-    /// Ask, with a body, and take the answer piece by piece as it comes.
+    /// Send a request with a body, and pass the response to `piece` as it arrives.
     ///
     /// # Errors
-    /// The daemon refuses, or the connection breaks; or what `piece` answers.
+    /// The daemon rejects the request, the connection breaks, or `piece` fails.
     pub fn stream<O: Operation, E: From<ClientError>>(
         &mut self,
         body: &O::Request,
@@ -160,11 +160,12 @@ impl Client {
         })
     }
 
-    /// Ask, with a body, and take the answer piece by piece as it comes, and nothing whenever none has come for so long;
-    /// `piece` says whether to go on. Where it does not, this connection is good for nothing more.
+    /// Send a request with a body, and pass the response to `piece` as it arrives. When no data arrives for the given
+    /// time, `piece` gets an empty slice. `piece` returns whether to continue; if it does not, this connection can't be
+    /// used any more.
     ///
     /// # Errors
-    /// The daemon refuses, or the connection breaks; or what `piece` answers.
+    /// The daemon rejects the request, the connection breaks, or `piece` fails.
     pub fn follow<O: Operation, E: From<ClientError>>(
         &mut self,
         body: &O::Request,

@@ -1,4 +1,4 @@
-//! Tables for terminals: columns as wide as their widest cell, numbers to the right.
+//! Tables for terminals: columns are as wide as their widest cell, and numbers are aligned to the right.
 
 use std::io::{self, Write};
 
@@ -7,7 +7,7 @@ pub use sluice_daemon::config::api::column::grouped;
 use sluice_daemon::config::api::{Column, Row};
 use sluice_daemon::config::text::escaped;
 
-/// A table that grows by rows.
+/// A table to which rows are added.
 #[derive(Debug)]
 pub struct Columns {
     titles: Vec<(&'static str, Align)>,
@@ -17,7 +17,7 @@ pub struct Columns {
 }
 
 impl Columns {
-    /// A table with these columns.
+    /// Create a table with these columns.
     pub fn new(titles: &[(&'static str, Align)]) -> Self {
         let widths = titles.iter().map(|(title, _)| title.len()).collect();
         Self {
@@ -28,7 +28,7 @@ impl Columns {
         }
     }
 
-    /// Add a row; cells beyond the columns are left out. What would leave its cell is escaped.
+    /// Add a row; cells beyond the columns are ignored. Characters that would affect the layout are escaped.
     pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         let cells: Vec<_> = cells.into_iter().map(|cell| escaped(&cell).into_owned()).collect();
         for (width, cell) in self.widths.iter_mut().zip(&cells) {
@@ -37,15 +37,15 @@ impl Columns {
         self.rows.push(cells);
     }
 
-    /// Rows that were not written yet.
+    /// Number of rows that were not written yet.
     pub fn waiting(&self) -> usize {
         self.rows.len()
     }
 
-    /// Write the rows so far, with the titles before the first one. Columns never grow narrower.
+    /// Write the pending rows, with the titles before the first row. Columns never become narrower.
     ///
     /// # Errors
-    /// Those of the output.
+    /// Errors of the output.
     pub fn flush(&mut self, output: &mut dyn Write) -> io::Result<()> {
         if !self.titled {
             let titles = self.titles.iter().map(|(title, _)| (*title).to_owned()).collect();
@@ -66,7 +66,7 @@ impl Columns {
     }
 }
 
-/// A table with the columns that the type of its rows declares.
+/// A table with the columns that its row type declares.
 #[derive(Debug)]
 pub struct Table<T: Row> {
     columns: Vec<&'static Column<T>>,
@@ -74,12 +74,12 @@ pub struct Table<T: Row> {
 }
 
 impl<T: Row> Table<T> {
-    /// With all columns.
+    /// Create a table with all columns.
     pub fn new() -> Self {
         Self::with(|_| true)
     }
 
-    /// With some of the columns, by their titles.
+    /// Create a table with those columns whose titles `wanted` accepts.
     pub fn with(wanted: impl Fn(&str) -> bool) -> Self {
         let columns: Vec<_> = T::COLUMNS.iter().filter(|column| wanted(column.title)).collect();
         let titles: Vec<_> = columns.iter().map(|column| (column.title, column.align)).collect();
@@ -92,20 +92,20 @@ impl<T: Row> Table<T> {
         self.lines.row(self.columns.iter().map(|column| (column.cell)(row)));
     }
 
-    /// Add a row of other cells.
+    /// Add a row of custom cells.
     pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         self.lines.row(cells);
     }
 
-    /// Rows that were not written yet.
+    /// Number of rows that were not written yet.
     pub fn waiting(&self) -> usize {
         self.lines.waiting()
     }
 
-    /// Write the rows so far, see [`Columns::flush`].
+    /// Write the pending rows; see [`Columns::flush`].
     ///
     /// # Errors
-    /// Those of the output.
+    /// Errors of the output.
     pub fn flush(&mut self, output: &mut dyn Write) -> io::Result<()> {
         self.lines.flush(output)
     }
@@ -113,7 +113,7 @@ impl<T: Row> Table<T> {
     /// Write a table with these rows.
     ///
     /// # Errors
-    /// Those of the output.
+    /// Errors of the output.
     pub fn write<'a>(rows: impl IntoIterator<Item = &'a T>, output: &mut dyn Write) -> io::Result<()> {
         let mut table = Self::new();
         rows.into_iter().for_each(|row| table.add(row));

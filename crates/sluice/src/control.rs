@@ -1,4 +1,4 @@
-//! `sluice apply` and `sluice clear`: what changes the running daemon.
+//! `sluice apply` and `sluice clear`: change the running daemon.
 
 use std::io::Write;
 use std::path::Path;
@@ -12,10 +12,10 @@ use crate::client::Client;
 use crate::exit::CommandError;
 use crate::show::pretty;
 
-/// Give the daemon another configuration.
+/// Apply another configuration to the daemon.
 ///
 /// # Errors
-/// It is wrong, or can't be taken over.
+/// The configuration is invalid, or the daemon can't apply it.
 pub fn apply(
     socket: &Path,
     file: &Path,
@@ -74,7 +74,7 @@ pub fn apply(
     }
 }
 
-/// A complaint about a text, as a line.
+/// Format an error about a configuration text as one line.
 pub(crate) fn line(name: &str, complaint: &Complaint) -> String {
     let Complaint {
         line,
@@ -93,7 +93,7 @@ pub(crate) fn line(name: &str, complaint: &Complaint) -> String {
 /// Remove sessions, mappings or neighbours.
 ///
 /// # Errors
-/// No filter without `--all`.
+/// Neither a filter nor `--all` is given.
 pub fn clear(socket: &Path, clear: &Clear, output: &mut dyn Write) -> Result<(), CommandError> {
     let (count, what) = match clear {
         Clear::Sessions { filter, all } => {
@@ -113,7 +113,7 @@ pub fn clear(socket: &Path, clear: &Clear, output: &mut dyn Write) -> Result<(),
     Ok(())
 }
 
-/// Remove what a filter matches; everything only where that was said.
+/// Remove the entries that match a filter; all entries only if `all` is set.
 fn cleared<O>(socket: &Path, filter: &O::Request, all: bool, what: &'static str) -> Result<u64, CommandError>
 where
     O: Answered<Answer = Cleared, Request: Default + PartialEq>,

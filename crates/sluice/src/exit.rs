@@ -1,4 +1,4 @@
-//! Why a command failed, and the status that it exits with.
+//! Errors of commands, and their exit status.
 
 use std::io;
 use std::path::PathBuf;
@@ -11,51 +11,51 @@ use crate::client::ClientError;
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
-    /// The daemon did not answer, or refused.
+    /// The daemon did not answer, or rejected the request.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// Standard output or a file.
+    /// Standard output or a file can't be written.
     #[error("{0}")]
     Output(#[from] io::Error),
-    /// A file that can't be read or written.
+    /// A file can't be read or written.
     #[error("{}: {error}", path.display())]
     File {
-        /// Its path.
+        /// Path of the file.
         path: PathBuf,
-        /// What the kernel says.
+        /// Error of the kernel.
         error: io::Error,
     },
-    /// A wrong configuration.
+    /// The configuration is invalid.
     #[error("{0}")]
     Configuration(Diagnosis),
-    /// A wrong configuration, as the daemon tells it: a line for each fault.
+    /// The daemon reports that the configuration is invalid: one line per fault.
     #[error("{0}")]
     Refused(String),
-    /// A configuration that a running daemon can't take over.
+    /// The running daemon can't apply the configuration without a restart.
     #[error("the running daemon can't take this over; restart it with the new configuration:\n{0}")]
     NeedsRestart(String),
-    /// Something to import that is no listing.
+    /// The file to import is not a listing.
     #[error(transparent)]
     Listing(#[from] sluice_daemon::config::import::ImportError),
-    /// Lines of a listing that are not carried over: one each, or none where they are said elsewhere.
+    /// Lines of a listing that are not imported; empty if they are reported elsewhere.
     #[error("{}", .0.join("\n"))]
     Leftovers(Vec<String>),
-    /// A card that can't be bound otherwise.
+    /// The card can't be bound.
     #[error(transparent)]
     Bind(#[from] sluice_daemon::bind::BindError),
-    /// Removing everything wants to be said.
+    /// Removal of all entries requires `--all`.
     #[error("no filter: say --all to remove all {0}")]
     AllUnsaid(&'static str),
-    /// The daemon or the replay.
+    /// Error of the daemon or of a replay.
     #[error(transparent)]
     Daemon(#[from] sluice_daemon::DaemonError),
 }
 
 impl CommandError {
-    /// Status of the process.
+    /// Exit status of the process.
     pub fn status(&self) -> u8 {
         match self {
-            // What reads our output has seen enough.
+            // The reader of our output has closed it, which is not an error.
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
             Self::Client(ClientError::Absent { .. }) => 5,
             Self::Configuration(_) | Self::Refused(_) => 3,
@@ -67,8 +67,8 @@ impl CommandError {
         }
     }
 
-    /// For standard error: whole diagnoses with their lines of the file, or one message; nothing in either acts on a
-    /// terminal but the colours.
+    /// Format for standard error: complete diagnoses with their lines of the file, or one message. Control characters
+    /// are escaped, except for the colours.
     pub fn render(&self, width: usize, colour: bool) -> String {
         match self {
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => String::new(),

@@ -1,5 +1,5 @@
-//! `sluice show filter`: rules and what they have counted, or the one that decides about a packet. `sluice filter`: rules that
-//! come and go one by one.
+//! `sluice show filter`: rules with their counters, or the rule that matches a given packet. `sluice filter`: inserts
+//! and removes individual rules.
 
 use std::io::Write;
 use std::path::Path;
@@ -21,7 +21,7 @@ use crate::show::{NoOptions, ShowAnswer, pretty};
 impl ShowAnswer for operation::Filter {
     type Options = NoOptions;
 
-    /// The filter, or what decides about a packet.
+    /// Print the filter, or the rule that matches a packet.
     fn text(filter: &PacketFilter, _: &NoOptions, output: &mut dyn Write) -> Result<(), CommandError> {
         match &filter.decision {
             Some(decision) => explain(filter, decision, output),
@@ -30,10 +30,10 @@ impl ShowAnswer for operation::Filter {
     }
 }
 
-/// Insert or remove rules of the filter that runs.
+/// Insert or remove rules of the running filter.
 ///
 /// # Errors
-/// They are wrong, or the daemon does not answer.
+/// The rules are invalid, or the daemon does not answer.
 pub fn edit(socket: &Path, edit: &FilterEdit, output: &mut dyn Write) -> Result<(), CommandError> {
     let mut client = Client::connect(socket)?;
     let (answer, done, json) = match edit {
@@ -85,7 +85,7 @@ pub fn edit(socket: &Path, edit: &FilterEdit, output: &mut dyn Write) -> Result<
     }
 }
 
-/// Rules as a configuration has them.
+/// Format rules as in a configuration file.
 fn inline(rules: &[String]) -> String {
     let rules: Vec<_> = rules.iter().map(|rule| format!("    {{ {rule} }},\n")).collect();
     format!("[filter]\nrules = [\n{}]\n", rules.concat())

@@ -1,4 +1,4 @@
-//! `sluice completion` and `sluice man`: what derives from the grammar.
+//! `sluice completion` and `sluice man`: output that is generated from the grammar.
 
 use std::io::Write;
 use std::path::Path;
@@ -9,10 +9,10 @@ use clap_complete::Shell;
 use crate::arguments::Arguments;
 use crate::exit::CommandError;
 
-/// Write the completion for a shell.
+/// Write the completion script for a shell.
 ///
 /// # Errors
-/// Those of the output.
+/// Errors of the output.
 pub fn completion(shell: Shell, output: &mut dyn Write) -> Result<(), CommandError> {
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut typed(), "sluice", &mut text);
@@ -20,7 +20,7 @@ pub fn completion(shell: Shell, output: &mut dyn Write) -> Result<(), CommandErr
     Ok(())
 }
 
-/// The grammar without what nobody types.
+/// The grammar without internal commands.
 fn typed() -> clap::Command {
     let whole = Arguments::command();
     let typed = whole.get_subcommands().filter(|command| !command.is_hide_set());
@@ -33,7 +33,7 @@ fn typed() -> clap::Command {
 /// Write the manual page, or those of all commands into a folder.
 ///
 /// # Errors
-/// Those of the output or the folder.
+/// Errors of the output or of the folder.
 pub fn man(into: Option<&Path>, output: &mut dyn Write) -> Result<(), CommandError> {
     match into {
         None => clap_mangen::Man::new(Arguments::command()).render(output)?,

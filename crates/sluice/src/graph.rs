@@ -14,7 +14,7 @@ use Align::{Left, Right};
 /// Options of `show graph`.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct GraphOptions {
-    /// Print it for graphviz: `sluice show graph --dot | dot -Tsvg`.
+    /// Print the graph in the DOT language: `sluice show graph --dot | dot -Tsvg`.
     #[arg(long, conflicts_with = "json")]
     dot: bool,
 }
@@ -76,7 +76,7 @@ fn write_text(graph: &Graph, output: &mut dyn Write) -> Result<(), CommandError>
     Ok(())
 }
 
-/// What a node has done, where it has done anything.
+/// Format the counters of a node; empty if it has processed nothing.
 fn done(work: Option<NodeWork>) -> String {
     match work {
         Some(NodeWork { runs, packets, cycles }) if packets > 0 => format!(
@@ -89,7 +89,7 @@ fn done(work: Option<NodeWork>) -> String {
     }
 }
 
-/// The graph for graphviz: nodes, and a box for each chain with its steps.
+/// The graph for graphviz: nodes, and a box with its steps for each chain.
 pub fn dot(graph: &Graph) -> String {
     let mut text = String::from("digraph sluice {\n    rankdir = LR\n    node [shape = box]\n");
     let shape = |name: &str| match name {
@@ -116,7 +116,7 @@ pub fn dot(graph: &Graph) -> String {
     text + "}\n"
 }
 
-/// Where a chain leads: other chains, and the nodes at its end.
+/// Targets of a chain: other chains, and the nodes at its end.
 fn leads(chain: &GraphChain, name: &str) -> String {
     let mut text = String::new();
     if chain.name == "input" {

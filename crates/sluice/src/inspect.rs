@@ -1,4 +1,4 @@
-//! `sluice inspect`: rules asked about a capture.
+//! `sluice inspect`: applies inspection rules to a capture.
 
 use std::cell::RefCell;
 use std::io::{IsTerminal, Write};
@@ -12,13 +12,13 @@ use crate::columns::grouped;
 use crate::exit::CommandError;
 use crate::replay::truncated;
 
-/// Rules that are refused and listed, where not all are wanted.
+/// Maximum number of rejected rules that are listed by default.
 const LISTED: usize = 10;
 
-/// Print what rules find in a capture; standard error gets a summary.
+/// Print the matches of rules in a capture, and a summary on standard error.
 ///
 /// # Errors
-/// The capture or the rules can't be read, or none of these can be used.
+/// The capture or the rules can't be read, or no rule is usable.
 pub fn inspect(arguments: &Inspect, output: &mut dyn Write) -> Result<(), CommandError> {
     let request = engine::Inspect {
         capture: arguments.capture.clone(),
@@ -62,9 +62,9 @@ pub fn inspect(arguments: &Inspect, output: &mut dyn Write) -> Result<(), Comman
     Ok(())
 }
 
-/// An alert as a line of Suricata's `fast.log`.
+/// Format an alert as a line of Suricata's `fast.log`.
 fn line(alert: &Alert) -> String {
-    // 2023-11-14T22:13:20.000000Z
+    // Input format: 2023-11-14T22:13:20.000000Z
     let time = alert.time.trim_end_matches('Z');
     let time = match (time.get(..4), time.get(5..7), time.get(8..10), time.get(11..)) {
         (Some(year), Some(month), Some(day), Some(clock)) => format!("{month}/{day}/{year}-{clock}"),
@@ -88,7 +88,7 @@ fn line(alert: &Alert) -> String {
     )
 }
 
-/// What was looked at, and what was not.
+/// Lines about the packets that were inspected, and those that were not.
 fn summarised(summary: &InspectSummary, all: bool) -> Vec<String> {
     let rules = &summary.rules;
     let mut lines = vec![

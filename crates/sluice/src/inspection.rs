@@ -49,7 +49,7 @@ impl ShowAnswer for operation::Inspection {
             ("  waiting", status.waiting),
             ("bytes searched", status.searched),
             ("urgent pointers cleared", status.urgent_cleared),
-            ("flows no longer inspected", status.left),
+            ("flows no longer inspected", status.bypassed_flows),
             ("flows gone over to other rules", status.reopened),
         ] {
             number(&mut columns, name, of);
@@ -64,7 +64,7 @@ impl ShowAnswer for operation::Inspection {
             ("workers overloaded", status.overloaded),
             ("overloads so far", status.overloads),
             ("matches not counted", status.uncounted),
-            ("notes not taken", status.unnoted),
+            ("notes not taken", status.unrecorded),
             ("alerts", status.alerts),
             ("alerts lost", status.alerts_lost),
             ("records written", status.records),

@@ -1,4 +1,4 @@
-//! The command line `sluice`: what is typed, what is printed. Everything it does is done by the daemon.
+//! The command line `sluice`: parses arguments and prints results. The daemon crate implements all functions.
 
 #![forbid(unsafe_code)]
 
@@ -36,13 +36,13 @@ use sluice_daemon::config::text::EscapedOutput;
 use arguments::{Arguments, Command};
 use exit::CommandError;
 
-/// Do what was typed; what is for the reader goes to `output`, and nothing in it that a terminal would act on.
+/// Execute a command; results are written to `output`, with terminal control characters escaped.
 ///
 /// # Errors
 /// See [`CommandError`].
 pub fn execute(arguments: &Arguments, output: &mut dyn Write) -> Result<(), CommandError> {
     match &arguments.command {
-        // Bytes of packets and rules, scripts of shells: none of it is for a terminal.
+        // Binary packets, compiled rules and shell scripts are not meant for a terminal, so they are not escaped.
         Command::Capture(_) | Command::CompileSignatures { .. } | Command::Completion { .. } | Command::Man { .. } => {
             written(arguments, output)
         }

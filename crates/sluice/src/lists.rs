@@ -1,10 +1,11 @@
-//! `sluice show interfaces`, `show sessions` and `show drops`: what they print beside their tables, and sessions as
-//! `conntrack -L` writes them.
+//! `sluice show interfaces`, `show sessions` and `show drops`: output in addition to their tables, and sessions in the
+//! format of `conntrack -L`.
 
 use std::io::Write;
 
 use clap::Args;
-use sluice_daemon::config::api::{Flow, Protocol, Session, operation};
+use sluice_daemon::config::api::{Flow, Session, operation};
+use sluice_daemon::config::value::Protocol;
 
 use crate::client::Client;
 use crate::exit::CommandError;
@@ -14,7 +15,7 @@ impl ShowList for operation::Interfaces {
     type Options = NoOptions;
     const ALIASES: &[&str] = &["links"];
 
-    /// The table, and below it what cards offer and how their queues are chosen.
+    /// Print the table, then the capabilities of cards and their receive steering.
     fn text(
         client: &mut Client,
         request: &Self::Request,
@@ -36,7 +37,7 @@ impl ShowList for operation::Interfaces {
 /// Options of `show sessions`.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct SessionOptions {
-    /// Print lines as `conntrack -L` does.
+    /// Print lines in the format of `conntrack -L`.
     #[arg(long, conflicts_with = "json")]
     conntrack: bool,
 }
@@ -63,7 +64,7 @@ impl ShowList for operation::Sessions {
 /// Options of `show drops`.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct DropOptions {
-    /// Reasons that nothing was dropped for, too.
+    /// Include reasons with a zero count.
     #[arg(long)]
     all: bool,
 }
@@ -82,7 +83,7 @@ impl ShowList for operation::Drops {
     }
 }
 
-/// A line in the form of `conntrack -L`, with counters.
+/// Format a session as `conntrack -L` does, with counters.
 pub fn conntrack_line(session: &Session) -> String {
     let Session {
         protocol,
@@ -108,7 +109,7 @@ pub fn conntrack_line(session: &Session) -> String {
     line + &format!(" mark={} use=1", session.mark)
 }
 
-/// The kernel writes the same names in capitals.
+/// Convert a TCP state to the kernel's name, which is in capitals.
 fn tcp_state(state: &str) -> String {
     state.to_uppercase().replace('-', "_")
 }

@@ -1,4 +1,4 @@
-//! Live traffic for `sluice plan`: of the running daemon, by its capture, or of the kernel's interfaces.
+//! Live traffic for `sluice plan`: captured by the running daemon, or from the kernel's interfaces.
 
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
@@ -14,16 +14,16 @@ use crate::client::{Client, ClientError};
 use crate::columns::grouped;
 use crate::exit::CommandError;
 
-/// How long nothing may come until it is told how far it is.
+/// Interval after which progress is shown if no packet arrives.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Listen for some time: to the daemon that answers, or else to the kernel's interfaces.
+/// Capture for some time: through the running daemon if it answers, otherwise from the kernel's interfaces.
 ///
 /// # Errors
-/// Nothing comes, or it is not for this process to be seen.
+/// No packets arrive, or this process may not capture them.
 pub fn live(socket: &Path, config: &Config, time: Duration) -> Result<Live, CommandError> {
     let mut progress = Progress::new(time);
-    // Who names a socket means that one.
+    // An explicitly given socket takes precedence over the configuration.
     let socket = match socket == Path::new(DEFAULT_SOCKET) {
         true => &config.document.control.socket,
         false => socket,
@@ -63,7 +63,7 @@ pub fn live(socket: &Path, config: &Config, time: Duration) -> Result<Live, Comm
     live.finish(elapsed).map_err(failed)
 }
 
-/// Those interfaces of the daemon that the configuration has, too.
+/// Interfaces of the daemon that the configuration contains too.
 fn interfaces(client: &mut Client, config: &Config) -> Result<Vec<Interface>, CommandError> {
     let found = client.all::<operation::Interfaces>(&RouterFilter::default())?;
     let ours = found
@@ -87,7 +87,7 @@ fn failed(error: LiveError) -> CommandError {
     DaemonError::Plan(Box::new(PlanError::Live(error))).into()
 }
 
-/// A line on the terminal that says how far it is; nothing where there is no terminal.
+/// A progress line on the terminal; nothing without a terminal.
 struct Progress {
     time: Duration,
     terminal: bool,
@@ -104,7 +104,7 @@ impl Progress {
             let (elapsed, time) = (pace.elapsed.min(self.time).as_secs_f64(), self.time.as_secs());
             let (packets, bytes) = (grouped(pace.packets as u64), pace.bytes as f64 / 1e6);
             let line = format!("\r\x1b[Klistening, {elapsed:.1} of {time} s: {packets} packets, {bytes:.1} MB");
-            // Whether it is seen changes nothing.
+            // Errors are ignored, because the progress line is not essential.
             let _ = io::stderr().write_all(line.as_bytes());
         }
     }

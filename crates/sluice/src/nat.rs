@@ -1,5 +1,5 @@
-//! `sluice show nat`, `show mapping` and `show subscribers`: how full translation is, and which outside ports belong to
-//! whom.
+//! `sluice show nat`, `show mapping` and `show subscribers`: usage of translation resources, and the owners of outside
+//! ports.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use crate::show::{NoOptions, ROWS, ShowAnswer, ShowList, ShowSeveral, Typed, eac
 pub struct MappingCommand {
     #[command(flatten)]
     filter: MappingFilter,
-    /// Ask this configuration, not the daemon.
+    /// Compute from this configuration file instead of querying the daemon.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Print JSON.
@@ -40,7 +40,7 @@ impl Typed for MappingCommand {
     }
 }
 
-/// What the daemon knows of mappings. Shares are listed where an address is named: every inside address has one.
+/// Print the daemon's mappings. Shares are listed only if an address is given, because every inside address has one.
 fn mapping(
     client: &mut Client,
     filter: &MappingFilter,
@@ -62,7 +62,7 @@ fn mapping(
     lists.end()
 }
 
-/// What a configuration says.
+/// Print the mappings that a configuration determines.
 fn mapping_of_file(
     file: &Path,
     filter: &MappingFilter,
@@ -109,11 +109,11 @@ impl ShowAnswer for operation::Nat {
         Table::write(&nat.pools, output)?;
         writeln!(output)?;
         Table::write(&nat.tables, output)?;
-        if nat.not_held != 0 {
+        if nat.quarantine_overflows != 0 {
             writeln!(
                 output,
                 "{} ports did not wait: the table was full",
-                grouped(nat.not_held)
+                grouped(nat.quarantine_overflows)
             )?;
         }
         if nat.borrowed_blocks != 0 {
@@ -143,11 +143,11 @@ impl ShowAnswer for operation::Nat {
     }
 }
 
-/// Lists that are printed one after the other: as tables, those without entries left out, or as one JSON object.
+/// Several lists printed in sequence: as tables without the empty ones, or as one JSON object.
 struct Lists<'a> {
     output: &'a mut dyn Write,
     json: bool,
-    /// What stands before the next list and before the next entry.
+    /// Separators before the next list and before the next entry.
     before: [&'static str; 2],
 }
 

@@ -1,4 +1,4 @@
-//! `sluice trace` and `sluice capture`: packets as they come.
+//! `sluice trace` and `sluice capture`: packets as they arrive.
 
 use std::fs::File;
 use std::io::Write;
@@ -11,10 +11,10 @@ use crate::arguments::{Capture, Trace};
 use crate::client::{Client, ClientError};
 use crate::exit::CommandError;
 
-/// Print what every node does with the next packets.
+/// Print the processing of the next packets by every node.
 ///
 /// # Errors
-/// Those of the connection and of the output.
+/// Errors of the connection and of the output.
 pub fn trace(socket: &Path, trace: &Trace, output: &mut dyn Write) -> Result<(), CommandError> {
     let mut rest = Vec::new();
     let json = trace.json;
@@ -29,7 +29,7 @@ pub fn trace(socket: &Path, trace: &Trace, output: &mut dyn Write) -> Result<(),
                 write_record(&record, output)?;
             }
         }
-        // A person watches: each packet is shown when it comes.
+        // Flush after each packet, because a person is watching.
         Ok::<_, CommandError>(output.flush()?)
     })
 }
@@ -58,7 +58,7 @@ fn write_record(record: &TraceRecord, output: &mut dyn Write) -> Result<(), Comm
 /// Write packets as pcapng.
 ///
 /// # Errors
-/// Those of the connection and of the file.
+/// Errors of the connection and of the file.
 pub fn capture(socket: &Path, capture: &Capture, output: &mut dyn Write) -> Result<(), CommandError> {
     let Capture {
         interface,

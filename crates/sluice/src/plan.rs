@@ -1,4 +1,4 @@
-//! `sluice plan`: what a configuration costs here, and on which cores it runs best.
+//! `sluice plan`: measures the costs of a configuration on this machine, and finds the best placement on cores.
 
 use std::io::Write;
 use std::path::Path;
@@ -16,7 +16,7 @@ use Align::{Left, Right};
 /// Measure, and print costs, candidates, the choice and its reasons.
 ///
 /// # Errors
-/// The configuration is wrong, a capture can't be read, no live traffic comes, or nothing can be measured.
+/// The configuration is invalid, a capture can't be read, no live traffic arrives, or the measurement is not possible.
 pub fn plan(socket: &Path, arguments: &arguments::Plan, output: &mut dyn Write) -> Result<(), CommandError> {
     let loaded = load_for_replay(&arguments.config)?;
     let config = &loaded.checked.config;
@@ -108,7 +108,7 @@ fn costs(plan: &Plan, output: &mut dyn Write) -> Result<(), CommandError> {
     Ok(table.flush(output)?)
 }
 
-/// Rate and size of what live interfaces received.
+/// Print rate and frame size of the traffic that live interfaces received.
 fn received(seen: &Seen, plan: &Plan, output: &mut dyn Write) -> Result<(), CommandError> {
     let share = 100.0 * seen.packets_per_second / plan.choice.packets_per_second;
     writeln!(

@@ -1,4 +1,4 @@
-//! `sluice replay`: the engine on capture files.
+//! `sluice replay`: runs the engine on capture files.
 
 use std::io::Write;
 
@@ -9,10 +9,10 @@ use crate::arguments::{InterfaceFile, Replay};
 use crate::columns::{Align, Columns, grouped};
 use crate::exit::CommandError;
 
-/// Replay captures and print what happened.
+/// Replay captures and print the results.
 ///
 /// # Errors
-/// The configuration is wrong, or a capture can't be read or written.
+/// The configuration is invalid, or a capture can't be read or written.
 pub fn replay(arguments: &Replay, output: &mut dyn Write) -> Result<(), CommandError> {
     let loaded = load_for_replay(&arguments.config)?;
     let files = |named: &[InterfaceFile]| {
@@ -115,7 +115,7 @@ fn as_text(summary: &Summary, output: &mut dyn Write) -> Result<(), CommandError
     Ok(())
 }
 
-/// The line about frames that the snap length of a capture cut; none where there are none.
+/// Message about frames that the snap length of a capture truncated; `None` if there are none.
 pub fn truncated(frames: u64, headless: u64) -> Option<String> {
     let left_out = match headless {
         0 => String::new(),

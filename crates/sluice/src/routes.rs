@@ -1,4 +1,4 @@
-//! `sluice show routes`: in an order that a person reads.
+//! `sluice show routes`: routes in a readable order.
 
 use std::io::Write;
 use std::net::IpAddr;
@@ -13,7 +13,7 @@ use crate::show::{NoOptions, ShowList, each};
 impl ShowList for operation::Routes {
     type Options = NoOptions;
 
-    /// Routes by router and network, what is used first.
+    /// Print routes sorted by router and network, selected ones first.
     fn text(
         client: &mut Client,
         request: &Self::Request,
@@ -50,7 +50,7 @@ impl ShowList for operation::Routes {
     }
 }
 
-/// A network as it sorts.
+/// Sort key of a network.
 fn network(text: &str) -> (Option<IpAddr>, Option<u8>) {
     let (address, length) = text.split_once('/').unwrap_or((text, ""));
     (address.parse().ok(), length.parse().ok())

@@ -1,4 +1,4 @@
-//! `sluice set`: elements that come to sets of the filter, and go.
+//! `sluice set`: adds elements to sets of the filter, and removes them.
 
 use std::io::Write;
 use std::path::Path;
@@ -18,7 +18,7 @@ use Align::{Left, Right};
 /// Change or list sets.
 ///
 /// # Errors
-/// There is no such set, it is full, or the daemon does not answer.
+/// The set does not exist or is full, or the daemon does not answer.
 pub fn edit(socket: &Path, edit: &SetEdit, output: &mut dyn Write) -> Result<(), CommandError> {
     let mut client = Client::connect(socket)?;
     let request = |name: &str, elements: &[SetElement]| SetRequest {

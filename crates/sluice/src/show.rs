@@ -1,5 +1,5 @@
-//! `sluice show`: a command for each operation of the API that names one. What derives from the declaration is here: options,
-//! help, tables and JSON; what a command says beyond its table, its own file says.
+//! `sluice show`: a command for each operation of the API that declares one. This file generates options, help, tables
+//! and JSON from the declarations; output beyond the table is in the file of each command.
 
 use std::fmt;
 use std::io::Write;
@@ -16,35 +16,35 @@ use crate::client::Client;
 use crate::columns::Table;
 use crate::exit::CommandError;
 
-/// Rows between two flushes: a million sessions are not held in memory.
+/// Number of rows between two flushes, so that a million sessions are not held in memory.
 pub(crate) const ROWS: usize = 256;
 
-/// A command as it was typed.
+/// A parsed command.
 pub trait Typed: fmt::Debug {
-    /// Do it.
+    /// Execute the command.
     ///
     /// # Errors
-    /// Those of the connection and of the output.
+    /// Errors of the connection and of the output.
     fn run(&self, socket: &Path, output: &mut dyn Write) -> Result<(), CommandError>;
 }
 
-/// How a person sees one answer.
+/// Text output of an operation with a single answer.
 pub(crate) trait ShowAnswer: Answered<Request: Args + fmt::Debug> + fmt::Debug {
-    /// Options beside those of the request.
+    /// Options in addition to those of the request.
     type Options: Args + fmt::Debug;
 
     /// Print the answer.
     fn text(answer: &Self::Answer, options: &Self::Options, output: &mut dyn Write) -> Result<(), CommandError>;
 }
 
-/// How a person sees a list.
+/// Text output of an operation with a list.
 pub(crate) trait ShowList: Listed<Request: Args + fmt::Debug> + fmt::Debug {
-    /// Options beside those of the request.
+    /// Options in addition to those of the request.
     type Options: Args + fmt::Debug;
     /// Other names of the command.
     const ALIASES: &[&str] = &[];
 
-    /// Print the list, or the first entries of it.
+    /// Print the list, up to an optional limit.
     fn text(
         client: &mut Client,
         request: &Self::Request,
@@ -54,9 +54,9 @@ pub(crate) trait ShowList: Listed<Request: Args + fmt::Debug> + fmt::Debug {
     ) -> Result<(), CommandError>;
 }
 
-/// A command that makes several requests.
+/// A command that sends several requests.
 pub(crate) trait ShowSeveral: Operation {
-    /// What is typed.
+    /// Arguments of the command.
     type Command: Typed + Args + 'static;
 }
 
@@ -64,7 +64,7 @@ pub(crate) trait ShowSeveral: Operation {
 #[derive(Args, Clone, Copy, Debug)]
 pub struct NoOptions {}
 
-/// A command that prints one answer.
+/// A command that prints a single answer.
 #[derive(Args, Debug)]
 struct Answer<O: ShowAnswer> {
     #[command(flatten)]
@@ -86,7 +86,7 @@ impl<O: ShowAnswer> Typed for Answer<O> {
     }
 }
 
-/// A command that prints a list that comes in one part.
+/// A command that prints a list that is returned at once.
 #[derive(Args, Debug)]
 struct List<O: ShowList> {
     #[command(flatten)]
@@ -108,7 +108,7 @@ impl<O: ShowList> Typed for List<O> {
     }
 }
 
-/// A command that prints a list that comes in parts.
+/// A command that prints a list that is returned in pages.
 #[derive(Args, Debug)]
 struct Pages<O: ShowList> {
     #[command(flatten)]
@@ -118,7 +118,7 @@ struct Pages<O: ShowList> {
     /// Print JSON.
     #[arg(long)]
     json: bool,
-    /// Stop after so many.
+    /// Maximum number of entries.
     #[arg(long, value_name = "NUMBER")]
     limit: Option<u64>,
 }
@@ -179,7 +179,7 @@ impl Entry {
 
     fn command(&self) -> clap::Command {
         let paragraphs = self.description.paragraphs();
-        // The options come with the help of the types that declare them.
+        // The types that declare the options also provide their help.
         (self.options)(clap::Command::new(self.name))
             .about(self.description.summary())
             .long_about(paragraphs.map_or(Resettable::Reset, |text| Resettable::Value(text.into())))
@@ -196,7 +196,7 @@ macro_rules! entry {
     };
 }
 
-/// A list of which the table is all that there is to say.
+/// Implements commands for lists that are printed only as a table.
 macro_rules! printed {
     (table $name:ident) => {
         impl ShowList for operation::$name {
@@ -234,10 +234,10 @@ sluice_daemon::config::operations!(commands);
 pub struct Show(Box<dyn Typed>);
 
 impl Show {
-    /// List what was asked for.
+    /// Execute the parsed command.
     ///
     /// # Errors
-    /// Those of the connection and of the output.
+    /// Errors of the connection and of the output.
     pub fn run(&self, socket: &Path, output: &mut dyn Write) -> Result<(), CommandError> {
         self.0.run(socket, output)
     }
@@ -274,7 +274,7 @@ impl Subcommand for Show {
     }
 }
 
-/// The table of those entries of a list that are wanted.
+/// Print a table of the list entries that are wanted.
 pub(crate) fn table<O: Listed<Item: Row>>(
     client: &mut Client,
     request: &O::Request,
@@ -299,7 +299,7 @@ pub(crate) fn table<O: Listed<Item: Row>>(
     Ok(table.flush(output)?)
 }
 
-/// The entries of a list one by one, up to a limit.
+/// Pass the entries of a list to a callback one by one, up to a limit.
 pub(crate) fn each<O: Listed>(
     client: &mut Client,
     request: &O::Request,
@@ -319,7 +319,8 @@ pub(crate) fn each<O: Listed>(
     })
 }
 
-/// An object with one array, which may be longer than memory. The last part of the path names it: `{"routes":[…]}`.
+/// Print a list as a JSON object with one array, which may exceed memory. The last part of the path is its name:
+/// `{"routes":[…]}`.
 fn as_json<O: Listed>(
     client: &mut Client,
     request: &O::Request,
@@ -337,7 +338,7 @@ fn as_json<O: Listed>(
     Ok(writeln!(output, "\n]}}")?)
 }
 
-/// One value as JSON, for people to read.
+/// Print one value as indented JSON.
 pub(crate) fn pretty(value: &impl Serialize, output: &mut dyn Write) -> Result<(), CommandError> {
     serde_json::to_writer_pretty(&mut *output, value).map_err(std::io::Error::from)?;
     Ok(writeln!(output)?)

@@ -1,4 +1,4 @@
-//! `sluice show dhcp`: how DHCP of subscribers' sites goes.
+//! `sluice show dhcp`: status of DHCP for subscriber sites.
 
 use std::io::Write;
 
@@ -13,7 +13,7 @@ use Align::{Left, Right};
 impl ShowAnswer for operation::Dhcp {
     type Options = NoOptions;
 
-    /// What has happened, of each file, relay and client.
+    /// Print the events of each file, relay and client.
     fn text(status: &DhcpStatus, _: &NoOptions, output: &mut dyn Write) -> Result<(), CommandError> {
         let mut columns = Columns::new(&[("DHCP", Left), ("", Right)]);
         let [terminals, most] = status.terminals;

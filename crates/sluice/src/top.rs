@@ -1,4 +1,4 @@
-//! `sluice top`: what the running daemon does, measured between two looks at its counters.
+//! `sluice top`: activity of the running daemon, measured between two polls of its counters.
 
 pub mod poll;
 pub mod prediction;
@@ -20,14 +20,14 @@ use crate::exit::CommandError;
 /// Show or print snapshots.
 ///
 /// # Errors
-/// Those of the connection, the terminal and the output.
+/// Errors of the connection, the terminal and the output.
 pub fn top(socket: &Path, top: &Top, output: &mut dyn Write) -> Result<(), CommandError> {
     let Top { interval, once, json } = *top;
     match (once, json) {
         (_, true) => snapshots(socket, interval, |snapshot| {
             serde_json::to_writer(&mut *output, &snapshot).map_err(io::Error::from)?;
             writeln!(output)?;
-            // A program reads along: each snapshot is there when it is made.
+            // Flush each snapshot, because a program may read the output.
             output.flush()?;
             Ok(!once)
         }),
@@ -39,7 +39,7 @@ pub fn top(socket: &Path, top: &Top, output: &mut dyn Write) -> Result<(), Comma
     }
 }
 
-/// Give snapshots to `each` until it has seen enough.
+/// Pass snapshots to `each` until it returns that it needs no more.
 fn snapshots(
     socket: &Path,
     interval: Duration,
@@ -65,8 +65,8 @@ mod tests {
 
     use super::poll::Poll;
 
-    /// What a daemon has counted after so many equal seconds: at 2 GHz, 1,000,000 packets a second come to worker 0, which
-    /// hands a tenth of them over to worker 1; each costs either 200 cycles.
+    /// Counters of a daemon after `seconds` seconds of constant load: at 2 GHz, worker 0 receives 1,000,000 packets per
+    /// second and hands a tenth of them over to worker 1; each packet costs either worker 200 cycles.
     pub(super) fn poll(at: Instant, seconds: u64) -> Poll {
         Poll {
             at,
@@ -99,7 +99,7 @@ mod tests {
         }
     }
 
-    /// A worker after so many seconds.
+    /// Counters of a worker after `seconds` seconds.
     pub(super) fn core(worker: u16, seconds: u64) -> Core {
         let (packets, parts) = match worker {
             0 => (1_000_000 * seconds, "receive+parse"),
@@ -130,7 +130,7 @@ mod tests {
             packets,
             rate: 0,
             busy: 0.0,
-            forgotten: 0,
+            leaked: 0,
             counters: counters.map(|(name, count)| counter(name, count)).into(),
         }
     }
@@ -159,7 +159,7 @@ mod tests {
             received_bytes: 100 * received,
             sent,
             sent_bytes: 100 * sent,
-            made: 0,
+            originated: 0,
             dropped,
             to_host: 0,
             parked: 0,

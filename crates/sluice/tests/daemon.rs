@@ -1,4 +1,4 @@
-//! The commands that talk to the daemon, against one that is made of fixed answers.
+//! Commands that use the daemon, tested with a fake daemon that returns fixed answers.
 
 use crate::serving;
 use std::path::PathBuf;
@@ -12,10 +12,11 @@ use sluice_command::arguments::Arguments;
 use sluice_command::exit::CommandError;
 use sluice_config::api::{
     AppliedRules, ApplyAnswer, ApplyRequest, CaptureRequest, Cleared, Drop, Endpoint, Failure, Flow, HostState,
-    Initiator, Mapping, MappingFilter, Nat, NatRequest, Page, Pool, PoolBlocks, PortBlock, Position, Protocol,
-    RefusedSignature, Rule, RuleAction, RuleHost, RuleKind, Session, SessionFilter, Share, Span, Subscriber,
-    SubscriberFilter, TableUse, TraceRecord, TraceRequest, TraceStep, operation,
+    Initiator, Mapping, MappingFilter, Nat, NatRequest, Page, Pool, PoolBlocks, PortBlock, Position, RefusedSignature,
+    Rule, RuleAction, RuleHost, RuleKind, Session, SessionFilter, Share, Span, Subscriber, SubscriberFilter, TableUse,
+    TraceRecord, TraceRequest, TraceStep, operation,
 };
+use sluice_config::value::Protocol;
 use sluice_config::{Change, Complaint, Kind};
 
 fn session(port: u16) -> Session {
@@ -46,7 +47,7 @@ fn session(port: u16) -> Session {
     }
 }
 
-/// Two sessions a page, five in all.
+/// Five sessions, two per page.
 async fn sessions(Query(filter): Query<SessionFilter>, Query(position): Query<Position>) -> Json<Page<Session>> {
     let from: u16 = position.cursor.map_or(0, |cursor| cursor.parse().unwrap());
     let items = (from..(from + 2).min(5))
@@ -127,7 +128,7 @@ async fn apply(Json(request): Json<ApplyRequest>) -> Json<ApplyAnswer> {
     })
 }
 
-/// Shares are asked for only where an address is named.
+/// Shares are requested only if an address is given.
 async fn shares(Query(filter): Query<MappingFilter>) -> Json<Page<Share>> {
     assert!(filter.inside.is_some() || filter.outside.is_some());
     let span = Span {
@@ -219,9 +220,9 @@ async fn overview(Query(request): Query<NatRequest>) -> Json<Nat> {
         tables: vec![TableUse {
             name: "mappings".into(),
             used: 250,
-            most: 1000,
+            capacity: 1000,
         }],
-        not_held: 0,
+        quarantine_overflows: 0,
         borrowed_blocks: 0,
         hosts: vec![
             rule_host(5, 3, HostState::Up),
@@ -250,7 +251,7 @@ fn rule(number: u32) -> Rule {
         protocol: None,
         ports: None,
         incoming: None,
-        own: true,
+        local: true,
         out: Some("outside".into()),
         action: RuleAction::Pool,
         to: Some("public".into()),
@@ -263,7 +264,7 @@ fn rule(number: u32) -> Rule {
             protocol: Some(Protocol(17)),
             ports: Some("5060-5061".into()),
             incoming: Some("outside".into()),
-            own: false,
+            local: false,
             out: None,
             action: RuleAction::Hosts,
             to: Some("1:5070".into()),
@@ -273,7 +274,7 @@ fn rule(number: u32) -> Rule {
     }
 }
 
-/// A daemon on a socket of its own, for as long as the folder lives.
+/// A fake daemon on a private socket; it lives as long as the folder.
 fn daemon() -> (tempfile::TempDir, PathBuf) {
     let router = Router::new()
         .route(operation::Sessions::PATH, get(sessions))

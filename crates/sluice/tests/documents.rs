@@ -1,4 +1,4 @@
-//! Documents that can rot are held to the code.
+//! Compares documents with the code.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// The fenced block that begins with a line such as "```toml", counted from 0 among those of a document.
+/// The `number`-th fenced block of a document that starts with a line such as "```toml", from 0.
 fn block(document: &str, fence: &str, number: usize) -> String {
     let opening = format!("```{fence}\n");
     let mut blocks = document.split(opening.as_str()).skip(1);
@@ -32,7 +32,7 @@ fn block(document: &str, fence: &str, number: usize) -> String {
     rest.split("```").next().unwrap_or_default().to_owned()
 }
 
-/// The arrows of a mermaid picture as `(from, to)`, labels left out.
+/// Arrows of a mermaid diagram as `(from, to)`, without labels.
 fn arrows(picture: &str) -> BTreeSet<(String, String)> {
     let name = |text: &str| text.trim().split('(').next().unwrap_or_default().to_owned();
     let arrow = |line: &str| {
@@ -42,7 +42,7 @@ fn arrows(picture: &str) -> BTreeSet<(String, String)> {
     picture.lines().filter_map(arrow).collect()
 }
 
-/// Who builds on whom, by the manifests: packages of the workspace, dependencies of tests left out.
+/// Dependencies between packages of the workspace according to the manifests, without those of tests.
 fn dependencies() -> BTreeSet<(String, String)> {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version=1", "--no-deps", "--locked", "--offline"])
@@ -118,7 +118,7 @@ fn architecture_picture_of_nodes_is_what_the_folder_holds() {
             .expect("a plain name")
             .replace('_', "-")
     });
-    // What nodes have in common, the ends, and a node that only tests have.
+    // Modules that are not nodes, the ends of the graph, and a node that exists only in tests.
     let others = ["declaration", "dispatch", "receive", "transmit", "test-node"];
     let real: BTreeSet<_> = real.filter(|file| !others.contains(&file.as_str())).collect();
     assert_eq!(real, drawn);
@@ -283,7 +283,7 @@ fn cards_guide_example_is_right() {
     }
 }
 
-/// Every fault of a card, told of the cards that the guide tells of.
+/// Every card fault, for the cards that the guide uses as examples.
 fn card_faults() -> Vec<CardFault> {
     let [address, other] = ["0000:3b:00.0", "0000:3b:00.1"].map(|text| text.parse().expect("an address"));
     let driver = String::from("ixgbe");
@@ -329,7 +329,7 @@ fn card_faults() -> Vec<CardFault> {
     ]
 }
 
-/// A fault that is new needs a place in `card_faults`, and in the guide.
+/// Makes a new fault fail to compile until it is added to `card_faults` and to the guide.
 fn place_in_list(fault: &CardFault) -> usize {
     match fault {
         CardFault::Absent(_) => 0,
@@ -443,7 +443,7 @@ fn links_of_documents_lead_to_files_and_headings() {
     }
 }
 
-/// What a heading is linked by.
+/// Anchor of a heading in links.
 fn anchor(heading: &str) -> String {
     let words = heading.trim_start_matches('#').trim().to_lowercase();
     let kept = words

@@ -1,4 +1,4 @@
-//! `sluice import` as it is typed.
+//! The command `sluice import`.
 
 use std::process::{Command, Output};
 

@@ -1,4 +1,4 @@
-//! `docs/nat.md` is held to the code: requirements, tests, keys, reasons, commands, examples.
+//! Compares `docs/nat.md` with the code: requirements, tests, keys, reasons, commands, examples.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use sluice_config::memory::EntryBytes;
 use sluice_config::{Machine, check, parse};
 use sluice_engine::packet::reason::Reason;
 
-/// Every requirement by the heading of its table, with its letters.
+/// Every requirement, by the heading of its table and its letters.
 const REQUIREMENTS: [(&str, &str); 5] = [
     (
         "RFC 4787",
@@ -28,7 +28,7 @@ const REQUIREMENTS: [(&str, &str); 5] = [
     ("RFC 7857", "2 2.1 2.2 3 4 5 6 7 7.1 8 9 10 11 12"),
 ];
 
-/// A configuration with every key that the document may name.
+/// A configuration with every key that the document may mention.
 const EVERY_KEY: &str = r#"
 [system]
 shards = 16
@@ -80,7 +80,7 @@ port = 80
 to = ["10.0.0.1"]
 to-port = 80
 in = "NAME"
-own = true
+local = true
 balance = "source"
 health = { protocol = "tcp", port = 80 }
 [[nat.static]]
@@ -93,7 +93,7 @@ protocol = "tcp"
 port = 80
 "#;
 
-/// What stands before an example of a pool.
+/// Text that precedes an example of a pool.
 const INTERFACES: &str = r#"
 [interfaces.inside]
 device = "null:"
@@ -115,7 +115,7 @@ fn document() -> String {
     read("docs/nat.md")
 }
 
-/// What stands in backquotes.
+/// Texts in backquotes.
 fn spans(text: &str) -> Vec<&str> {
     text.split('`').skip(1).step_by(2).collect()
 }
@@ -125,7 +125,7 @@ fn prose(document: &str) -> String {
     document.split("```").step_by(2).collect()
 }
 
-/// The fenced blocks of a kind.
+/// Fenced blocks of a kind.
 fn blocks<'d>(document: &'d str, kind: &str) -> Vec<&'d str> {
     let fenced = document.split("```").skip(1).step_by(2);
     fenced
@@ -142,7 +142,7 @@ fn table<'d>(document: &'d str, heading: &str) -> Vec<Vec<&'d str>> {
         .collect()
 }
 
-/// Whether a file has a test of this name that runs.
+/// Whether a file has a test with this name that is not ignored.
 fn runs(path: &str, name: &str) -> bool {
     let Ok(text) = std::fs::read_to_string(root().join(path)) else {
         return false;
@@ -153,7 +153,7 @@ fn runs(path: &str, name: &str) -> bool {
     let Some((before, _)) = text.split_once(&format!("fn {name}(")) else {
         return false;
     };
-    // Its attributes stand between it and what ends before it.
+    // The test's attributes are between the end of the preceding item and the test.
     let attributes = before.rsplit(['}', ';']).next().unwrap_or_default();
     attributes.contains("#[test]") && !attributes.contains("#[ignore")
 }
@@ -208,11 +208,11 @@ fn keys_named_are_those_of_the_configuration() {
     let keys: BTreeSet<_> = spans(&prose).into_iter().filter(|span| plain(span)).collect();
     assert!(keys.len() > 40, "{keys:?}");
     for key in keys {
-        // Where the pool is meant its name is left out.
+        // Keys of a pool are written without the pool's name.
         let known = is_key(key) || is_key(&format!("nat.pools.NAME.{key}"));
         assert!(known, "there is no key {key}");
     }
-    // A column of keys has nothing else.
+    // The columns of keys contain nothing else.
     for (rfc, _) in REQUIREMENTS {
         for row in table(&prose, &format!("### {rfc}")) {
             spans(row[3])

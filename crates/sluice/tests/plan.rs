@@ -1,4 +1,4 @@
-//! `sluice plan`, as it is typed.
+//! The command `sluice plan`.
 
 use crate::serving;
 use std::borrow::Cow;
@@ -47,13 +47,13 @@ out = "outside"
 pool = "public"
 "#;
 
-/// A datagram of a host to a server.
+/// A datagram from a host to a server.
 fn datagram() -> Vec<u8> {
     let frame = packet::udp4("10.0.0.2:5000", "192.0.2.1:4500").payload(&[7; 400]);
     frame.macs([2, 0, 0, 0, 9, 9], [2, 0, 0, 0, 0, 1]).build()
 }
 
-/// What a daemon with one interface captures.
+/// The capture of a daemon with one interface.
 fn capture(interface: &str, frames: usize) -> Vec<u8> {
     let mut writer = PcapNgWriter::new(Vec::new()).unwrap();
     let options = vec![InterfaceDescriptionOption::IfName(Cow::Borrowed(interface))];
@@ -77,7 +77,7 @@ fn capture(interface: &str, frames: usize) -> Vec<u8> {
     writer.into_inner()
 }
 
-/// A daemon whose one interface receives so many frames between two looks at it.
+/// A fake daemon whose only interface receives `frames` frames between two polls.
 fn daemon(interface: &'static str, frames: usize) -> (TempDir, PathBuf) {
     let counted = Arc::new(AtomicU64::new(0));
     let interfaces = async move || {
@@ -85,7 +85,7 @@ fn daemon(interface: &'static str, frames: usize) -> (TempDir, PathBuf) {
         let interface = serde_json::json!({
             "name": interface, "device": "null:", "driver": "null", "link": "up", "mac": "", "mtu": 1500, "queues": 1,
             "steering": "", "addresses": [], "received": packets, "received-bytes": 442 * packets, "sent": 0,
-            "sent-bytes": 0, "made": 0, "dropped": 0, "to-host": 0, "parked": 0, "unparked": 0, "counters": [],
+            "sent-bytes": 0, "originated": 0, "dropped": 0, "to-host": 0, "parked": 0, "unparked": 0, "counters": [],
         });
         let interface: Interface = serde_json::from_value(interface).unwrap();
         Json(Page::whole(vec![interface]))
@@ -111,7 +111,7 @@ impl Folder {
         self.0.path().join(name)
     }
 
-    /// Datagrams of one host to one server.
+    /// Datagrams from one host to one server.
     fn elephant(&self, name: &str) {
         let mut writer = PcapWriter::new(File::create(self.path(name)).unwrap()).unwrap();
         for number in 0..500 {

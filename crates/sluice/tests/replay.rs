@@ -1,4 +1,4 @@
-//! The binary on capture files: what goes in, what comes out, and what is refused.
+//! Runs the binary on capture files: input, output and errors.
 
 use std::fs::{self, File};
 use std::net::Ipv4Addr;
@@ -47,7 +47,7 @@ const INSIDE: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const OUTSIDE: [u8; 6] = [2, 0, 0, 0, 0, 2];
 const HOST: [u8; 6] = [2, 0, 0, 0, 9, 9];
 
-/// A folder with a configuration and captures in it.
+/// A folder with a configuration and captures.
 struct Folder(TempDir);
 
 impl Folder {
@@ -61,7 +61,7 @@ impl Folder {
         self.0.path().join(name)
     }
 
-    /// A capture of frames with milliseconds between them.
+    /// A capture of frames at intervals of a millisecond.
     fn capture(&self, name: &str, link: DataLink, frames: &[Vec<u8>]) {
         let header = PcapHeader {
             datalink: link,
@@ -87,7 +87,7 @@ impl Folder {
         std::iter::from_fn(|| Some(reader.next_packet()?.unwrap().data.into_owned())).collect()
     }
 
-    /// A replay that must be refused; what it says.
+    /// The error message of a replay that must fail.
     fn refusal(&self, status: i32, arguments: &[&str]) -> String {
         let output = self.replay(arguments);
         let said = String::from_utf8(output.stderr).unwrap();
@@ -101,7 +101,7 @@ fn json(output: &Output) -> serde_json::Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// UDP of many hosts to many servers, pings, and an echo request to the gateway.
+/// UDP from many hosts to many servers, echo requests through the gateway, and an echo request to the gateway.
 fn traffic() -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     for number in 0..200u16 {
@@ -144,7 +144,7 @@ fn flow_out_is_translated_and_counted() {
             .any(|address| address == source)
     );
     assert!(port >= 1024);
-    // What an independent builder makes of the translated addresses is what left, byte by byte.
+    // The sent packets equal, byte by byte, those that an independent library builds with the translated addresses.
     let source = format!("{}.{}.{}.{}:{port}", source[0], source[1], source[2], source[3]);
     let expected = packet::udp4(source.as_str(), "192.0.2.1:53")
         .payload(b"question")
@@ -185,7 +185,7 @@ fn any_number_of_workers_gives_the_same_bytes() {
     assert_eq!(seen[0], seen[2]);
 }
 
-/// Captures of real applications, where this machine has them.
+/// Captures of real applications, if available on this machine.
 #[test]
 fn real_captures_give_the_same_bytes_with_any_number_of_workers() {
     let captures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/captures/applications");
@@ -237,7 +237,7 @@ fn capture_that_is_cut_off_is_named_with_its_last_frame() {
     let folder = Folder::new(CONFIGURATION);
     folder.capture("in.pcap", DataLink::ETHERNET, &traffic());
     let whole = fs::read(folder.path("in.pcap")).unwrap();
-    // The file's header, two frames of 16 bytes of header each, and a part of the third.
+    // The file header, two frames with headers of 16 bytes each, and a part of the third.
     let traffic = traffic();
     let two = 24 + 32 + traffic[0].len() + traffic[1].len();
     fs::write(folder.path("cut.pcap"), &whole[..two + 20]).unwrap();
@@ -269,7 +269,7 @@ fn frames_that_a_snap_length_cut_are_replayed_where_their_headers_are_there_and_
         frame.macs(HOST, INSIDE).build()
     };
     let whole = [datagram(400), datagram(30), datagram(400)];
-    // The second one is whole, the third has no whole UDP header.
+    // The second frame is complete; the third is truncated within its UDP header.
     let header = PcapHeader {
         snaplen: 96,
         ..PcapHeader::default()
@@ -355,7 +355,7 @@ types = ["alert", "flow", "dns", "stats"]
 records = 16
 "#;
 
-/// More alerts for one packet than its queue holds, and one record of each flow.
+/// More alerts for one packet than its queue holds, and one record per flow.
 fn rules() -> String {
     (1..=40)
         .map(|number| {
@@ -364,7 +364,7 @@ fn rules() -> String {
         .collect()
 }
 
-/// What is written, without the lines of `stats`.
+/// The written records, without the lines of `stats`.
 fn records(text: &str) -> Vec<serde_json::Value> {
     let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
     lines
@@ -392,9 +392,9 @@ fn records_of_inspection_are_the_same_bytes_with_any_number_of_workers_and_shard
     }
     let records = records(&written[0]);
     let of = |kind: &str| records.iter().filter(|line| line["event_type"] == kind).count();
-    // Each of the 200 datagrams with two bytes of payload that are 0 or begin with one.
+    // Each of the 200 datagrams matches all 40 rules, because the first of its two payload bytes is 0.
     assert_eq!(200 * 40, of("alert"));
-    // 200 flows of IPv4 UDP, as many pings, and one of IPv6.
+    // 200 IPv4 UDP flows, 200 echo flows, and one IPv6 flow.
     assert_eq!(401, of("flow"));
     assert_eq!("2023-11-14T22:13:20.000000Z", records[0]["timestamp"]);
     let times: Vec<_> = records.iter().map(|line| line["timestamp"].as_str().unwrap()).collect();
@@ -444,7 +444,7 @@ fn configuration_that_is_wrong_is_refused_with_its_place() {
     assert!(said.contains("sluice.toml:") && said.contains("pubic"), "{said}");
 }
 
-/// Every example forwards: frames of a host on its first interface go in, and no counter is lost.
+/// Every example forwards: frames of a host on its first interface are processed, and the counters add up.
 #[test]
 fn examples_run() {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
@@ -456,7 +456,7 @@ fn examples_run() {
             continue;
         }
         let text = fs::read_to_string(&path).unwrap();
-        // Small tables: what is asked is whether it runs, not how much it holds.
+        // Small tables, because the test checks only that it runs.
         let text: String = text
             .lines()
             .map(|line| match line.split_once(" = ") {
@@ -469,7 +469,7 @@ fn examples_run() {
         let interface = text.lines().find_map(|line| line.strip_prefix("[interfaces.")).unwrap();
         let interface = interface.trim_end_matches(']').trim_matches('"');
         let folder = Folder::new(&text);
-        // Rules lie beside the configuration that names them.
+        // Rule files are in the same folder as the configuration that refers to them.
         fs::copy(&rules, folder.path("local.rules")).unwrap();
         folder.capture("in.pcap", DataLink::ETHERNET, &traffic());
         let output = folder.replay(&["--in", &format!("{interface}=in.pcap"), "--json"]);

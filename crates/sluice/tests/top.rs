@@ -1,4 +1,4 @@
-//! `sluice top` without a terminal, against a daemon whose counters rise with every question.
+//! `sluice top` without a terminal, with a fake daemon whose counters rise with every request.
 
 use crate::serving;
 use std::process::{Command, Stdio};
@@ -18,12 +18,12 @@ fn status() -> Value {
     })
 }
 
-/// A worker that has had so many bursts of 1,000 packets, 150 cycles each.
+/// A worker that has processed `bursts` bursts of 1,000 packets at 150 cycles each.
 fn core(bursts: u64) -> Value {
     let counter = |name: &str, count: u64| json!({ "name": name, "count": count });
     json!({
         "worker": 0, "core": 3, "state": "running", "parts": "receive+parse+session+transmit", "shards": 16,
-        "sessions": 5, "packets": 1_000 * bursts, "rate": 0, "busy": 0.5, "forgotten": 0,
+        "sessions": 5, "packets": 1_000 * bursts, "rate": 0, "busy": 0.5, "leaked": 0,
         "counters": [
             counter("cycles-receive", 50_000 * bursts),
             counter("cycles-session", 100_000 * bursts),
@@ -37,7 +37,7 @@ fn interface(bursts: u64) -> Value {
     json!({
         "name": "inside", "device": "null:", "driver": "null", "link": "up", "mac": "", "mtu": 1500, "queues": 1,
         "steering": "", "addresses": [], "received": 1_000 * bursts, "received-bytes": 64_000 * bursts, "sent": 0,
-        "sent-bytes": 0, "made": 0, "dropped": 10 * bursts, "to-host": 0, "parked": 0, "unparked": 0, "counters": [],
+        "sent-bytes": 0, "originated": 0, "dropped": 10 * bursts, "to-host": 0, "parked": 0, "unparked": 0, "counters": [],
     })
 }
 
@@ -86,7 +86,7 @@ fn top_once_prints_workers_stages_interfaces_and_drops() {
     line("gateway: up 1m, 5 sessions");
     line("warning: core 3 is stuck");
     line("WORKER CORE BUSY PACKETS/S PREDICTED CYCLES WAITING HANDED/S TAKEN/S SHED/S");
-    // 2 GHz by 150 cycles, whatever the time between the two looks was.
+    // 2 GHz divided by 150 cycles, independent of the time between the two polls.
     assert!(line("0 3 ").ends_with(" 13.3M 150 9 0 0 0"), "{text}");
     assert_eq!("0 50 0 100 0 0 0 0 0 all", line("0 50 "));
     line("INTERFACE LINK RECEIVED/S BITS/S SENT/S BITS/S DROPPED/S");

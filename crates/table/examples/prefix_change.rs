@@ -1,4 +1,5 @@
-//! ns per change of a full table, alone and while another core looks up; and what these lookups lose.
+//! Nanoseconds per change of a full table, alone and while another core looks up addresses, and the slowdown of these
+//! lookups.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,7 +9,7 @@ use sluice_table::prefix::{Address, PrefixTable, Quiescence};
 
 fn main() {
     measure::<u32>("IPv4", 1_000_000, |draw| {
-        // About as in the Internet's table.
+        // Distribution of prefix lengths similar to that of the Internet's routing table.
         let length = match draw % 1000 {
             0..600 => 24,
             600..700 => 23,

@@ -1,12 +1,13 @@
-//! ns per lookup, memory and load time of prefix tables of 1, 1,000 and 1,000,000 routes, beside the same trie
-//! without its array over the first 16 bits and a plain array over the first 24 bits (DIR-24-8's first level).
+//! Nanoseconds per lookup, memory and load time of prefix tables with 1, 1,000 and 1,000,000 routes. Compared with the
+//! same trie without its array over the first 16 bits, and with a plain array over the first 24 bits (the first level
+//! of DIR-24-8).
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use sluice_table::prefix::{Address, PrefixTable, Quiescence};
 
-/// Lookups per figure.
+/// Number of lookups per measurement.
 const LOOKUPS: usize = 1 << 22;
 
 fn main() {
@@ -23,13 +24,14 @@ fn main() {
     }
 }
 
-/// Lengths about as in the Internet's table: most are /24, the rest spread over /12 to /23. One route is the default.
+/// Prefix lengths similar to those of the Internet's routing table: mostly /24, the rest spread over /12 to /23. One
+/// route is the default route.
 fn route4(draw: u64, routes: usize) -> (u32, u8) {
     let length = if draw % 10 < 6 { 24 } else { 12 + (draw >> 8) as u8 % 12 };
     ((draw >> 32) as u32, if routes == 1 { 0 } else { length })
 }
 
-/// As the registries allot 2000::/3: few /16, many /32; half of the routes are /48.
+/// Prefix lengths as registries allocate from 2000::/3: few /16, many /32; half of the routes are /48.
 fn route6(draw: u64, routes: usize) -> (u128, u8) {
     let length = if draw % 10 < 5 { 48 } else { 29 + (draw >> 8) as u8 % 20 };
     let high = 0x2001 + (draw >> 62) as u128 * 0x100;
@@ -37,7 +39,7 @@ fn route6(draw: u64, routes: usize) -> (u128, u8) {
     ((high << 112) | (low << 64), if routes == 1 { 0 } else { length })
 }
 
-/// splitmix64 from a fixed seed.
+/// Random numbers by splitmix64 with a fixed seed.
 fn draws() -> impl FnMut() -> u64 {
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
     move || {
@@ -107,7 +109,7 @@ fn array_over_24_bits(routes: usize) {
     );
 }
 
-/// ns per lookup, the tenth percentile over runs of 4,096: what a busy neighbour did not disturb.
+/// Nanoseconds per lookup: the tenth percentile over runs of 4,096, to exclude disturbance by other load.
 fn tenth_percentile<A>(addresses: &[A], mut lookups: impl FnMut(&[A])) -> f64 {
     let mut figures: Vec<f64> = addresses
         .chunks_exact(4096)

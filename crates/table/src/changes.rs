@@ -1,20 +1,20 @@
-//! Where something has changed since each of the last generations: a cheap no for most of what was decided before, which then
-//! need not be decided again.
+//! Regions that have changed in each of the last generations. A quick test excludes most earlier decisions from
+//! revalidation.
 
 use std::sync::Arc;
 
-/// Generations back to which changes are kept.
+/// Number of generations for which changes are kept.
 const GENERATIONS: usize = 8;
 
-/// How many regions are told apart: neighbours are.
+/// Number of distinct regions; neighbouring regions are distinct.
 const REGION_COUNT: usize = 1 << BITS;
 const BITS: u32 = 18;
 
-/// Regions of addresses, by their numbers, of which some share a bit.
+/// Set of changed regions of addresses; several regions may share a bit.
 #[derive(Clone, Debug)]
 pub struct ChangedRegions {
     bits: Box<[u64; REGION_COUNT / 64]>,
-    /// Whether a bit is set.
+    /// Whether any bit is set.
     any: bool,
     everywhere: bool,
 }
@@ -36,14 +36,14 @@ fn place(region: u64) -> usize {
 }
 
 impl ChangedRegions {
-    /// Something has changed in all regions whose numbers differ from that of `region` in the last `free` bits alone.
+    /// Mark all regions whose numbers differ from `region` at most in the last `free` bits.
     pub fn mark(&mut self, region: u64, free: u32) {
         self.any = true;
         if free >= BITS {
             self.everywhere = true;
             return;
         }
-        // A word has the regions that differ in the last six bits.
+        // A word contains the regions that differ only in the last six bits.
         let within = 1u64 << free.min(6);
         let some = u64::MAX >> (64 - within);
         for step in (0..1u64 << free).step_by(64) {
@@ -52,7 +52,7 @@ impl ChangedRegions {
         }
     }
 
-    /// Whether something has changed in a region. A no is certain.
+    /// Whether a region may have changed. False is definite.
     #[inline(always)]
     pub fn contains(&self, region: u64) -> bool {
         let place = place(region);
@@ -60,11 +60,11 @@ impl ChangedRegions {
     }
 }
 
-/// What can be added up.
+/// A set of changes that can be merged with another.
 pub trait Accumulate: Clone + Default {
-    /// What has changed in `other` has changed here, too.
+    /// Add the changes of `other`.
     fn add(&mut self, other: &Self);
-    /// Whether nothing has changed.
+    /// Whether there are no changes.
     fn is_empty(&self) -> bool;
 }
 
@@ -84,7 +84,7 @@ impl Accumulate for ChangedRegions {
     }
 }
 
-/// What has changed since each of the last generations.
+/// Accumulated changes since each of the last generations.
 #[derive(Clone, Debug)]
 pub struct Changes<T>(Arc<[Arc<T>]>);
 
@@ -95,7 +95,7 @@ impl<T> Default for Changes<T> {
 }
 
 impl<T: Accumulate> Changes<T> {
-    /// One generation later.
+    /// The changes after another generation.
     pub fn followed_by(&self, changed: T) -> Self {
         let older = self.0.iter().take(GENERATIONS - 1).map(|since| {
             let mut since = since.clone();
@@ -108,15 +108,15 @@ impl<T: Accumulate> Changes<T> {
         Self(std::iter::once(Arc::new(changed)).chain(older).collect())
     }
 
-    /// What has changed since so many generations ago, of which at least one; none where that is no longer known.
+    /// Changes since `generations` generations ago (at least one); `None` if they are no longer kept.
     #[inline(always)]
     pub fn since(&self, generations: u32) -> Option<&T> {
         self.0.get((generations as usize).wrapping_sub(1)).map(|since| &**since)
     }
 }
 
-/// Whether what was decided so many generations ago is better marked as looked at, before what changed since is forgotten. Each
-/// mark is a line of memory to be written.
+/// Whether a decision made this many generations ago should be marked as revalidated, before the changes since then are
+/// discarded. Each mark writes a cache line.
 #[inline(always)]
 pub fn is_long_ago(generations: u32) -> bool {
     generations as usize >= GENERATIONS / 2

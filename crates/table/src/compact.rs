@@ -1,9 +1,9 @@
-//! A compact index: from a hash to the number of a record, in 32 bits an entry.
+//! A compact index from a hash to the number of a record, with 32 bits per entry.
 //!
-//! A bucket is one line: fifteen entries, how many more are at home there but live in one of the next buckets, and how far
-//! away the farthest may be.
-//! What the number leaves free of an entry's 32 bits holds bits of the hash, so that nearly all that a lookup rejects
-//! it rejects without the record. Several kinds of keys may share one index. The caller hashes, with a keyed hash.
+//! A bucket is one cache line: fifteen entries, the number of entries that belong to the bucket but are stored in a
+//! following bucket, and the maximum distance of these. The bits of an entry that the number does not need contain bits
+//! of the hash, so that a lookup rejects nearly all wrong entries without reading their record. Several kinds of keys
+//! may share one index. The caller provides a keyed hash.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -11,43 +11,44 @@ use crate::memory::Line;
 use crate::prefetch::prefetch_all_at;
 use crate::simd::words::equal;
 
-/// Entries in a bucket.
+/// Entries per bucket.
 const BUCKET_ENTRIES: usize = 15;
-/// Entries that a bucket gets on average when the index is full.
+/// Average number of entries per bucket when the index is full.
 const LOAD: usize = 11;
-/// Buckets from the home bucket on in which an entry may live: of millions of entries few live farther than ten.
+/// Maximum distance, in buckets, between an entry and its home bucket. Among millions of entries few are farther than
+/// ten buckets away.
 const MAX_PROBES: usize = 64;
 
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C, align(64))]
 struct Bucket {
     entries: [u32; BUCKET_ENTRIES],
-    /// Entries at home here that live elsewhere.
+    /// Number of entries that belong to this bucket but are stored elsewhere.
     away: u16,
-    /// How many buckets on the farthest of them may be.
+    /// Maximum distance of these, in buckets.
     far: u16,
 }
 
-/// No place is left in reach of a hash: the index is overfull, or the hash is not keyed.
+/// No free entry is within reach of a hash: the index is too full, or the hash is not keyed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the places of a key's hash are taken")]
 pub struct IndexFull;
 
-/// Numbers of records by hash.
+/// Record numbers by hash.
 #[derive(Debug)]
 pub struct CompactIndex<'m> {
     buckets: &'m mut [Bucket],
-    /// The bits of an entry that hold the record's number, plus one.
+    /// Mask of the bits of an entry that contain the record's number plus one.
     numbers: u32,
 }
 
 impl<'m> CompactIndex<'m> {
-    /// Lines of memory for so many entries.
+    /// Number of memory lines for `entries` entries.
     pub const fn lines_for(entries: usize) -> usize {
         entries.div_ceil(LOAD)
     }
 
-    /// An empty index over all of `memory`, for records with numbers below `records`.
+    /// Create an empty index that uses all of `memory`, for record numbers below `records`.
     pub fn new(memory: &'m mut [Line], records: u32) -> Self {
         memory.fill(Line::ZERO);
         Self {
@@ -56,13 +57,13 @@ impl<'m> CompactIndex<'m> {
         }
     }
 
-    /// Ask for the bucket of a hash.
+    /// Prefetch the bucket of a hash.
     #[inline(always)]
     pub fn prefetch(&self, hash: u64) {
         prefetch_all_at(self.buckets, self.home(hash));
     }
 
-    /// What [`Compact::find`] will probably find: the first number of the home bucket whose tag fits.
+    /// Probable result of [`CompactIndex::find`]: the first number in the home bucket with a matching tag.
     #[inline(always)]
     pub fn candidate(&self, hash: u64) -> Option<u32> {
         let bucket = self.buckets.get(self.home(hash))?;
@@ -70,7 +71,7 @@ impl<'m> CompactIndex<'m> {
         Some((bucket.entries[place] & self.numbers) - 1)
     }
 
-    /// The record of a hash for which `is_it` says yes.
+    /// The record number with this hash for which `is_it` is true.
     #[inline(always)]
     pub fn find(&self, hash: u64, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
         let (home, tag) = (self.home(hash), self.tag(hash));
@@ -82,7 +83,7 @@ impl<'m> CompactIndex<'m> {
         self.find_away(home, tag, &mut is_it)
     }
 
-    /// The same among the buckets that follow the home bucket.
+    /// Continue the search in the buckets after the home bucket.
     #[cold]
     fn find_away(&self, home: usize, tag: u32, is_it: &mut dyn FnMut(u32) -> bool) -> Option<u32> {
         let far = usize::from(self.buckets.get(home)?.far);
@@ -96,7 +97,7 @@ impl<'m> CompactIndex<'m> {
             .find(|&number| is_it(number))
     }
 
-    /// Add a record under a hash.
+    /// Add a record number with its hash.
     #[inline]
     pub fn insert(&mut self, hash: u64, number: u32) -> Result<(), IndexFull> {
         let (home, entry) = (self.home(hash), self.tag(hash) | (number + 1));
@@ -118,7 +119,7 @@ impl<'m> CompactIndex<'m> {
         Err(IndexFull)
     }
 
-    /// Take a record away from under a hash; false where it is not there.
+    /// Remove a record number with its hash; false if it does not exist.
     #[inline]
     pub fn remove(&mut self, hash: u64, number: u32) -> bool {
         let (home, entry) = (self.home(hash), self.tag(hash) | (number + 1));
@@ -158,14 +159,14 @@ impl<'m> CompactIndex<'m> {
         }
     }
 
-    /// Never 0, so that no free place has it.
+    /// Tag of a hash; never 0, so that no free entry matches.
     #[inline(always)]
     fn tag(&self, hash: u64) -> u32 {
         let tag = (hash >> 32) as u32 & !self.numbers;
         if tag == 0 { self.numbers.wrapping_add(1) } else { tag }
     }
 
-    /// Places of a bucket with this tag.
+    /// Positions in a bucket with this tag.
     #[inline(always)]
     fn tagged(&self, bucket: &Bucket, tag: u32) -> impl Iterator<Item = usize> {
         bucket.places(!self.numbers, tag)
@@ -173,7 +174,7 @@ impl<'m> CompactIndex<'m> {
 }
 
 impl Bucket {
-    /// Places whose entries, of the bits that `mask` keeps, are `wanted`.
+    /// Positions whose entries equal `wanted` in the bits of `mask`.
     #[inline(always)]
     fn places(&self, mask: u32, wanted: u32) -> impl Iterator<Item = usize> + use<> {
         let mut found = equal(bytemuck::cast_ref(self), mask, wanted) & ((1 << BUCKET_ENTRIES) - 1);
@@ -220,7 +221,7 @@ mod tests {
             });
             assert_eq!(None, absent);
         }
-        // 15 bits of tag: fewer than one lookup in a hundred asks about a record that is not it.
+        // With 15 tag bits, fewer than one lookup in a hundred reads a wrong record.
         assert!(asked < COUNT / 100, "{asked}");
         for number in 0..COUNT {
             assert!(index.remove(mixed(number.into()), number));
@@ -248,7 +249,7 @@ mod tests {
             let mut memory = vec![Line::ZERO; lines];
             let mut index = CompactIndex::new(&mut memory, 64);
             let mut model = BTreeSet::new();
-            // A few hashes for all, so that buckets overflow and tags are equal.
+            // Only a few different hashes, so that buckets overflow and tags are equal.
             let hash = |number: u32| mixed(u64::from(number % 7)) & !0xffff_0000_0000_0000;
             for (adds, number) in steps {
                 if adds && !model.contains(&number) {

@@ -1,10 +1,15 @@
-//! Tables: everything that is looked up per packet, in memory that the caller provides.
+//! Tables for all per-packet lookups, in memory that the caller provides.
 //!
-//! A [`flow::FlowTable`] finds the record of a flow from a packet of either direction, a [`wheel::Wheel`] says
-//! which records fell silent, a [`compact::Compact`] index finds the records of a [`slab::Slab`], [`prefix`] finds routes
-//! and [`qns`] translation rules, [`arena`] keeps what is only added to, a [`reserve`] holds what tables share, [`publish`] hands workers a new configuration, and [`changes`] says what of older decisions a
-//! new generation concerns. Unsafe code lives in [`prefetch`],
-//! [`pages`], `simd` and `arena` alone.
+//! - [`flow::FlowTable`] finds the record of a flow from a packet of either direction.
+//! - [`wheel::Wheel`] reports records that may have timed out.
+//! - [`compact::CompactIndex`] finds the records of a [`slab::Slab`].
+//! - [`prefix`] finds routes, and [`qns`] translation rules.
+//! - [`arena`] stores values that are only added.
+//! - [`reserve`] holds parts that several tables share.
+//! - [`publish`] passes new snapshots to workers.
+//! - [`changes`] determines which earlier decisions a new generation affects.
+//!
+//! Unsafe code is limited to [`prefetch`], [`pages`], `simd` and `arena`.
 #![deny(unsafe_code)]
 
 pub mod arena;
@@ -22,4 +27,5 @@ pub mod reserve;
 pub mod simd;
 pub mod slab;
 pub mod toeplitz;
+pub mod token_bucket;
 pub mod wheel;

@@ -1,8 +1,8 @@
-//! Memory that the caller provides: whole cache lines, so that it may come from huge pages or a mapped file.
+//! Memory that the caller provides, as whole cache lines, so that it may come from huge pages or a mapped file.
 
 use bytemuck::{Pod, Zeroable};
 
-/// Bytes of a cache line.
+/// Size of a cache line in bytes.
 pub const LINE: usize = 64;
 
 /// One cache line of plain memory.
@@ -11,11 +11,11 @@ pub const LINE: usize = 64;
 pub struct Line(pub [u64; 8]);
 
 impl Line {
-    /// A line of zeros.
+    /// A zeroed line.
     pub const ZERO: Line = Line([0; 8]);
 }
 
-/// How many lines hold `bytes` bytes.
+/// Number of lines that hold `bytes` bytes.
 pub const fn lines_of(bytes: usize) -> usize {
     bytes.div_ceil(LINE)
 }

@@ -1,19 +1,19 @@
-//! Pages: large tables on huge ones, so that a lookup anywhere in them finds its page's address at hand.
+//! Huge pages for large tables, so that random accesses need fewer TLB entries.
 #![allow(unsafe_code)]
 
-/// Bytes of a huge page.
+/// Size of a huge page in bytes.
 const HUGE: usize = 2 << 20;
 
-/// Ask the kernel to put memory that nobody has touched yet on huge pages (`MADV_HUGEPAGE`), as far as these fit into it. Where
-/// it can't, they are ordinary ones.
+/// Request huge pages for memory that was not accessed yet (`MADV_HUGEPAGE`), as far as they fit. Otherwise it has
+/// ordinary pages.
 pub fn prefer_huge<T>(memory: &[T]) {
     let range = memory.as_ptr_range();
     let start = (range.start as usize).next_multiple_of(HUGE);
     let end = range.end as usize / HUGE * HUGE;
     if start < end && !cfg!(miri) {
-        // SAFETY: the range lies in memory that is borrowed; how the kernel backs it changes nothing of what is in it.
+        // SAFETY: the range lies in borrowed memory; the kind of pages does not affect its contents.
         let _ = unsafe {
-            // A kernel without huge pages has none to give.
+            // Errors are ignored: a kernel without huge pages uses ordinary ones.
             rustix::mm::madvise(
                 std::ptr::without_provenance_mut(start),
                 end - start,

@@ -1,63 +1,63 @@
-//! Prefetch: asks the processor for a line that will be needed soon. It never faults, whatever the address, and
-//! is nothing where the processor has no such instruction.
+//! Prefetching of cache lines. It never faults, whatever the address, and does nothing on processors without such an
+//! instruction.
 #![allow(unsafe_code)]
 
-/// Ask for the first line of `value`, to read it.
+/// Prefetch the first line of `value` for reading.
 #[inline(always)]
 pub fn prefetch_read<T: ?Sized>(value: &T) {
     read(std::ptr::from_ref(value).cast());
 }
 
-/// Ask for the first line of `value`, to write it.
+/// Prefetch the first line of `value` for writing.
 #[inline(always)]
 pub fn prefetch_write<T: ?Sized>(value: &T) {
     write(std::ptr::from_ref(value).cast());
 }
 
-/// Ask for the line of an address, to read it. Any address is harmless.
+/// Prefetch the line of an address for reading. Any address is harmless.
 #[inline(always)]
 pub fn prefetch_read_address(address: *const u8) {
     read(address);
 }
 
-/// Ask for the line of an address, to write it. Any address is harmless.
+/// Prefetch the line of an address for writing. Any address is harmless.
 #[inline(always)]
 pub fn prefetch_write_address(address: *const u8) {
     write(address);
 }
 
-/// Ask for the first line of `slice[index]`, to read it. An index beyond the end is harmless.
+/// Prefetch the first line of `slice[index]` for reading. An index beyond the end is harmless.
 #[inline(always)]
 pub fn prefetch_read_at<T>(slice: &[T], index: usize) {
     read(slice.as_ptr().wrapping_add(index).cast());
 }
 
-/// Ask for the first line of `slice[index]`, not nearer than the second-level cache: a core keeps far more of these
-/// under way than it could in the first. An index beyond the end is harmless.
+/// Prefetch the first line of `slice[index]` into the second-level cache, which allows far more outstanding prefetches
+/// per core than the first level. An index beyond the end is harmless.
 #[inline(always)]
 pub fn prefetch_far_at<T>(slice: &[T], index: usize) {
     far(slice.as_ptr().wrapping_add(index).cast());
 }
 
-/// Ask for every line of `slice[index]`, not nearer than the second-level cache.
+/// Prefetch every line of `slice[index]` into the second-level cache.
 #[inline(always)]
 pub fn prefetch_all_far_at<T>(slice: &[T], index: usize) {
     lines(slice, index).for_each(far);
 }
 
-/// Ask for every line of `slice[index]`, to read them. An index beyond the end is harmless.
+/// Prefetch every line of `slice[index]` for reading. An index beyond the end is harmless.
 #[inline(always)]
 pub fn prefetch_all_read_at<T>(slice: &[T], index: usize) {
     lines(slice, index).for_each(read);
 }
 
-/// Ask for every line of `slice[index]`, to write them. An index beyond the end is harmless.
+/// Prefetch every line of `slice[index]` for writing. An index beyond the end is harmless.
 #[inline(always)]
 pub fn prefetch_all_at<T>(slice: &[T], index: usize) {
     lines(slice, index).for_each(write);
 }
 
-/// Where the lines of `slice[index]` begin.
+/// Start addresses of the lines of `slice[index]`.
 #[inline(always)]
 fn lines<T>(slice: &[T], index: usize) -> impl Iterator<Item = *const u8> {
     let first: *const u8 = slice.as_ptr().wrapping_add(index).cast();

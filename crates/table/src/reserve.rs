@@ -1,39 +1,39 @@
-//! What several tables share: parts that whoever needs one takes and gives back, without a lock.
+//! A reserve of parts that several tables share: a table takes a part when needed and returns it, without locks.
 
 use core::fmt;
 
 use crossbeam_queue::ArrayQueue;
 
-/// Parts that nobody has at present. All are alike.
+/// Parts that no table uses at present. All are alike.
 pub struct Reserve<T> {
     parts: ArrayQueue<T>,
 }
 
 impl<T> Reserve<T> {
-    /// A reserve of these parts; none where there are none.
+    /// Create a reserve of these parts; `None` if there are none.
     pub fn new(parts: Vec<T>) -> Option<Self> {
         if parts.is_empty() {
             return None;
         }
         let queue = ArrayQueue::new(parts.len());
         for part in parts {
-            // There is a place for each.
+            // The queue has room for each part.
             let _ = queue.push(part);
         }
         Some(Self { parts: queue })
     }
 
-    /// Take one.
+    /// Take a part.
     pub fn allocate(&self) -> Option<T> {
         self.parts.pop()
     }
 
-    /// Give one back that was taken.
+    /// Return a part.
     pub fn release(&self, part: T) {
         let _ = self.parts.push(part);
     }
 
-    /// How many are left, by now.
+    /// Number of available parts at this moment.
     pub fn available(&self) -> usize {
         self.parts.len()
     }

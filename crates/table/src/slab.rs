@@ -1,15 +1,15 @@
-//! Records of one size in memory that the caller provides: taken and given back one at a time.
+//! Slab of equally sized records in memory that the caller provides; records are allocated and freed individually.
 
 use bytemuck::Pod;
 
 use crate::memory::Line;
 use crate::prefetch::prefetch_all_at;
 
-/// A record that can hold the number of another while it is free.
+/// A record that can store the number of another record while it is free.
 pub trait Linked: Pod {
-    /// The number that [`Linked::set_link`] left.
+    /// The number stored by [`Linked::set_link`].
     fn link(&self) -> u32;
-    /// Leave a number in a free record.
+    /// Store a number in a free record.
     fn set_link(&mut self, link: u32);
 }
 
@@ -17,20 +17,20 @@ pub trait Linked: Pod {
 #[derive(Debug)]
 pub struct Slab<'m, R> {
     records: &'m mut [R],
-    /// Number of the first free record that was used before, plus one; 0: none.
+    /// Number of the first freed record plus one; 0 if there is none.
     free: u32,
-    /// Records from here on were never used.
+    /// Number from which on records were never used.
     fresh: u32,
     live: u32,
 }
 
 impl<'m, R: Linked> Slab<'m, R> {
-    /// Lines of memory for so many records.
+    /// Number of memory lines for `records` records.
     pub const fn lines_for(records: usize) -> usize {
         (records * size_of::<R>()).div_ceil(size_of::<Line>())
     }
 
-    /// So many free records, at most as many as `memory` holds.
+    /// Create with at most `records` free records, as many as `memory` holds.
     pub fn new(memory: &'m mut [Line], records: usize) -> Self {
         memory.fill(Line::ZERO);
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(memory);
@@ -43,19 +43,19 @@ impl<'m, R: Linked> Slab<'m, R> {
         }
     }
 
-    /// Forget which records were used before: none is in use.
+    /// Free all records.
     pub fn reset(&mut self) {
         debug_assert_eq!(0, self.live);
         (self.free, self.fresh) = (0, 0);
     }
 
-    /// Whether every record is in use.
+    /// Whether all records are in use.
     #[inline(always)]
     pub fn is_full(&self) -> bool {
         self.live as usize == self.records.len()
     }
 
-    /// Records in use.
+    /// Number of records in use.
     pub fn len(&self) -> usize {
         self.live as usize
     }
@@ -65,17 +65,17 @@ impl<'m, R: Linked> Slab<'m, R> {
         self.live == 0
     }
 
-    /// Most records.
+    /// Maximum number of records.
     pub fn capacity(&self) -> usize {
         self.records.len()
     }
 
-    /// Numbers below this one may be in use.
+    /// Exclusive upper bound of the record numbers in use.
     pub fn high_water(&self) -> u32 {
         self.fresh
     }
 
-    /// Write a record into a free place; its number, or none where all are in use.
+    /// Store a record; returns its number, or `None` if the slab is full.
     #[inline]
     pub fn allocate(&mut self, record: R) -> Option<u32> {
         let number = self.free.checked_sub(1).unwrap_or(self.fresh);
@@ -90,7 +90,7 @@ impl<'m, R: Linked> Slab<'m, R> {
         Some(number)
     }
 
-    /// Make a record free. It must be in use.
+    /// Free a record, which must be in use.
     #[inline]
     pub fn release(&mut self, number: u32) {
         if let Some(record) = self.records.get_mut(number as usize) {
@@ -101,25 +101,25 @@ impl<'m, R: Linked> Slab<'m, R> {
         }
     }
 
-    /// A record.
+    /// Record with this number.
     #[inline(always)]
     pub fn get(&self, number: u32) -> Option<&R> {
         self.records.get(number as usize)
     }
 
-    /// A record, to write.
+    /// Record with this number, mutable.
     #[inline(always)]
     pub fn get_mut(&mut self, number: u32) -> Option<&mut R> {
         self.records.get_mut(number as usize)
     }
 
-    /// Ask for the record that the next [`Slab::take`] will write.
+    /// Prefetch the record that the next [`Slab::allocate`] writes.
     #[inline(always)]
     pub fn prefetch_allocate(&self) {
         self.prefetch(self.free.checked_sub(1).unwrap_or(self.fresh));
     }
 
-    /// Ask for a record.
+    /// Prefetch a record.
     #[inline(always)]
     pub fn prefetch(&self, number: u32) {
         prefetch_all_at(self.records, number as usize);

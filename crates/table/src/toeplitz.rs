@@ -1,11 +1,12 @@
-//! The hash by which cards choose a queue (Toeplitz, as Microsoft's RSS defines it), in software.
+//! The Toeplitz hash by which cards select a queue (as defined by Microsoft's RSS), in software.
 //!
-//! Every bit of the hash is the parity of the input under a window of the key: the hash is linear over bits, so that what one
-//! field has to be for a wanted result can be computed, and keys can be drawn in which chosen bits of the input have no part.
-//! Linear also means that whoever knows the key can steer packets at will: it places packets on cores, never in tables.
+//! Every bit of the hash is the parity of the input under a window of the key. The hash is linear over bits, so the
+//! value that one field needs for a desired result can be computed, and keys can be chosen such that some input bits
+//! have no influence. Linearity also means that anyone who knows the key can steer packets at will: the hash assigns
+//! packets to cores, but is never used for tables.
 //!
-//! Inputs are what a card hashes: fields in the order source address, destination address, source port, destination port, as
-//! in the packet, those that are not chosen left out. Bit 0 is the first bit of the first byte.
+//! Inputs are what a card hashes: source address, destination address, source port, destination port, as in the packet,
+//! without the fields that are not selected. Bit 0 is the first bit of the first byte.
 
 mod draw;
 
@@ -13,10 +14,10 @@ use core::fmt;
 
 pub use draw::{Blocks, Hosts, draw_for_blocks, draw_for_flows, draw_for_hosts, unit_part};
 
-/// Bytes of a key: what the longest input needs is 40, what cards take at most is 52.
+/// Key size in bytes: the longest input needs 40; cards use at most 52.
 pub const KEY_BYTES: usize = 52;
 
-/// Most bits of a hash that choose a shard.
+/// Maximum number of hash bits that select a shard.
 pub const MAX_BITS: u32 = 10;
 
 /// A key.
@@ -24,14 +25,14 @@ pub const MAX_BITS: u32 = 10;
 pub struct Key([u8; KEY_BYTES]);
 
 impl fmt::Debug for Key {
-    /// Without the key: who knows it can steer packets at will.
+    /// The key is not printed, because it allows packets to be steered at will.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Key").finish_non_exhaustive()
     }
 }
 
 impl Key {
-    /// The key of Microsoft's verification suite for RSS, zeros behind its 40 bytes.
+    /// The key of Microsoft's verification suite for RSS, padded with zeros after its 40 bytes.
     pub const VERIFICATION: Self = {
         let known = [
             0x6d, 0x5a, 0x56, 0xda, 0x25, 0x5b, 0x0e, 0xc2, 0x41, 0x67, 0x25, 0x3d, 0x43, 0xa3, 0x8f, 0xb0, 0xd0, 0xca,
@@ -47,17 +48,17 @@ impl Key {
         Self(bytes)
     };
 
-    /// A key of its bytes.
+    /// Create from bytes.
     pub const fn new(bytes: [u8; KEY_BYTES]) -> Self {
         Self(bytes)
     }
 
-    /// Its bytes, of which a card takes the first 40 or all.
+    /// Bytes of the key, of which a card uses the first 40 or all.
     pub const fn bytes(&self) -> &[u8; KEY_BYTES] {
         &self.0
     }
 
-    /// Bit `at`; 0 behind the end.
+    /// Bit `at`; 0 beyond the end.
     pub(crate) fn bit(&self, at: usize) -> bool {
         self.0.get(at / 8).is_some_and(|byte| byte >> (7 - at % 8) & 1 != 0)
     }
@@ -69,12 +70,12 @@ impl Key {
         *byte = if bit { *byte | mask } else { *byte & !mask };
     }
 
-    /// The 64 bits from bit `at` on, the first one highest, 0 behind the end.
+    /// The 64 bits from bit `at` on, the first one highest, 0 beyond the end.
     pub fn window(&self, at: usize) -> u64 {
         (at..at + 64).fold(0, |word, at| word << 1 | u64::from(self.bit(at)))
     }
 
-    /// The hash of an input of at most 48 bytes, as a card reports it: bit by bit.
+    /// Hash of an input of at most 48 bytes, as a card reports it, computed bit by bit.
     pub fn hash(&self, input: &[u8]) -> u32 {
         let bits = input.iter().enumerate().flat_map(|(place, byte)| {
             (0..8)
@@ -85,7 +86,7 @@ impl Key {
     }
 }
 
-/// The low bits of the hash of inputs of up to `64 * WORDS` bits: one parity each.
+/// Computes the low hash bits of inputs of up to `64 * WORDS` bits, with one parity per bit.
 #[derive(Clone, Copy)]
 pub struct ParityRows<const WORDS: usize> {
     rows: [[u64; WORDS]; MAX_BITS as usize],
@@ -93,14 +94,14 @@ pub struct ParityRows<const WORDS: usize> {
 }
 
 impl<const WORDS: usize> fmt::Debug for ParityRows<WORDS> {
-    /// Without the key.
+    /// The key is not printed.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Rows").field("bits", &self.bits).finish_non_exhaustive()
     }
 }
 
 impl<const WORDS: usize> ParityRows<WORDS> {
-    /// For the low `bits` bits, at most [`MOST_BITS`], of the hash by a key.
+    /// Create for the low `bits` bits of the hash with a key, at most [`MAX_BITS`].
     pub fn new(key: &Key, bits: u32) -> Self {
         let row = |bit: usize| core::array::from_fn(|word| key.window(word * 64 + 31 - bit));
         Self {
@@ -109,7 +110,7 @@ impl<const WORDS: usize> ParityRows<WORDS> {
         }
     }
 
-    /// The low bits of the hash of an input: its first bit is the highest of the first word, what follows its end is 0.
+    /// Low hash bits of an input: its first bit is the highest of the first word; bits after its end are 0.
     #[inline(always)]
     pub fn of(&self, input: [u64; WORDS]) -> u32 {
         let mut hash = 0;
@@ -123,27 +124,26 @@ impl<const WORDS: usize> ParityRows<WORDS> {
         hash
     }
 
-    /// How many bits it gives.
+    /// Number of hash bits.
     #[inline(always)]
     pub fn bits(&self) -> u32 {
         self.bits
     }
 }
 
-/// The low bits of the hash of four bytes, such as an IPv4 address: a look into a table for each, for what is asked of every
-/// packet.
+/// Low hash bits of four bytes, such as an IPv4 address, by one table lookup per byte; for per-packet use.
 #[derive(Clone)]
 pub struct ByteTables(Box<[[u16; 256]; 4]>);
 
 impl fmt::Debug for ByteTables {
-    /// Without the key.
+    /// The key is not printed.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Bytes").finish_non_exhaustive()
     }
 }
 
 impl ByteTables {
-    /// For the low `bits` bits, at most [`MOST_BITS`], of the hash by a key.
+    /// Create for the low `bits` bits of the hash with a key, at most [`MAX_BITS`].
     pub fn new(key: &Key, bits: u32) -> Self {
         let rows = ParityRows::<1>::new(key, bits);
         let of = |place: usize, byte: usize| rows.of([(byte as u64) << (56 - 8 * place)]) as u16;
@@ -152,7 +152,7 @@ impl ByteTables {
         })))
     }
 
-    /// The low bits of the hash of four bytes, the first one highest.
+    /// Low hash bits of four bytes, the first one highest.
     #[inline(always)]
     pub fn of(&self, input: u32) -> u16 {
         let [first, second, third, fourth] = input.to_be_bytes();

@@ -1,44 +1,45 @@
-//! The timer wheel: which records of a flow table may have fallen silent.
+//! The timer wheel: reports records of a flow table that may have timed out.
 //!
-//! It orders nothing by itself and scans nothing: lists of records, linked through the records, one per span of time.
-//! The packet path only writes down when it saw a flow last; when a record's span comes, the wheel *asks*, and the
-//! record expires or is armed anew. A record may be asked early (far timeouts lie in coarse spans, and are armed more
-//! finely when theirs begins), never late: `advance` asks everything due by then, as far as its budget reaches, and
-//! goes on from there at the next call.
+//! It neither sorts nor scans: records are linked into lists, one per span of time. The packet path only stores the
+//! time at which it last saw a flow. When a record's span begins, the wheel queries the record through a callback, and
+//! the record expires or is rearmed. A record may be queried early, because far timeouts are in coarse spans and are
+//! rearmed into finer ones, but never late: `advance` queries everything due by then, as far as its budget allows, and
+//! continues at the next call.
 //!
-//! Time is in ticks of the caller's choice; with 10 to 100 ms, timeouts of a second to days are served well. Three
-//! levels of 64 spans are 1, 64 and 4,096 ticks fine; who is due beyond them is asked every 258,048 ticks.
+//! Time is counted in ticks of the caller's choice; 10 to 100 ms per tick suit timeouts from a second to days. The
+//! spans of the three levels, 64 spans each, are 1, 64 and 4,096 ticks long; records due beyond them are queried every
+//! 258,048 ticks.
 
 use crate::flow::{FlowTable, Links, Previous, Record, RecordIndex};
 
-/// Time in ticks since some start.
+/// Time in ticks since a starting point.
 pub type Tick = u64;
 
 const LEVELS: usize = 3;
-/// Bits of a level's span number.
+/// Number of bits of a span number in a level.
 const BITS: u32 = 6;
 const SPANS: usize = 1 << BITS;
-/// Lists per span: as many records are on their way from memory at once.
+/// Lists per span: as many records can be fetched from memory at once.
 const CHAINS: usize = 8;
 
-/// Records that are taken off their lists together.
+/// Maximum number of records unlinked together.
 const TAKEN: usize = 64;
 
-/// What becomes of a record that the wheel asked about.
+/// Result of a query of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimerAction {
-    /// It is not scheduled any more. The caller removes it from the table, after `advance`.
+    /// The record is no longer scheduled. The caller removes it from the table after `advance`.
     Expire,
-    /// Ask again at this tick, or the next after now if that is later.
+    /// Query again at this tick, or at the tick after now if that is later.
     Rearm(Tick),
 }
 
-/// How far [`Wheel::advance`] came.
+/// Progress of [`Wheel::advance`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// Records asked about.
+    /// Number of records queried.
     pub checked: u32,
-    /// Nothing that is due is left.
+    /// Whether no due record is left.
     pub caught_up: bool,
 }
 
@@ -47,12 +48,12 @@ pub struct Progress {
 pub struct Wheel {
     /// First record of each list, packed as in [`Links`].
     heads: [[[u32; CHAINS]; SPANS]; LEVELS],
-    /// Bit per span: it has a record.
+    /// One bit per span: it has records.
     occupied: [u64; LEVELS],
-    /// Every span that began before is empty; those that begin here may not be yet.
+    /// All spans that began before this tick are empty; those that begin at it may not be.
     current: Tick,
     scheduled: u32,
-    /// Where the next record is linked in.
+    /// List to which the next record is added.
     turn: usize,
 }
 
@@ -78,7 +79,7 @@ impl Span {
 }
 
 impl Wheel {
-    /// An empty wheel at the tick `now`.
+    /// Create an empty wheel at tick `now`.
     pub fn new(now: Tick) -> Self {
         Wheel {
             heads: [[[0; CHAINS]; SPANS]; LEVELS],
@@ -89,7 +90,7 @@ impl Wheel {
         }
     }
 
-    /// Records on the wheel.
+    /// Number of records on the wheel.
     pub fn len(&self) -> usize {
         self.scheduled as usize
     }
@@ -99,8 +100,7 @@ impl Wheel {
         self.scheduled == 0
     }
 
-    /// Ask about a record at the tick `due`, instead of when it was to be asked before. False where the record is
-    /// not in use.
+    /// Schedule a record to be queried at tick `due`, replacing an earlier schedule. False if the record is not in use.
     pub fn schedule<R: Record>(&mut self, table: &mut FlowTable<'_, R>, index: RecordIndex, due: Tick) -> bool {
         if !table.get(index).is_some_and(|record| record.links().is_live()) {
             return false;
@@ -110,7 +110,7 @@ impl Wheel {
         true
     }
 
-    /// Take a record off the wheel. False where it was not on it.
+    /// Take a record off the wheel. False if it was not on it.
     pub fn cancel<R: Record>(&mut self, table: &mut FlowTable<'_, R>, index: RecordIndex) -> bool {
         let Some(record) = table.get_mut(index) else {
             return false;
@@ -138,7 +138,7 @@ impl Wheel {
         true
     }
 
-    /// Take a record off the wheel and out of the table; as [`FlowTable::remove`].
+    /// Take a record off the wheel and remove it from the table; see [`FlowTable::remove`].
     pub fn remove<R: Record>(
         &mut self,
         table: &mut FlowTable<'_, R>,
@@ -153,8 +153,8 @@ impl Wheel {
         table.remove(index, forward_hash, reverse_hash)
     }
 
-    /// Ask about what is due at the tick `now`, at most `budget` records; what is left is asked by the next call.
-    /// Within `ask` the record is off the wheel.
+    /// Query the records that are due at tick `now`, at most `budget`; the next call continues with the rest. During
+    /// `ask` the record is off the wheel.
     pub fn advance<R: Record>(
         &mut self,
         table: &mut FlowTable<'_, R>,
@@ -207,7 +207,7 @@ impl Wheel {
         None
     }
 
-    /// When the next span that has records begins. No span that begins at the current tick has any.
+    /// Begin of the next span that has records. No span that begins at the current tick has any.
     fn next_begin(&self) -> Option<Tick> {
         let begins = (0..LEVELS).filter(|&level| self.occupied[level] != 0).map(|level| {
             let shift = BITS * level as u32;
@@ -220,7 +220,7 @@ impl Wheel {
         begins.min()
     }
 
-    /// The span of a tick after the current one: the finest level that reaches so far, or the farthest span.
+    /// Span of a tick after the current one: of the finest level that reaches so far, or the last span.
     fn span(&self, due: Tick) -> Span {
         for level in 0..LEVELS {
             let shift = BITS * level as u32;
@@ -259,7 +259,7 @@ impl Wheel {
         let heads = &mut self.heads[span.level][span.number];
         heads[chain] = Links::pack(first);
         let bit = 1 << span.number;
-        // One by one: read as a whole, the heads would have to wait until the store above has reached the cache.
+        // Read the heads one by one: a load of all of them would wait until the store above has reached the cache.
         if first.is_some() {
             self.occupied[span.level] |= bit;
         } else if (1..CHAINS).all(|k| heads[(chain + k) % CHAINS] == 0) {
@@ -267,8 +267,8 @@ impl Wheel {
         }
     }
 
-    /// Take records off the lists of a span, at most so many and as many as there is room for; how many. A list's next
-    /// record is known only once its first is here: one of each list is on its way from memory at a time.
+    /// Unlink records from the lists of a span, at most `most` and as many as fit; returns their number. A list's next
+    /// record is known only after its first is loaded, so one record of each list is fetched at a time.
     fn take<R: Record>(
         &mut self,
         table: &mut FlowTable<'_, R>,

@@ -1,4 +1,5 @@
-//! The arena's own source on the types of a model checker: interleavings of who appends and who looks.
+//! Model test: compiles the arena's source with the types of a model checker, for interleavings of appending and
+//! reading threads.
 
 #![allow(dead_code, missing_docs)]
 
@@ -6,7 +7,7 @@ mod sync {
     pub use loom::sync::Mutex;
     pub use loom::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
 
-    /// A place whose accesses are checked for races.
+    /// A value whose accesses are checked for data races.
     pub struct Cell<T>(loom::cell::UnsafeCell<T>);
 
     impl<T> Cell<T> {

@@ -1,4 +1,4 @@
-//! Flows chosen so that linear hashes can't tell them apart: the flow table spreads them as any others.
+//! Flows that linear hashes can't distinguish are distributed by the flow table like any others.
 
 #![cfg(not(miri))]
 
@@ -37,8 +37,8 @@ fn key6(input: &[u8]) -> FlowKey6 {
     FlowKey6 { tuple, protocol: 17 }
 }
 
-/// 65,536 hashes are all different, and each 12 bits of them that choose a place are spread over 4,096 as by chance:
-/// 16 on average; more than 48 somewhere is one chance in a million.
+/// Check that 65,536 hashes are distinct, and that each group of 12 bits that selects a position is distributed
+/// randomly over 4,096 values: 16 on average; more than 48 in one has a probability of one in a million.
 fn assert_spread(hashes: &[u64]) {
     assert_eq!(hashes.len(), hashes.iter().collect::<HashSet<_>>().len());
     for shift in [0, 10, 20, 32, 42, 52] {

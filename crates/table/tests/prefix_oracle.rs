@@ -1,4 +1,4 @@
-//! Prefix tables against a list that is searched from end to end.
+//! Prefix tables compared with a list that is searched linearly.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use sluice_table::prefix::{Address, Match, NO_ROUTE, PrefixTable, Quiescence};
 
-/// Every route, and the longest match by looking at all of them.
+/// All routes; the longest match is found by a linear search.
 struct Linear<A>(BTreeMap<(A, u8), u32>);
 
 impl<A: Address> Linear<A> {
@@ -25,7 +25,7 @@ impl<A: Address> Linear<A> {
 struct Edit<A> {
     prefix: A,
     length: u8,
-    /// `None` removes.
+    /// `None` removes the route.
     value: Option<u32>,
 }
 
@@ -41,7 +41,7 @@ fn edits<A: Address>(address: impl Strategy<Value = A>) -> impl Strategy<Value =
     proptest::collection::vec(edit, 1..120)
 }
 
-/// Addresses whose bytes are drawn from few values, so that prefixes share bits.
+/// Addresses whose bytes have few different values, so that prefixes share bits.
 fn address4() -> impl Strategy<Value = u32> {
     prop_oneof![
         proptest::array::uniform4(prop_oneof![Just(0u8), Just(1), Just(10), Just(128), Just(255)])
@@ -93,7 +93,7 @@ fn agrees<A: Address>(edits: Vec<Edit<A>>, probes: Vec<A>, front_from: usize) ->
         .collect();
     prop_assert_eq!(expected.len(), table.len(0));
     prop_assert_eq!(expected, table.iter(0).collect::<Vec<_>>());
-    // Empty again: nothing matches, and every block has come back.
+    // Empty again: nothing matches, and every block has been freed.
     for edit in &edits {
         table.remove(0, edit.prefix, edit.length).unwrap();
     }
@@ -231,7 +231,7 @@ fn lookups_during_changes_see_old_or_new_routes() {
 fn routes_of_one_router_are_no_others() {
     let quiescence = Arc::new(Quiescence::new(0));
     let mut table = PrefixTable::<u32>::with(quiescence, 300, 8);
-    // Router 7 gets an array over the first 16 bits, its neighbours do not; router 9 has a default route alone.
+    // Router 7 gets an array over the first 16 bits, its neighbours do not; router 9 has only a default route.
     for net in 0..20u32 {
         table.insert(7, 0x0a00_0000 | net << 8, 24, net).unwrap();
     }

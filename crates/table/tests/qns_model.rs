@@ -1,5 +1,5 @@
-//! The sources of QNS on the atomics of a model checker: every interleaving, within a bound of preemptions, of a writer
-//! and a reader.
+//! Model test: compiles the sources of QNS with the atomics of a model checker, and explores every interleaving of a
+//! writer and a reader within a bound of preemptions.
 
 #![allow(dead_code, missing_docs)]
 
@@ -56,7 +56,7 @@ fn table<A: key::Address>(buckets: u32) -> QnsTable<A> {
     QnsTable::with_thresholds([1, 2], [usize::MAX; 2], buckets)
 }
 
-/// A prefix of 8 bits whose rules' hashes end in `ending`, of two bits.
+/// A prefix of 8 bits whose rules' hashes have the two low bits `ending`.
 fn prefix(table: &QnsTable<u32>, ending: u64) -> u32 {
     let reader = table.reader();
     let hash = |prefix: &u32| reader.shared.hasher.block(key::block_of(&rule(*prefix, 8, None)));
@@ -67,7 +67,7 @@ fn prefix(table: &QnsTable<u32>, ending: u64) -> u32 {
         .expect("one of many")
 }
 
-/// Rules of one prefix share a bucket.
+/// A rule; rules of one prefix share a bucket.
 fn rule<A>(prefix: A, length: u8, protocol: Option<u8>) -> Key<A> {
     Key {
         context: 0,
@@ -157,7 +157,7 @@ fn batch_during_growth_sees_the_rules_that_move() {
     grown(3, batch);
 }
 
-/// Of three rules that share a bucket the first goes; the third, which was in the overflow, takes its place.
+/// Of three rules in one bucket the first is removed; the third, which was in an overflow line, takes its place.
 fn removed(preemptions: usize, afterwards: fn(&mut QnsTable<u32>)) {
     explored(preemptions, move || {
         let mut table = table::<u32>(3);

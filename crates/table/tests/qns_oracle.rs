@@ -1,4 +1,4 @@
-//! QNS against a list that is searched from end to end.
+//! QNS compared with a list that is searched linearly.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use sluice_table::prefix::Address as _;
 use sluice_table::qns::{Address, Key, Match, QnsError, QnsReader, QnsTable, Query, Value4, Value6};
 
-/// A family's values by number.
+/// Values of a family by number.
 trait Family: Address {
     fn says(number: u16) -> Self::Value;
 }
@@ -26,7 +26,7 @@ impl Family for u128 {
     }
 }
 
-/// The most specific of all rules that match.
+/// The most specific of all matching rules.
 fn linear<A: Family>(rules: &BTreeMap<Key<A>, u16>, query: &Query<A>) -> Option<Match<A::Value>> {
     let matching = rules.iter().filter(|(key, _)| {
         key.context == query.context
@@ -52,7 +52,7 @@ fn linear<A: Family>(rules: &BTreeMap<Key<A>, u16>, query: &Query<A>) -> Option<
         })
 }
 
-/// A rule that comes, changes (by number), or goes.
+/// A rule that is added or changed (to a value by number), or removed (`None`).
 type Edit<A> = (Key<A>, Option<u16>);
 
 fn key<A: Family>(address: impl Strategy<Value = A>) -> impl Strategy<Value = Key<A>> {
@@ -102,7 +102,7 @@ fn query<A: Family>(address: impl Strategy<Value = A>) -> impl Strategy<Value = 
         })
 }
 
-/// Addresses whose bytes are drawn from few values, so that prefixes share bits.
+/// Addresses whose bytes have few different values, so that prefixes share bits.
 fn address4() -> impl Strategy<Value = u32> {
     prop::array::uniform4(prop_oneof![Just(0u8), Just(10), Just(128), Just(255)]).prop_map(u32::from_be_bytes)
 }
@@ -157,7 +157,7 @@ fn agrees<A: Family>(
     for (key, value) in all {
         prop_assert_eq!(rules.get(&key).map(|number| A::says(*number)), Some(value));
     }
-    // Empty again: nothing matches, and no bitmap says that anything might.
+    // Empty again: nothing matches, and no bitmap has a bit set.
     for key in rules.keys() {
         prop_assert!(table.remove(key).is_some());
     }
@@ -264,7 +264,7 @@ fn lines_of_rules_that_went_are_used_again() {
     assert!(table.bytes() <= bytes + bytes / 2, "{} of {bytes}", table.bytes());
 }
 
-/// What a rule of these tests says: its own prefix.
+/// Value of a rule in these tests: its own prefix.
 fn says(key: &Key<u32>) -> Value4 {
     Value4 {
         word: u64::from(key.prefix) << 16 | u64::from(key.length),
@@ -281,7 +281,7 @@ fn asked(reader: &QnsReader<u32>, from: &mut u32, seen: &mut u64) {
     let mut matches = [None; 64];
     reader.lookup_batch(&queries, &mut matches);
     for (query, found) in queries.iter().zip(matches) {
-        // The rule of all of 10.0.0.0/8 is always there; what another says is its own prefix.
+        // The rule for 10.0.0.0/8 always exists; the value of every rule is its own prefix.
         for found in [found, reader.lookup(query)] {
             let found: Match<Value4> = found.unwrap();
             let expected = u64::from(query.address.masked(found.length)) << 16 | u64::from(found.length);
@@ -321,7 +321,7 @@ fn lookups_during_changes_and_growth_see_old_or_new_rules() {
                 length,
                 ..rule(0)
             };
-            // The second half takes away more than it adds.
+            // In the second half more rules are removed than added.
             if draw >> 10 & 3 < if round < 30_000 { 3 } else { 1 } {
                 table.insert(&key, says(&key)).unwrap();
             } else {

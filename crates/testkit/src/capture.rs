@@ -1,4 +1,4 @@
-//! A capture file of what a failed test saw.
+//! A capture file of the frames of a failed test.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,7 +13,7 @@ pub struct Capture {
     frames: Vec<(Duration, Vec<u8>)>,
 }
 
-/// Where captures of failed tests lie: `test-captures` in the target directory.
+/// The folder of the captures of failed tests: `test-captures` in the target directory.
 pub fn folder() -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
     target
@@ -21,7 +21,7 @@ pub fn folder() -> PathBuf {
         .join("test-captures")
 }
 
-/// Keep `frames`, and write them to `<name>.pcap` if the test panics while the returned value lives.
+/// Record `frames`, and write them to `<name>.pcap` if the test panics while the returned value is alive.
 #[must_use = "nothing is written once the value is dropped"]
 pub fn on_failure<F: AsRef<[u8]>>(name: &str, frames: impl IntoIterator<Item = F>) -> Capture {
     let mut capture = Capture {
@@ -35,12 +35,12 @@ pub fn on_failure<F: AsRef<[u8]>>(name: &str, frames: impl IntoIterator<Item = F
 }
 
 impl Capture {
-    /// Keep one more frame.
+    /// Record another frame.
     pub fn record(&mut self, at: Duration, frame: &[u8]) {
         self.frames.push((at, frame.to_vec()));
     }
 
-    /// Write the file now. Returns where it lies.
+    /// Write the file now. Returns its path.
     pub fn write(&self) -> Result<PathBuf, PcapError> {
         let folder = folder();
         std::fs::create_dir_all(&folder).map_err(PcapError::IoError)?;

@@ -1,25 +1,25 @@
-//! Time that passes only when a test says so.
+//! A clock that only advances when a test advances it.
 
 use std::cell::Cell;
 use std::time::Duration;
 
-/// A virtual clock, at 0 when made.
+/// A virtual clock, initially at 0.
 #[derive(Debug, Default)]
 pub struct Clock(Cell<Duration>);
 
 impl Clock {
-    /// Time since the clock was made.
+    /// Time since the clock was created.
     pub fn now(&self) -> Duration {
         self.0.get()
     }
 
-    /// Let time pass. Returns the new time.
+    /// Advance the clock. Returns the new time.
     pub fn advance(&self, by: Duration) -> Duration {
         self.0.set(self.0.get() + by);
         self.0.get()
     }
 
-    /// Let seconds pass. Returns the new time.
+    /// Advance the clock by seconds. Returns the new time.
     pub fn seconds(&self, seconds: u64) -> Duration {
         self.advance(Duration::from_secs(seconds))
     }

@@ -1,4 +1,4 @@
-//! All counters of a system under test, compared whole: an effect too many fails like one too few.
+//! All counters of a system under test, compared as a whole, so that unexpected effects fail a test as missing ones do.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -14,13 +14,13 @@ impl<N: Into<String>> FromIterator<(N, u64)> for Ledger {
 }
 
 impl Ledger {
-    /// A counter's value; 0 where there is none of this name.
+    /// A counter's value; 0 if there is none of this name.
     pub fn get(&self, name: &str) -> u64 {
         self.0.get(name).copied().unwrap_or(0)
     }
 
-    /// What differs between this ledger with `changes` made to it and `now`, a line each; empty where nothing does.
-    /// A counter that is missing counts as 0.
+    /// The differences between this ledger with `changes` applied and `now`, one line each; empty if there are none. A missing
+    /// counter counts as 0.
     pub fn differences(&self, now: &Ledger, changes: &[(&str, i64)]) -> String {
         let mut expected = self.clone();
         for (name, change) in changes {
@@ -38,7 +38,7 @@ impl Ledger {
         text
     }
 
-    /// Take `now` as the new state, after checking that `changes` are all that happened since.
+    /// Take `now` as the new state, after checking that `changes` are the only changes since the last one.
     #[track_caller]
     pub fn settle(&mut self, now: Ledger, changes: &[(&str, i64)]) {
         let differences = self.differences(&now, changes);

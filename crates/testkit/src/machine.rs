@@ -1,4 +1,5 @@
-//! A folder laid out like `/` of a machine with cards: `/sys`, `/dev`, `/proc`, as far as cards are looked for there.
+//! A folder laid out like `/` of a machine with network cards: the parts of `/sys`, `/dev` and `/proc` that are searched for
+//! cards.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -6,7 +7,7 @@ use std::path::Path;
 
 use tempfile::TempDir;
 
-/// A machine of files, where this process may do everything.
+/// A simulated machine in a temporary folder, where this process has all permissions.
 #[derive(Debug)]
 pub struct Machine {
     root: TempDir,
@@ -23,37 +24,37 @@ impl Default for Machine {
 }
 
 impl Machine {
-    /// The folder.
+    /// Root folder of the simulated machine.
     pub fn root(&self) -> &Path {
         self.root.path()
     }
 
-    /// Write a file, with its folders.
+    /// Write a file, and create its folders.
     pub fn write(&self, path: &str, text: &str) {
         let path = self.root().join(path);
         fs::create_dir_all(path.parent().expect("a folder above")).expect("folders");
         fs::write(path, text).expect("a file");
     }
 
-    /// What a file says, without blanks around it.
+    /// The content of a file, trimmed.
     pub fn read(&self, path: &str) -> String {
         let text = fs::read_to_string(self.root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"));
         text.trim().to_owned()
     }
 
-    /// Let a link lead to a path below the root.
+    /// Create a link to a path below the root.
     pub fn link(&self, link: &str, to: &str) {
         let link = self.root().join(link);
         fs::create_dir_all(link.parent().expect("a folder above")).expect("folders");
         symlink(self.root().join(to), link).expect("a link");
     }
 
-    /// An Ethernet card.
+    /// Add an Ethernet card.
     pub fn card(&self, address: &str, driver: Option<&str>, group: Option<u32>) {
         self.device(address, "0x020000", driver, group);
     }
 
-    /// A PCI device of a class.
+    /// Add a PCI device of a class.
     pub fn device(&self, address: &str, class: &str, driver: Option<&str>, group: Option<u32>) {
         let folder = format!("sys/bus/pci/devices/{address}");
         for (name, text) in [
@@ -85,14 +86,14 @@ impl Machine {
         }
     }
 
-    /// A driver that is loaded.
+    /// Add a loaded driver.
     pub fn driver(&self, driver: &str) {
         for file in ["bind", "unbind"] {
             self.write(&format!("sys/bus/pci/drivers/{driver}/{file}"), "");
         }
     }
 
-    /// A process that has a file open.
+    /// Add a process that has a file open.
     pub fn process(&self, id: u32, name: &str, file: &str) {
         self.write(&format!("proc/{id}/comm"), name);
         let fd = self.root().join(format!("proc/{id}/fd"));
@@ -100,7 +101,7 @@ impl Machine {
         symlink(file, fd.join("7")).expect("a link");
     }
 
-    /// Hugepages of a size.
+    /// Add hugepages of a size.
     pub fn hugepages(&self, kilobytes: usize, total: usize, free: usize) {
         let folder = format!("sys/kernel/mm/hugepages/hugepages-{kilobytes}kB");
         for (name, count) in [("nr_hugepages", total), ("free_hugepages", free), ("resv_hugepages", 0)] {

@@ -1,4 +1,4 @@
-//! Frames built with `etherparse`, which knows nothing of our own header code. All checksums are right.
+//! Frames built with `etherparse`, independently of our own header code. All checksums are correct.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4, SocketAddrV6};
 use std::str::FromStr;
@@ -23,14 +23,14 @@ pub mod flag {
     pub const ACK: u8 = 0x10;
 }
 
-/// Source Ethernet address of a frame where nothing else is set.
+/// Default source MAC address of a frame.
 pub const SOURCE_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
-/// Destination Ethernet address of a frame where nothing else is set.
+/// Default destination MAC address of a frame.
 pub const DESTINATION_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
 
-/// What names an address or an address and port: the type itself, or its text.
+/// An address, or address and port: the type itself, or its text.
 pub trait Named<A> {
-    /// The address.
+    /// The address, parsed if it is text.
     fn resolve(self) -> A;
 }
 
@@ -74,22 +74,22 @@ pub enum Transport {
     Raw(IpNumber),
 }
 
-/// A frame to be built. Everything can be set, by field or by method.
+/// A frame to be built. All parts can be set, by field or by method.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Frame {
-    /// Source Ethernet address.
+    /// Source MAC address.
     pub source_mac: [u8; 6],
-    /// Destination Ethernet address.
+    /// Destination MAC address.
     pub destination_mac: [u8; 6],
-    /// Tags from the outermost: protocol identifier, control information.
+    /// Tags from the outermost: TPID, control information.
     pub tags: Vec<(u16, u16)>,
-    /// IP header; lengths, protocol and checksum are filled in.
+    /// IP header; lengths, protocol and checksum are computed.
     pub network: Network,
-    /// Transport header; lengths and checksum are filled in.
+    /// Transport header; lengths and checksum are computed.
     pub transport: Transport,
-    /// What follows the transport header.
+    /// Payload after the transport header.
     pub payload: Vec<u8>,
-    /// Pad the frame with zero to this length.
+    /// Pad the frame with zeros to this length.
     pub pad: usize,
 }
 
@@ -121,7 +121,7 @@ pub fn icmp4_echo_reply(source: impl Named<Ipv4Addr>, destination: impl Named<Ip
     frame4(source.resolve(), destination.resolve(), Transport::Icmp4(echo))
 }
 
-/// An ICMP error that quotes as much of `frame` as `quote` says, from its IP header on (no tags).
+/// An ICMP error that quotes the first `quote` bytes of `frame`, from its IP header on (no tags).
 pub fn icmp4_error(
     source: impl Named<Ipv4Addr>,
     destination: impl Named<Ipv4Addr>,
@@ -162,7 +162,7 @@ pub fn icmp6_echo(source: impl Named<Ipv6Addr>, destination: impl Named<Ipv6Addr
     frame6(source.resolve(), destination.resolve(), Transport::Icmp6(echo))
 }
 
-/// An ICMPv6 error that quotes as much of `frame` as `quote` says, from its IP header on (no tags).
+/// An ICMPv6 error that quotes the first `quote` bytes of `frame`, from its IP header on (no tags).
 pub fn icmp6_error(
     source: impl Named<Ipv6Addr>,
     destination: impl Named<Ipv6Addr>,
@@ -280,21 +280,21 @@ fn ethernet(destination: [u8; 6], source: [u8; 6], tags: &[(u16, u16)], ethertyp
 }
 
 impl Frame {
-    /// With these Ethernet addresses.
+    /// Set the MAC addresses.
     #[must_use]
     pub fn macs(mut self, source: [u8; 6], destination: [u8; 6]) -> Self {
         (self.source_mac, self.destination_mac) = (source, destination);
         self
     }
 
-    /// With one more tag inside those that are there: 0x8100 or 0x88a8, and the VLAN.
+    /// Add another tag inside the present ones: 0x8100 or 0x88a8, and the VLAN.
     #[must_use]
     pub fn tag(mut self, protocol: u16, vlan: u16) -> Self {
         self.tags.push((protocol, vlan));
         self
     }
 
-    /// With this time to live or hop limit.
+    /// Set the TTL or hop limit.
     #[must_use]
     pub fn ttl(mut self, ttl: u8) -> Self {
         match &mut self.network {
@@ -304,7 +304,7 @@ impl Frame {
         self
     }
 
-    /// With exactly these TCP control flags.
+    /// Set exactly these TCP control flags.
     #[must_use]
     pub fn flags(mut self, flags: u8) -> Self {
         let Transport::Tcp(header) = &mut self.transport else {
@@ -319,7 +319,7 @@ impl Frame {
         self
     }
 
-    /// With these TCP sequence and acknowledgment numbers.
+    /// Set the TCP sequence and acknowledgment numbers.
     #[must_use]
     pub fn numbers(mut self, sequence: u32, acknowledgment: u32) -> Self {
         let Transport::Tcp(header) = &mut self.transport else {
@@ -329,7 +329,7 @@ impl Frame {
         self
     }
 
-    /// With these TCP options, padded to a multiple of 4 bytes.
+    /// Set the TCP options, padded to a multiple of 4 bytes.
     #[must_use]
     pub fn tcp_options(mut self, options: &[u8]) -> Self {
         let Transport::Tcp(header) = &mut self.transport else {
@@ -339,14 +339,14 @@ impl Frame {
         self
     }
 
-    /// With this payload.
+    /// Set the payload.
     #[must_use]
     pub fn payload(mut self, payload: &[u8]) -> Self {
         self.payload = payload.to_vec();
         self
     }
 
-    /// With these IPv4 options, a multiple of 4 bytes.
+    /// Set the IPv4 options, whose length must be a multiple of 4 bytes.
     #[must_use]
     pub fn options(mut self, options: &[u8]) -> Self {
         let Network::V4(header) = &mut self.network else {
@@ -356,7 +356,7 @@ impl Frame {
         self
     }
 
-    /// With the don't-fragment flag.
+    /// Set the Don't Fragment flag.
     #[must_use]
     pub fn dont_fragment(mut self) -> Self {
         let Network::V4(header) = &mut self.network else {
@@ -366,8 +366,8 @@ impl Frame {
         self
     }
 
-    /// As a fragment: offset in units of 8 bytes, whether more follow, identification. One with an offset has no
-    /// transport header: its payload follows the IP header.
+    /// Turn the frame into a fragment: offset in units of 8 bytes, whether more fragments follow, identification. With an
+    /// offset, it has no transport header: the payload follows the IP header.
     #[must_use]
     pub fn fragment(mut self, offset: u16, more: bool, identification: u32) -> Self {
         let offset = IpFragOffset::try_new(offset).expect("13 bits");
@@ -384,7 +384,7 @@ impl Frame {
         self
     }
 
-    /// Padded with zero to `length`, as a card pads to 60 bytes.
+    /// Pad with zeros to `length`, as a card pads to 60 bytes.
     #[must_use]
     pub fn padded(mut self, length: usize) -> Self {
         self.pad = length;
@@ -402,7 +402,7 @@ impl Frame {
         }
     }
 
-    /// The bytes.
+    /// Build the bytes of the frame.
     pub fn build(&self) -> Vec<u8> {
         let body = [self.transport_header(), self.payload.clone()].concat();
         let ethertype = if matches!(self.network, Network::V4(_)) {
@@ -483,7 +483,7 @@ impl Frame {
     }
 }
 
-/// A frame in a room with headroom and tailroom, as a driver lends it.
+/// A frame in a buffer with headroom and tailroom, as a driver provides it.
 pub fn room(frame: &[u8]) -> (Vec<u8>, sluice_wire::Window) {
     const HEADROOM: usize = 128;
     let mut room = vec![0; HEADROOM + frame.len().max(1514) + 256];

@@ -1,4 +1,4 @@
-//! Strategies for frames: valid ones, and ones that something has damaged.
+//! Strategies for valid and damaged frames.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -71,7 +71,7 @@ fn transport6() -> impl Strategy<Value = Transport> {
 fn extensions() -> impl Strategy<Value = Ipv6Extensions> {
     let raw = || {
         prop::option::of(prop::sample::select(vec![6usize, 14, 22])).prop_map(|length| {
-            // One padding option over the whole room.
+            // One padding option that fills all of the option's space.
             length.map(|length| {
                 let mut options = vec![0; length];
                 (options[0], options[1]) = (1, length as u8 - 2);
@@ -117,7 +117,7 @@ fn tags() -> impl Strategy<Value = Vec<(u16, u16)>> {
     vec((prop::sample::select(vec![0x8100, 0x88a8]), any::<u16>()), 0..=2)
 }
 
-/// A whole, valid packet over IPv4 or IPv6, with up to two tags, options or extension headers, and padding.
+/// An unfragmented, valid packet over IPv4 or IPv6, with up to two tags, options or extension headers, and padding.
 pub fn frame() -> impl Strategy<Value = Frame> {
     let v4 = (
         address4(),
@@ -169,10 +169,10 @@ pub fn fragment() -> impl Strategy<Value = (bool, Frame)> {
     (frame(), any::<bool>(), any::<bool>(), 3..1000u16, any::<u32>()).prop_map(
         |(mut frame, first, more, offset, id)| {
             if let (Network::V6(_, extensions), false) = (&mut frame.network, first) {
-                // It lies behind the fragment header: in the first fragment only.
+                // The authentication header follows the fragment header, so it is only in the first fragment.
                 extensions.auth = None;
             }
-            // Headers of transport are multiples of 4 long, so whole words make the length a multiple of 8.
+            // The lengths of transport headers are multiples of 4, so a payload of whole words makes the total a multiple of 8.
             let header = match (&frame.transport, first) {
                 (_, false) | (Transport::Raw(_), _) => 0,
                 (Transport::Tcp(header), _) => header.header_len(),
@@ -196,7 +196,7 @@ pub fn fragment() -> impl Strategy<Value = (bool, Frame)> {
 pub fn damaged() -> impl Strategy<Value = Vec<u8>> {
     let whole = prop_oneof![3 => frame(), 1 => fragment().prop_map(|(_, frame)| frame)];
     let edits = vec((any::<Index>(), any::<u8>()), 0..6);
-    // Most that can go wrong lies in the headers.
+    // Most errors are in the headers.
     let early = vec((0..64usize, any::<u8>()), 0..4);
     (
         whole,

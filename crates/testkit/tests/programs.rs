@@ -1,4 +1,4 @@
-//! Every file of tests runs: it is a module of its crate's program of tests, or a program of its own.
+//! Every file of tests runs: it is a module of its crate's test program, or a program of its own.
 
 use std::fs;
 use std::path::Path;

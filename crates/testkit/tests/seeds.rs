@@ -1,4 +1,4 @@
-//! What a test draws, it draws again: a test that fails by chance is told by nobody from one that was broken.
+//! Random tests use fixed seeds: otherwise a failure by chance can't be distinguished from a regression.
 
 use std::fs;
 use std::path::{Path, PathBuf};

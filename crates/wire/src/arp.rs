@@ -17,9 +17,9 @@ header! {
     "Target's IPv4 address." target: u32 = TARGET @ 24, set_target;
 }
 
-/// Operation: who has the target address?
+/// Operation: request for the MAC of the target address.
 pub const REQUEST: u16 = 1;
-/// Operation: the sender has it.
+/// Operation: reply with the sender's MAC.
 pub const REPLY: u16 = 2;
 
 impl<B: AsRef<[u8]>> Arp<B> {
@@ -29,7 +29,7 @@ impl<B: AsRef<[u8]>> Arp<B> {
     }
 }
 
-/// Make `packet` a broadcast question who has `target`; false, and nothing done, where its room is too small.
+/// Make `packet` a broadcast request for `target`; false, without effect, if the buffer is too small.
 pub fn emit_request(packet: &mut Packet<'_>, sender_mac: Mac, sender: u32, target: u32) -> bool {
     let link = Link {
         source: sender_mac,
@@ -38,13 +38,13 @@ pub fn emit_request(packet: &mut Packet<'_>, sender_mac: Mac, sender: u32, targe
     emit(packet, link, REQUEST, sender, [0; 6], target)
 }
 
-/// Make `packet` a question to `link.destination` whether it still is `target`'s (RFC 1122, 2.3.2.1); false, and
-/// nothing done, where its room is too small.
+/// Make `packet` a unicast request to `link.destination`, to verify that it still has `target` (RFC 1122, section
+/// 2.3.2.1); false, without effect, if the buffer is too small.
 pub fn emit_probe(packet: &mut Packet<'_>, link: Link, sender: u32, target: u32) -> bool {
     emit(packet, link, REQUEST, sender, [0; 6], target)
 }
 
-/// Make `packet` the answer that `sender` is at `link.source`; false, and nothing done, where its room is too small.
+/// Make `packet` a reply that `sender` is at `link.source`; false, without effect, if the buffer is too small.
 pub fn emit_reply(packet: &mut Packet<'_>, link: Link, sender: u32, target: u32) -> bool {
     emit(packet, link, REPLY, sender, link.destination, target)
 }

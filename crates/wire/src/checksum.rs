@@ -1,6 +1,6 @@
 //! The internet checksum (RFC 1071) and its incremental update (RFC 1624, equation 3).
 
-/// A one's-complement sum of 16-bit words, not yet folded.
+/// Fold a one's-complement sum of 16-bit words.
 #[inline(always)]
 fn fold(sum: u64) -> u16 {
     let sum = (sum & 0xffff_ffff) + (sum >> 32);
@@ -9,8 +9,8 @@ fn fold(sum: u64) -> u16 {
     ((sum & 0xffff) + (sum >> 16)) as u16
 }
 
-/// One's-complement sum of the bytes as big-endian 16-bit words, folded; an odd last byte is padded with zero. The
-/// sum over data that holds its own right checksum is 0xffff.
+/// Folded one's-complement sum of the bytes as big-endian 16-bit words; an odd last byte is padded with zero. The sum
+/// over data that includes its correct checksum is 0xffff.
 #[inline]
 pub fn sum(bytes: &[u8]) -> u16 {
     let (words, tail) = bytes.as_chunks::<8>();
@@ -32,13 +32,13 @@ pub fn sum(bytes: &[u8]) -> u16 {
     if let [last] = tail {
         odd += u16::from_ne_bytes([*last, 0]) as u64;
     }
-    // Sums of one's complement do not depend on the byte order; the result does.
+    // One's-complement sums do not depend on byte order; only the result does.
     u16::from_be(fold(
         (even & 0xffff_ffff) + (even >> 32) + (odd & 0xffff_ffff) + (odd >> 32),
     ))
 }
 
-/// The checksum of bytes whose checksum field is zero.
+/// Checksum of bytes whose checksum field is zero.
 #[inline]
 pub fn checksum(bytes: &[u8]) -> u16 {
     !sum(bytes)
@@ -51,13 +51,13 @@ pub fn add(a: u16, b: u16) -> u16 {
     sum + carry as u16
 }
 
-/// Sum of the IPv4 pseudo-header (RFC 9293, 3.1). `length` is that of transport header and data, in bytes.
+/// Sum of the IPv4 pseudo-header (RFC 9293, section 3.1). `length` is the number of bytes of transport header and data.
 #[inline]
 pub fn pseudo4(source: u32, destination: u32, protocol: u8, length: u16) -> u16 {
     fold(source as u64 + destination as u64 + protocol as u64 + length as u64)
 }
 
-/// Sum of the IPv6 pseudo-header (RFC 8200, 8.1). `length` is that of transport header and data, in bytes.
+/// Sum of the IPv6 pseudo-header (RFC 8200, section 8.1). `length` is the number of bytes of transport header and data.
 #[inline]
 pub fn pseudo6(source: u128, destination: u128, protocol: u8, length: u16) -> u16 {
     let words = |address: u128| [address >> 96, address >> 64, address >> 32, address].map(|w| w as u32 as u64);
@@ -65,26 +65,26 @@ pub fn pseudo6(source: u128, destination: u128, protocol: u8, length: u16) -> u1
     fold(addresses + protocol as u64 + length as u64)
 }
 
-/// The change that replaced words make to a checksum: `~m + m'` of RFC 1624, folded.
+/// Change of a checksum by replaced words: `~m + m'` of RFC 1624, folded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Delta(pub u16);
 
 impl Delta {
-    /// And a 16-bit word changed from `old` to `new`.
+    /// Add the replacement of a 16-bit word `old` by `new`.
     #[inline(always)]
     #[must_use]
     pub fn word(self, old: u16, new: u16) -> Self {
         Self(fold(self.0 as u64 + (!old) as u64 + new as u64))
     }
 
-    /// And a 32-bit word, aligned to 16 bits, changed from `old` to `new`.
+    /// Add the replacement of a 32-bit word `old` by `new`, aligned to 16 bits.
     #[inline(always)]
     #[must_use]
     pub fn double(self, old: u32, new: u32) -> Self {
         Self(fold(self.0 as u64 + (!old) as u64 + new as u64))
     }
 
-    /// And a 64-bit word, aligned to 16 bits, changed from `old` to `new`.
+    /// Add the replacement of a 64-bit word `old` by `new`, aligned to 16 bits.
     #[inline(always)]
     #[must_use]
     pub fn quad(self, old: u64, new: u64) -> Self {
@@ -92,21 +92,21 @@ impl Delta {
             .double(old as u32, new as u32)
     }
 
-    /// The change that takes this one back.
+    /// The inverse change.
     #[inline(always)]
     #[must_use]
     pub fn inverse(self) -> Self {
         Self(!self.0)
     }
 
-    /// Both changes.
+    /// The combination of both changes.
     #[inline(always)]
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self(add(self.0, other.0))
     }
 
-    /// The checksum field after the change (RFC 1624: HC' = ~(~HC + ~m + m')). A wrong checksum stays wrong.
+    /// Apply the change to a checksum field (RFC 1624: HC' = ~(~HC + ~m + m')). An incorrect checksum stays incorrect.
     #[inline(always)]
     #[must_use]
     pub fn apply(self, field: u16) -> u16 {

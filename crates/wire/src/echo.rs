@@ -1,4 +1,4 @@
-//! Echo requests that the gateway itself sends, and the answers to them (RFC 792; RFC 4443, 4).
+//! ICMP echo requests that the gateway itself sends, and their replies (RFC 792; RFC 4443, section 4).
 
 use crate::ethernet::{self, Link, ethertype};
 use crate::ipv4::{self, protocol};
@@ -6,13 +6,13 @@ use crate::layers::{Class, Fragment, Layers};
 use crate::packet::Packet;
 use crate::{checksum, icmp, icmpv6, ipv6};
 
-/// Bytes of the data that comes back.
+/// Number of data bytes, which the reply repeats.
 const DATA: usize = 8;
 
-/// Bytes of a message.
+/// Length of a message in bytes.
 const LENGTH: usize = 8 + DATA;
 
-/// What an echo request and its reply share.
+/// Fields that an echo request and its reply share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Echo {
     /// Identifier.
@@ -24,7 +24,8 @@ pub struct Echo {
 }
 
 impl Echo {
-    /// What a frame replies to; none where it is no whole echo reply with as much data.
+    /// Read the fields of an echo reply; `None` if the frame is not an unfragmented echo reply with this amount of
+    /// data.
     pub fn replied(frame: &[u8], layers: &Layers) -> Option<Self> {
         let message = layers.payload(frame);
         let reply = match (layers.class, layers.protocol) {
@@ -40,7 +41,7 @@ impl Echo {
         })
     }
 
-    /// Write the request to `message`, which is all zero; `pseudo` is the sum of its pseudo-header.
+    /// Write the request to the zeroed `message`; `pseudo` is the sum of its pseudo-header.
     fn write(self, message: &mut [u8], kind: u8, pseudo: u16) {
         icmp::KIND.write(message, kind);
         icmp::IDENTIFIER.write(message, self.identifier);
@@ -51,7 +52,7 @@ impl Echo {
         icmp::CHECKSUM.write(message, !checksum::add(checksum::sum(message), pseudo));
     }
 
-    /// Make `packet` the request from an IPv4 address to another; false, and nothing done, where its room is too small.
+    /// Make `packet` the request between two IPv4 addresses; false, without effect, if the buffer is too small.
     pub fn emit4(self, packet: &mut Packet<'_>, link: Link, source: u32, destination: u32) -> bool {
         let body = ethernet::begin(packet, link, ethertype::IPV4, ipv4::LENGTH + LENGTH);
         let Some((header, message)) = body.and_then(|body| body.split_at_mut_checked(ipv4::LENGTH)) else {
@@ -69,7 +70,7 @@ impl Echo {
         true
     }
 
-    /// The same between two IPv6 addresses.
+    /// Make `packet` the request between two IPv6 addresses; false, without effect, if the buffer is too small.
     pub fn emit6(self, packet: &mut Packet<'_>, link: Link, source: u128, destination: u128) -> bool {
         let body = ethernet::begin(packet, link, ethertype::IPV6, ipv6::LENGTH + LENGTH);
         let Some((header, message)) = body.and_then(|body| body.split_at_mut_checked(ipv6::LENGTH)) else {

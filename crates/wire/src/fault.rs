@@ -1,64 +1,43 @@
-//! What can be wrong with a packet: declared once, with the name of its counter and its help text.
+//! Faults of packets, each declared once with its counter name and help text.
 
-macro_rules! faults {
-    ($($variant:ident $name:literal $help:literal)+) => {
-        /// Why a packet is not fit to be forwarded. Each is a drop reason of its own.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[repr(u8)]
-        pub enum Fault {
-            $(#[doc = $help] $variant,)+
-        }
+use crate::named;
 
-        impl Fault {
-            /// Every fault, in the order of their numbers: `ALL[k] as usize == k`.
-            pub const ALL: &'static [Fault] = &[$(Fault::$variant,)+];
-
-            /// Name of the fault's counter.
-            pub const fn name(self) -> &'static str {
-                match self { $(Fault::$variant => $name,)+ }
-            }
-
-            /// What the fault means, for an operator.
-            pub const fn help(self) -> &'static str {
-                match self { $(Fault::$variant => $help,)+ }
-            }
-        }
-    };
-}
-
-faults! {
-    ShortFrame "short-frame" "The frame ends before its Ethernet header or tags do."
-    LongFrame "long-frame" "The frame is longer than 65,535 bytes."
-    TooManyTags "too-many-tags" "The frame carries more than two VLAN tags."
-    BadArp "bad-arp" "The ARP message is short, or not for IPv4 over Ethernet."
-    BadNeighbourMessage "bad-neighbour-message" "A neighbour discovery message is malformed, or comes from beyond the link (RFC 4861, 6.1 and 7.1)."
-    BadVersion "bad-version" "The IP version differs from what the EtherType says."
-    BadHeaderLength "bad-header-length" "The IPv4 header length is below 20 bytes or beyond the datagram's end."
-    BadTotalLength "bad-total-length" "The IP length is shorter than the header, or longer than the frame."
-    BadOptions "bad-options" "An IPv4 option or IPv6 extension header runs over the end of its room."
-    SourceRoute "source-route" "The packet asks to be source-routed (RFC 7126, RFC 5095)."
-    MisplacedExtension "misplaced-extension" "An IPv6 hop-by-hop header is not the first, or there are two fragment headers."
-    ShortTransport "short-transport" "The datagram ends before its TCP, UDP or ICMP header does."
-    BadUdpLength "bad-udp-length" "The UDP length, or what UDP-Lite's checksum covers, is below 8 or beyond the datagram's end."
-    BadTcpOffset "bad-tcp-offset" "The TCP header length is below 20 or beyond the datagram's end."
-    BadHeaderChecksum "bad-header-checksum" "The IPv4 header checksum is wrong."
-    BadTransportChecksum "bad-transport-checksum" "The TCP, UDP, ICMP or ICMPv6 checksum is wrong."
-    OffloadOnFragment "offload-on-fragment" "A local sender left the checksum of a fragment to offload: nobody can complete it."
-    MartianSource "martian-source" "The source address can't be a sender: multicast, broadcast, loopback, unspecified or reserved."
-    MartianDestination "martian-destination" "The destination address can't be forwarded to: loopback, unspecified or reserved."
-    Land "land" "Source and destination address are the same."
-    TinyFragment "tiny-fragment" "The first fragment does not hold the whole transport header (RFC 1858, RFC 7112)."
-    HeaderOverlap "header-overlap" "A TCP fragment at offset 8 would overwrite the transport header (RFC 1858)."
-    FragmentTooLong "fragment-too-long" "The fragment ends beyond the longest possible datagram."
-    BadFragmentLength "bad-fragment-length" "A fragment that is not the last is empty or no multiple of 8 bytes long."
-    SynFin "syn-fin" "A TCP segment opens and closes at once."
-    SynReset "syn-reset" "A TCP segment opens and resets at once."
-    NoFlags "no-flags" "A TCP segment has no flag at all."
-    NotAnError "not-an-error" "The packet is no ICMP error, so it quotes nothing."
-    ShortQuote "short-quote" "The ICMP error quotes less than a header and 8 bytes."
-    QuotedFragment "quoted-fragment" "The ICMP error quotes a fragment without ports."
-    QuotedError "quoted-error" "The ICMP error quotes an ICMP error (RFC 1122, 3.2.2)."
-    QuotedChecksum "quoted-checksum" "The IPv4 header that an ICMP error quotes has a wrong checksum (RFC 5508, REQ-3)."
+named! {
+    /// Why a packet is not fit to be forwarded. Each is a drop reason of its own.
+    pub enum Fault {
+        ShortFrame "short-frame" "The frame ends before its Ethernet header or tags do.";
+        LongFrame "long-frame" "The frame is longer than 65,535 bytes.";
+        TooManyTags "too-many-tags" "The frame carries more than two VLAN tags.";
+        BadArp "bad-arp" "The ARP message is truncated, or not for IPv4 over Ethernet.";
+        BadNeighbourMessage "bad-neighbour-message" "A neighbour discovery message is malformed, or comes from beyond the link (RFC 4861, 6.1 and 7.1).";
+        BadVersion "bad-version" "The IP version does not match the EtherType.";
+        BadHeaderLength "bad-header-length" "The IPv4 header length is below 20 bytes or beyond the datagram's end.";
+        BadTotalLength "bad-total-length" "The IP length is shorter than the header, or longer than the frame.";
+        BadOptions "bad-options" "An IPv4 option or IPv6 extension header exceeds the header's length.";
+        SourceRoute "source-route" "The packet has a source route (RFC 7126, RFC 5095).";
+        MisplacedExtension "misplaced-extension" "An IPv6 hop-by-hop header is not the first, or there are two fragment headers.";
+        ShortTransport "short-transport" "The datagram ends before its TCP, UDP or ICMP header does.";
+        BadUdpLength "bad-udp-length" "The UDP length, or the checksum coverage of UDP-Lite, is below 8 or beyond the datagram's end.";
+        BadTcpOffset "bad-tcp-offset" "The TCP header length is below 20 or beyond the datagram's end.";
+        BadHeaderChecksum "bad-header-checksum" "The IPv4 header checksum is wrong.";
+        BadTransportChecksum "bad-transport-checksum" "The TCP, UDP, ICMP or ICMPv6 checksum is wrong.";
+        OffloadOnFragment "offload-on-fragment" "A local sender left the checksum of a fragment to offload, where it can't be completed.";
+        MartianSource "martian-source" "The source address is multicast, broadcast, loopback, unspecified or reserved.";
+        MartianDestination "martian-destination" "The destination address is loopback, unspecified or reserved.";
+        Land "land" "Source and destination address are the same.";
+        TinyFragment "tiny-fragment" "The first fragment does not hold the whole transport header (RFC 1858, RFC 7112).";
+        HeaderOverlap "header-overlap" "A TCP fragment at offset 8 would overwrite the transport header (RFC 1858).";
+        FragmentTooLong "fragment-too-long" "The fragment ends beyond the longest possible datagram.";
+        BadFragmentLength "bad-fragment-length" "A fragment that is not the last is empty or no multiple of 8 bytes long.";
+        SynFin "syn-fin" "A TCP segment has both SYN and FIN.";
+        SynReset "syn-reset" "A TCP segment has both SYN and RST.";
+        NoFlags "no-flags" "A TCP segment has no flag at all.";
+        NotAnError "not-an-error" "The packet is not an ICMP error.";
+        ShortQuote "short-quote" "The ICMP error quotes less than a header and 8 bytes.";
+        QuotedFragment "quoted-fragment" "The ICMP error quotes a fragment without ports.";
+        QuotedError "quoted-error" "The ICMP error quotes an ICMP error (RFC 1122, 3.2.2).";
+        QuotedChecksum "quoted-checksum" "The IPv4 header that an ICMP error quotes has a wrong checksum (RFC 5508, REQ-3).";
+    }
 }
 
 impl std::fmt::Display for Fault {

@@ -1,5 +1,5 @@
-//! Fields of headers: a place and a number type. Reading past the end gives zero, writing there does nothing, so
-//! that no accessor of this crate can panic.
+//! Header fields: an offset and a number type. Reading beyond the end returns zero, and writing there has no effect, so
+//! no accessor of this crate can panic.
 
 /// A big-endian number at a fixed offset of a header.
 #[derive(Clone, Copy, Debug)]
@@ -25,12 +25,12 @@ impl<T> Field<T> {
 macro_rules! number {
     ($type:ty, $size:literal, $from:expr, $to:expr) => {
         impl Field<$type> {
-            /// Offset of the first byte behind the field.
+            /// Offset of the first byte after the field.
             pub const fn end(self) -> usize {
                 self.offset + $size
             }
 
-            /// The field's value; zero where the header is too short.
+            /// Value of the field; zero if the header is too short.
             #[inline(always)]
             pub fn read(self, header: &[u8]) -> $type {
                 match header
@@ -42,7 +42,7 @@ macro_rules! number {
                 }
             }
 
-            /// Write the field; nothing is done where the header is too short.
+            /// Write the field; no effect if the header is too short.
             #[inline(always)]
             pub fn write(self, header: &mut [u8], value: $type) {
                 if let Some(bytes) = header
@@ -61,7 +61,7 @@ number!(u32, 4, u32::from_be_bytes, u32::to_be_bytes);
 number!(u128, 16, u128::from_be_bytes, u128::to_be_bytes);
 number!(Mac, 6, std::convert::identity, std::convert::identity);
 
-/// A header view: constants of its fields, a constructor that checks the length, getters and setters.
+/// Defines a header view: field constants, a constructor that checks the length, getters and setters.
 macro_rules! header {
     (
         $(#[$meta:meta])* $name:ident $length:literal
@@ -77,7 +77,7 @@ macro_rules! header {
         $(#[doc = $doc] pub const $constant: $crate::field::Field<$type> = $crate::field::Field::at($offset);)*
 
         impl<B: AsRef<[u8]>> $name<B> {
-            /// A view on the bytes from the header's first on; none where they end before the fixed part does.
+            /// A view of bytes that start with the header; `None` if they are shorter than the fixed part.
             #[inline(always)]
             pub fn new(bytes: B) -> Option<Self> {
                 if bytes.as_ref().len() < LENGTH { None } else { Some(Self(bytes)) }
@@ -97,7 +97,7 @@ macro_rules! header {
         }
 
         impl<B: AsMut<[u8]>> $name<B> {
-            /// All bytes of the view, to be written.
+            /// All bytes of the view, mutable.
             #[inline(always)]
             pub fn bytes_mut(&mut self) -> &mut [u8] {
                 self.0.as_mut()

@@ -1,28 +1,29 @@
-//! Cutting an IPv4 datagram into fragments (RFC 791, 3.2).
+//! Fragmentation of IPv4 datagrams (RFC 791, section 3.2).
 
 use crate::ipv4::{self, Ipv4, option};
 use crate::layers::{Class, Layers};
 use crate::packet::Packet;
 
-/// Most bytes of IPv4 options.
+/// Maximum length of IPv4 options in bytes.
 const OPTIONS: usize = 40;
 
-/// How a datagram is cut. Fragments are cut again like datagrams.
+/// Fragmentation of a datagram. Fragments can be fragmented again.
 #[derive(Clone, Debug)]
 pub struct Fragments<'f> {
     frame: &'f [u8],
     layers: Layers,
-    /// Bytes of payload in the first fragment, and in those behind it.
+    /// Bytes of payload in the first fragment, and in each further one.
     first: usize,
     later: usize,
-    /// Options of those behind the first, padded to words.
+    /// Options of the further fragments, padded to words.
     copied: [u8; OPTIONS],
     copied_length: usize,
 }
 
 impl<'f> Fragments<'f> {
-    /// Cut the datagram of `frame` so that none is longer than `mtu`; none where it is not IPv4 or `mtu` leaves no place
-    /// for 8 bytes of payload. Whether it may be cut is the caller's to decide (see [`Ipv4::dont_fragment`]).
+    /// Fragment the datagram of `frame` so that no fragment exceeds `mtu`; `None` if it is not IPv4 or `mtu` leaves
+    /// less than 8 bytes for payload. The caller must check whether the datagram may be fragmented (see
+    /// [`Ipv4::dont_fragment`]).
     pub fn new(frame: &'f [u8], layers: &Layers, mtu: u16) -> Option<Self> {
         if layers.class != Class::Ipv4 {
             return None;
@@ -47,7 +48,7 @@ impl<'f> Fragments<'f> {
         })
     }
 
-    /// How many fragments there are: at least 1.
+    /// Number of fragments, at least 1.
     #[expect(clippy::len_without_is_empty, reason = "there is at least one")]
     pub fn len(&self) -> usize {
         1 + self
@@ -58,8 +59,8 @@ impl<'f> Fragments<'f> {
             .div_ceil(self.later)
     }
 
-    /// Make `packet` the `k`-th fragment, with the Ethernet header and tags of the frame; false, and nothing done, where
-    /// there is no such fragment or the room is too small.
+    /// Make `packet` the `k`-th fragment, with the frame's Ethernet header and VLAN tags; false, without effect, if the
+    /// fragment does not exist or the buffer is too small.
     pub fn emit(&self, k: usize, packet: &mut Packet<'_>) -> bool {
         let datagram = self.layers.datagram(self.frame);
         let payload = self.layers.payload(self.frame);
@@ -111,7 +112,7 @@ impl<'f> Fragments<'f> {
     }
 }
 
-/// Those options that every fragment carries, padded to words with zero, and their length.
+/// Options that every fragment carries, padded to words with zero, and their length.
 fn copied_options(options: &[u8]) -> ([u8; OPTIONS], usize) {
     let mut copied = [0; OPTIONS];
     let mut length = 0;

@@ -8,7 +8,7 @@ use crate::layers::{Class, Flags, Fragment, Layers};
 use crate::packet::Packet;
 
 header! {
-    /// An ICMP message: its fixed part and what follows it.
+    /// An ICMP message: its fixed part and the data after it.
     Icmp 8
     "Type." kind: u8 = KIND @ 0, set_kind;
     "Code." code: u8 = CODE @ 1, set_code;
@@ -46,14 +46,14 @@ pub mod unreachable {
     pub const PROTOCOL: u8 = 2;
     /// Port unreachable.
     pub const PORT: u8 = 3;
-    /// Fragmentation needed, but the datagram forbids it.
+    /// Fragmentation needed, but the don't-fragment flag is set.
     pub const FRAGMENTATION_NEEDED: u8 = 4;
-    /// Communication administratively prohibited (RFC 1812, 5.2.7.1).
+    /// Communication administratively prohibited (RFC 1812, section 5.2.7.1).
     pub const PROHIBITED: u8 = 13;
 }
 
-/// What a message of this type is: error, query, reply to a query (RFC 5508, 2), or none of them, as information requests
-/// are, which nobody sends any more (RFC 5508, REQ-10c; RFC 6918).
+/// Kind of a message of this type: error, query, reply to a query (RFC 5508, section 2), or none of these. The latter
+/// includes the obsolete information requests (RFC 5508, REQ-10c; RFC 6918).
 #[inline]
 pub fn flags(kind: u8) -> Flags {
     match kind {
@@ -64,18 +64,18 @@ pub fn flags(kind: u8) -> Flags {
     }
 }
 
-/// The type of the requests that replies of this type answer; a request's own.
+/// Request type that belongs to a reply type; a request type is returned unchanged.
 #[inline]
 pub fn request(kind: u8) -> u8 {
     match kind {
         kind::ECHO_REPLY => kind::ECHO_REQUEST,
-        // Timestamps and address masks.
+        // Timestamp and address mask replies.
         14 | 18 => kind - 1,
         other => other,
     }
 }
 
-/// An error as its type, code and second word say.
+/// An ICMP error: type, code and second word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Error {
     /// Type.
@@ -87,7 +87,7 @@ pub struct Error {
 }
 
 impl Error {
-    /// The time to live has run out in transit.
+    /// The time to live expired in transit.
     pub const TIME_EXCEEDED: Error = Error {
         kind: kind::TIME_EXCEEDED,
         code: 0,
@@ -103,7 +103,7 @@ impl Error {
         }
     }
 
-    /// Datagrams for a host are to be sent to another gateway (RFC 1812, 5.2.7.2).
+    /// Redirect for a host to another gateway (RFC 1812, section 5.2.7.2).
     pub const fn redirect(gateway: u32) -> Error {
         Error {
             kind: kind::REDIRECT,
@@ -112,7 +112,7 @@ impl Error {
         }
     }
 
-    /// The datagram must not be fragmented, yet is longer than the next hop's MTU (RFC 1191).
+    /// The datagram must not be fragmented but exceeds the next hop's MTU (RFC 1191).
     pub const fn fragmentation_needed(mtu: u16) -> Error {
         Error {
             kind: kind::UNREACHABLE,
@@ -122,11 +122,11 @@ impl Error {
     }
 }
 
-/// Most bytes of an IPv4 datagram that carries an error (RFC 1812, 4.3.2.3).
+/// Maximum length in bytes of an IPv4 datagram that carries an ICMP error (RFC 1812, section 4.3.2.3).
 pub const MAX_ERROR: usize = 576;
 
-/// Whether an error may be sent about an IPv4 packet (RFC 1812, 4.3.2.7): not about ICMP errors, later fragments,
-/// what was sent to a group, and what does not come from one host.
+/// Whether an ICMP error may be sent about an IPv4 packet (RFC 1812, section 4.3.2.7): not about ICMP errors, later
+/// fragments, packets to a group address, and packets whose source is not a single host.
 pub fn may_report(frame: &[u8], layers: &Layers) -> bool {
     let datagram = layers.datagram(frame);
     let (source, destination) = (ipv4::SOURCE.read(datagram), ipv4::DESTINATION.read(datagram));
@@ -140,8 +140,8 @@ pub fn may_report(frame: &[u8], layers: &Layers) -> bool {
         && !matches!(source >> 24, 0 | 127)
 }
 
-/// Make `packet` an error from `source` to `destination` about `datagram`, as much of which is quoted as 576 bytes
-/// hold; false, and nothing done, where its room is too small.
+/// Make `packet` an ICMP error from `source` to `destination` about `datagram`, which is quoted up to a total of 576
+/// bytes; false, without effect, if the buffer is too small.
 pub fn emit_error(
     packet: &mut Packet<'_>,
     link: Link,
@@ -160,7 +160,7 @@ pub fn emit_error(
         return false;
     };
     ipv4::VERSION_LENGTH.write(header, 0x45);
-    // Internetwork control (RFC 1812, 4.3.2.5).
+    // Type of service: internetwork control (RFC 1812, section 4.3.2.5).
     ipv4::SERVICE.write(header, 0xc0);
     ipv4::TOTAL_LENGTH.write(header, total as u16);
     ipv4::FRAGMENT.write(header, ipv4::DONT_FRAGMENT);
@@ -179,8 +179,8 @@ pub fn emit_error(
     true
 }
 
-/// Whether a packet is an echo request, or a fragment of one. Later fragments have been told what their datagram has in the place of
-/// ports.
+/// Whether a packet is an echo request, or a fragment of one. For later fragments virtual reassembly has set the values
+/// that take the place of ports.
 pub fn is_echo_request(frame: &[u8], layers: &Layers) -> bool {
     let told = layers.destination_port.wrapping_sub(layers.source_port) == kind::ECHO_REQUEST.into();
     layers.class == Class::Ipv4
@@ -191,8 +191,8 @@ pub fn is_echo_request(frame: &[u8], layers: &Layers) -> bool {
         }
 }
 
-/// Turn an echo request, or each of its fragments, into the reply from `source`, in place; false, and nothing done, where it is none.
-/// The Ethernet header is left to who sends it.
+/// Turn an echo request, or each of its fragments, into the reply from `source`, in place; false, without effect, for
+/// other packets. The caller sets the Ethernet header.
 pub fn answer_echo(frame: &mut [u8], layers: &Layers, source: u32) -> bool {
     if !is_echo_request(frame, layers) {
         return false;

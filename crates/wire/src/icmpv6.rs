@@ -10,7 +10,7 @@ use crate::layers::{Class, Flags, Fragment, Layers};
 use crate::packet::Packet;
 
 header! {
-    /// An ICMPv6 message: its fixed part and what follows it.
+    /// An ICMPv6 message: its fixed part and the data after it.
     Icmpv6 8
     "Type." kind: u8 = KIND @ 0, set_kind;
     "Code." code: u8 = CODE @ 1, set_code;
@@ -58,7 +58,7 @@ pub mod unreachable {
     pub const PORT: u8 = 4;
 }
 
-/// What a message of this type is: error, echo request, echo reply, or none of them.
+/// Kind of a message of this type: error, echo request, echo reply, or none of these.
 #[inline]
 pub fn flags(kind: u8) -> Flags {
     match kind {
@@ -69,7 +69,7 @@ pub fn flags(kind: u8) -> Flags {
     }
 }
 
-/// The hop limit has run out in transit.
+/// The hop limit expired in transit.
 pub const HOP_LIMIT_EXCEEDED: Error = Error {
     kind: kind::TIME_EXCEEDED,
     code: 0,
@@ -85,7 +85,7 @@ pub const fn unreachable_error(code: u8) -> Error {
     }
 }
 
-/// The packet is longer than the next hop's MTU.
+/// The packet exceeds the next hop's MTU.
 pub const fn packet_too_big(mtu: u32) -> Error {
     Error {
         kind: kind::PACKET_TOO_BIG,
@@ -94,12 +94,13 @@ pub const fn packet_too_big(mtu: u32) -> Error {
     }
 }
 
-/// Most bytes of an IPv6 packet that carries an error: the minimum MTU (RFC 4443, 2.4 c).
+/// Maximum length in bytes of an IPv6 packet that carries an ICMP error: the minimum MTU (RFC 4443, section 2.4 c).
 pub const LONGEST_ERROR: usize = 1280;
 
-/// Whether an error may be sent about an IPv6 packet (RFC 4443, 2.4 e): not about ICMPv6 errors and redirects, what does not
-/// come from one host, and what was sent to a group, unless it is `too_big`. Later fragments are not exempt as those of IPv4
-/// are (RFC 1812, 4.3.2.7); of errors and redirects there are none (RFC 4443, 2.4 c; RFC 6980).
+/// Whether an ICMP error may be sent about an IPv6 packet (RFC 4443, section 2.4 e): not about ICMPv6 errors and
+/// redirects, packets whose source is not a single host, and packets to a group address except with `too_big`. Unlike
+/// in IPv4 (RFC 1812, section 4.3.2.7), later fragments are not exempt; errors and redirects are never fragmented (RFC
+/// 4443, section 2.4 c; RFC 6980).
 pub fn may_report(frame: &[u8], layers: &Layers, too_big: bool) -> bool {
     let datagram = layers.datagram(frame);
     let source = ipv6::SOURCE.read(datagram);
@@ -114,8 +115,8 @@ pub fn may_report(frame: &[u8], layers: &Layers, too_big: bool) -> bool {
         && source >> 120 != 0xff
 }
 
-/// Make `packet` an ICMPv6 message of `length` bytes, all zero but type and code, and return the message and the sum of
-/// its pseudo-header; [`finish`] it when it is written. None, and nothing done, where its room is too small.
+/// Make `packet` an ICMPv6 message of `length` bytes, zeroed except for type and code; returns the message and the sum
+/// of its pseudo-header. Call [`finish`] when it is complete. `None`, without effect, if the buffer is too small.
 pub(crate) fn begin<'p>(
     packet: &'p mut Packet<'_>,
     link: Link,
@@ -140,13 +141,13 @@ pub(crate) fn begin<'p>(
     ))
 }
 
-/// Write the checksum of a message whose field is zero.
+/// Write the checksum of a message whose checksum field is zero.
 pub(crate) fn finish(message: &mut [u8], pseudo: u16) {
     CHECKSUM.write(message, !checksum::add(checksum::sum(message), pseudo));
 }
 
-/// Make `packet` an error from `source` to `destination` about `datagram`, as much of which is quoted as 1,280 bytes
-/// hold; false, and nothing done, where its room is too small.
+/// Make `packet` an ICMPv6 error from `source` to `destination` about `datagram`, which is quoted up to a total of
+/// 1,280 bytes; false, without effect, if the buffer is too small.
 pub fn emit_error(
     packet: &mut Packet<'_>,
     link: Link,
@@ -170,8 +171,8 @@ pub fn emit_error(
     true
 }
 
-/// Whether a packet is an echo request, or a fragment of one. Later fragments have been told what their datagram has in the place of
-/// ports.
+/// Whether a packet is an echo request, or a fragment of one. For later fragments virtual reassembly has set the values
+/// that take the place of ports.
 pub fn is_echo_request(frame: &[u8], layers: &Layers) -> bool {
     let told = layers.destination_port.wrapping_sub(layers.source_port) == kind::ECHO_REQUEST.into();
     layers.class == Class::Ipv6
@@ -182,8 +183,8 @@ pub fn is_echo_request(frame: &[u8], layers: &Layers) -> bool {
         }
 }
 
-/// Turn an echo request into its reply from `source`, in place; false, and nothing done, where it is none. The
-/// Ethernet header is left to who sends it.
+/// Turn an echo request into its reply from `source`, in place; false, without effect, for other packets. The caller
+/// sets the Ethernet header.
 pub fn answer_echo(frame: &mut [u8], layers: &Layers, source: u128) -> bool {
     if !is_echo_request(frame, layers) {
         return false;

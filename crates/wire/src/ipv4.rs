@@ -5,7 +5,7 @@ use crate::fault::Fault;
 use crate::field::header;
 
 header! {
-    /// An IPv4 header and what follows it.
+    /// An IPv4 header and the data after it.
     Ipv4 20
     "Version (4 bits) and header length in words (4)." version_length: u8 = VERSION_LENGTH @ 0, set_version_length;
     "Type of service: DSCP (6 bits) and ECN (2)." service: u8 = SERVICE @ 1, set_service;
@@ -23,10 +23,10 @@ header! {
 pub const MORE_FRAGMENTS: u16 = 0x2000;
 /// Flag of the fragment field: don't fragment.
 pub const DONT_FRAGMENT: u16 = 0x4000;
-/// Part of the fragment field that is the offset, in units of 8 bytes.
+/// Mask of the fragment offset in the fragment field, in units of 8 bytes.
 pub const FRAGMENT_OFFSET: u16 = 0x1fff;
 
-/// Numbers of transport protocols.
+/// IP protocol numbers.
 pub mod protocol {
     /// ICMP.
     pub const ICMP: u8 = 1;
@@ -45,7 +45,7 @@ pub mod protocol {
     /// ICMPv6.
     pub const ICMPV6: u8 = 58;
 
-    /// Whether a protocol is ICMP, of either version of IP.
+    /// Whether a protocol is ICMP or ICMPv6.
     #[inline(always)]
     pub const fn is_icmp(protocol: u8) -> bool {
         matches!(protocol, ICMP | ICMPV6)
@@ -65,36 +65,37 @@ pub mod option {
 }
 
 impl<B: AsRef<[u8]>> Ipv4<B> {
-    /// Header length in bytes, as the header says: 0 to 60.
+    /// Header length in bytes according to the header: 0 to 60.
     #[inline(always)]
     pub fn header_length(&self) -> usize {
         ((self.version_length() & 0x0f) as usize) << 2
     }
 
-    /// Whether a router may not fragment the datagram.
+    /// Whether routers must not fragment the datagram.
     #[inline(always)]
     pub fn dont_fragment(&self) -> bool {
         self.fragment() & DONT_FRAGMENT != 0
     }
 
-    /// Whether the datagram is in one piece and stays so, so that its identification says nothing (RFC 6864, 4).
+    /// Whether the datagram is atomic: unfragmented and not to be fragmented, so that its IP ID has no meaning (RFC
+    /// 6864, section 4).
     #[inline(always)]
     pub fn is_atomic(&self) -> bool {
         self.fragment() & (DONT_FRAGMENT | MORE_FRAGMENTS | FRAGMENT_OFFSET) == DONT_FRAGMENT
     }
 
-    /// Offset of the fragment's payload in the datagram's, in bytes.
+    /// Offset of the fragment's payload in the original datagram's payload, in bytes.
     #[inline(always)]
     pub fn fragment_offset(&self) -> usize {
         ((self.fragment() & FRAGMENT_OFFSET) as usize) << 3
     }
 
-    /// The options; empty where the header length is wrong.
+    /// The options; empty if the header length is invalid.
     pub fn options(&self) -> &[u8] {
         self.bytes().get(LENGTH..self.header_length()).unwrap_or_default()
     }
 
-    /// Whether the header checksum is right.
+    /// Whether the header checksum is correct.
     #[inline]
     pub fn has_valid_checksum(&self) -> bool {
         self.bytes()
@@ -112,7 +113,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Ipv4<B> {
         self.set_checksum(value.unwrap_or_default());
     }
 
-    /// Another identification, checksum included; a wrong one stays wrong.
+    /// Set the IP ID and update the header checksum; an incorrect checksum stays incorrect.
     pub fn set_identification_checked(&mut self, identification: u16) {
         let delta = checksum::Delta::default().word(self.identification(), identification);
         let field = delta.apply(self.checksum());
@@ -120,7 +121,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Ipv4<B> {
         self.set_checksum(field);
     }
 
-    /// One hop less, checksum included; a time to live of 0 stays.
+    /// Decrement the TTL and update the header checksum; a TTL of 0 stays.
     #[inline(always)]
     pub fn decrement_ttl(&mut self) {
         let ttl = self.ttl();
@@ -136,18 +137,18 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Ipv4<B> {
     }
 }
 
-/// Count the time to live of a header down by one, and its checksum with it (RFC 1624); it must not be 0.
+/// Decrement the TTL of a header, which must not be 0, and update the checksum (RFC 1624).
 #[inline(always)]
 pub fn decrement_header_ttl(header: &mut [u8; LENGTH]) {
     header[8] = header[8].wrapping_sub(1);
-    // The word of TTL and protocol becomes smaller by 256, the sum's complement larger. As the bytes lie: sums of one's
-    // complement do not depend on their order.
+    // Decrementing the TTL decreases the 16-bit word of TTL and protocol by 256, and increases the complement of the
+    // sum by 256. Bytes are used in memory order, because one's-complement sums do not depend on byte order.
     let field = u32::from(u16::from_ne_bytes([header[10], header[11]])) + u32::from(0x0100u16.to_be());
     let field = (field + u32::from(field >= 0xffff)) as u16;
     header[10..12].copy_from_slice(&field.to_ne_bytes());
 }
 
-/// Check that every option lies in its room and none asks for a source route, where those are refused.
+/// Check that every option lies within the options, and, if source routes are refused, that no option is one.
 pub fn check_options(options: &[u8], refuse_source_routes: bool) -> Result<(), Fault> {
     let mut rest = options;
     while let Some((&kind, tail)) = rest.split_first() {

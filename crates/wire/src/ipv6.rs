@@ -4,7 +4,7 @@ use crate::fault::Fault;
 use crate::field::header;
 
 header! {
-    /// An IPv6 header and what follows it.
+    /// An IPv6 header and the data after it.
     Ipv6 40
     "Version (4 bits), traffic class (8), flow label (20)." version_class_flow: u32 = VERSION_CLASS_FLOW @ 0, set_version_class_flow;
     "Length of what follows the header, in bytes." payload_length: u16 = PAYLOAD_LENGTH @ 4, set_payload_length;
@@ -42,7 +42,7 @@ pub mod fragment {
     pub const MORE_FRAGMENTS: u16 = 1;
 
     impl<B: AsRef<[u8]>> Fragment<B> {
-        /// Offset of the fragment's payload in the datagram's fragmentable part, in bytes.
+        /// Offset of the fragment's payload in the original packet's fragmentable part, in bytes.
         pub fn offset(&self) -> usize {
             (self.offset_more() & !7) as usize
         }
@@ -54,7 +54,7 @@ pub mod fragment {
     }
 }
 
-/// Numbers of the extension headers that are walked over.
+/// Protocol numbers of the extension headers that are parsed.
 pub mod extension {
     /// Hop-by-hop options.
     pub const HOP_BY_HOP: u8 = 0;
@@ -68,26 +68,27 @@ pub mod extension {
     pub const DESTINATION: u8 = 60;
 }
 
-/// The chain of extension headers of one datagram.
+/// The chain of extension headers of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chain {
-    /// Protocol behind the extension headers.
+    /// Protocol after the extension headers.
     pub protocol: u8,
-    /// Offset of the first byte behind them, from the IPv6 header's first byte.
+    /// Offset of the first byte after them, relative to the IPv6 header.
     pub end: usize,
-    /// How many there are.
+    /// Number of extension headers.
     pub count: usize,
-    /// Offset of the byte that names the protocol behind the chain.
+    /// Offset of the byte that contains the protocol after the chain.
     pub names_protocol: usize,
-    /// Offset of the fragment header, where there is one.
+    /// Offset of the fragment header, if present.
     pub fragment: Option<usize>,
-    /// Segments that a routing header has left: the destination is not yet the final one where it is above 0.
+    /// Segments left in a routing header; above 0, the destination is not the final one.
     pub segments_left: u8,
 }
 
-/// Walk over the extension headers of a datagram that begins with its IPv6 header. In a fragment that is not the
-/// first, the walk ends behind the fragment header. How many there are is not limited, as hosts do not limit it (RFC 8200, 4):
-/// each has 8 bytes at least, so that the walk takes an eighth as many steps as the datagram has bytes.
+/// Parse the extension headers of a datagram that starts with its IPv6 header. In a fragment other than the first,
+/// parsing ends after the fragment header. The number of headers is not limited, because hosts do not limit it either
+/// (RFC 8200, section 4). Each is at least 8 bytes long, so there are at most as many steps as an eighth of the
+/// datagram's bytes.
 pub fn walk(datagram: &[u8]) -> Result<Chain, Fault> {
     let mut chain = Chain {
         protocol: NEXT_HEADER.read(datagram),
@@ -157,7 +158,7 @@ pub fn walk(datagram: &[u8]) -> Result<Chain, Fault> {
     }
 }
 
-/// Count the hop limit of a header down by one; it must not be 0.
+/// Decrement the hop limit of a header, which must not be 0.
 #[inline(always)]
 pub fn decrement_header_hop_limit(header: &mut [u8; LENGTH]) {
     header[HOP_LIMIT.offset] = header[HOP_LIMIT.offset].wrapping_sub(1);

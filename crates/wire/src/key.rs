@@ -1,19 +1,19 @@
-//! What a flow is found by: 5-tuple and context, one key per direction.
+//! Flow keys: the 5-tuple and a context, one key per direction.
 //!
-//! Addresses and ports are kept as numbers in host order.
+//! Addresses and ports are stored as numbers in host byte order.
 
 use bytemuck::{Pod, Zeroable};
 
 /// Virtual router, bridge or subscriber site that a key belongs to.
 pub type Context = u32;
 
-/// Which way a packet of a session goes.
+/// Direction of a packet in a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Direction {
-    /// As the session's first packet.
+    /// Direction of the session's first packet.
     Forward = 0,
-    /// As the answers to it.
+    /// Direction of the answers.
     Reverse = 1,
 }
 
@@ -28,8 +28,8 @@ impl Direction {
     }
 }
 
-/// IPv4 addresses, ports and context: 16 bytes, compared as two words. Of ICMP queries the port of who asks is the identifier, and
-/// the other one that and the request's type added up.
+/// IPv4 addresses, ports and context: 16 bytes, compared as two words. For ICMP queries, the port of the requesting
+/// host is the identifier, and the other port is the sum of the identifier and the request's type.
 #[derive(Clone, Copy, Debug, Default, Eq, Pod, Zeroable)]
 #[repr(C, align(8))]
 pub struct Tuple4 {
@@ -37,16 +37,16 @@ pub struct Tuple4 {
     pub source: u32,
     /// Destination address.
     pub destination: u32,
-    /// Source port; of an ICMP query as above.
+    /// Source port; for an ICMP query as described above.
     pub source_port: u16,
-    /// Destination port; of an ICMP query as above.
+    /// Destination port; for an ICMP query as described above.
     pub destination_port: u16,
     /// Context.
     pub context: Context,
 }
 
 impl PartialEq for Tuple4 {
-    /// All at once, not field by field: the record that it is held against has just come from memory.
+    /// Compares whole words instead of fields, because the other record has just been loaded from memory.
     #[inline(always)]
     fn eq(&self, other: &Self) -> bool {
         bytemuck::cast::<Self, u128>(*self) == bytemuck::cast::<Self, u128>(*other)
@@ -59,17 +59,17 @@ impl std::hash::Hash for Tuple4 {
     }
 }
 
-/// IPv6 addresses, ports and context: 40 bytes. Ports of ICMPv6 queries are as in [`Tuple4`].
+/// IPv6 addresses, ports and context: 40 bytes. Ports of ICMPv6 queries are set as in [`Tuple4`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Pod, Zeroable)]
 #[repr(C, align(8))]
 pub struct Tuple6 {
-    /// Source address, in network order as two big-endian numbers: high half first.
+    /// Source address, as two big-endian numbers: high half first.
     pub source: [u64; 2],
-    /// Destination address, likewise.
+    /// Destination address, as two big-endian numbers: high half first.
     pub destination: [u64; 2],
-    /// Source port; of an ICMP query as above.
+    /// Source port; for an ICMP query as in [`Tuple4`].
     pub source_port: u16,
-    /// Destination port; of an ICMP query as above.
+    /// Destination port; for an ICMP query as in [`Tuple4`].
     pub destination_port: u16,
     /// Context.
     pub context: Context,
@@ -96,7 +96,7 @@ pub struct FlowKey6 {
 macro_rules! reversed {
     ($key:ident, $tuple:ident) => {
         impl $key {
-            /// The key of the packets that answer, where nothing is translated.
+            /// Key of the answers if nothing is translated.
             #[inline(always)]
             pub fn reversed(&self) -> Self {
                 let t = &self.tuple;

@@ -1,4 +1,4 @@
-//! Where the layers of a frame lie, and what a node needs to know of them: found once, carried as 18 bytes.
+//! Offsets of the layers of a frame, and the header fields that nodes need: parsed once, stored in 18 bytes.
 
 use core::hint::select_unpredictable;
 
@@ -11,7 +11,7 @@ use crate::key::{Context, FlowKey4, FlowKey6, Tuple4, Tuple6};
 use crate::vlan::{self, Tag};
 use crate::{icmp, icmpv6, ipv4, ipv6};
 
-/// What lies above Ethernet.
+/// Protocol above Ethernet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Class {
@@ -21,25 +21,25 @@ pub enum Class {
     Ipv6,
     /// ARP.
     Arp,
-    /// Something else: `l3` is where it begins.
+    /// Another protocol; `l3` is its offset.
     #[default]
     Other,
 }
 
-/// Which part of its datagram a packet is.
+/// Position of a packet in its datagram.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Fragment {
-    /// All of it.
+    /// The whole datagram.
     #[default]
     Whole,
-    /// The first fragment: it has ports.
+    /// The first fragment, which has ports.
     First,
-    /// A later fragment: it has no transport header.
+    /// A later fragment, which has no transport header.
     Later,
 }
 
-/// What is so with a packet: a set of bits.
+/// Set of packet properties, as bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Flags(pub u8);
 
@@ -52,11 +52,11 @@ impl Flags {
     pub const BROADCAST: Flags = Flags(0x04);
     /// An ICMP or ICMPv6 error, which quotes another packet.
     pub const ICMP_ERROR: Flags = Flags(0x08);
-    /// An ICMP query or ICMPv6 echo, or the answer to one: the port of who asks is its identifier.
+    /// An ICMP query, ICMPv6 echo request, or a reply to one; the port of the requesting host is the identifier.
     pub const ICMP_QUERY: Flags = Flags(0x10);
-    /// With [`Flags::ICMP_QUERY`]: it is the answer.
+    /// With [`Flags::ICMP_QUERY`]: it is a reply.
     pub const ICMP_REPLY: Flags = Flags(0x20);
-    /// A whole TCP or UDP packet over IPv4 without options, or over IPv6 without extension headers.
+    /// An unfragmented TCP or UDP packet over IPv4 without options, or over IPv6 without extension headers.
     pub const PLAIN: Flags = Flags(0x40);
 
     /// Whether any of `bits` is set.
@@ -65,7 +65,7 @@ impl Flags {
         self.0 & bits.0 != 0
     }
 
-    /// Both sets.
+    /// Union of both sets.
     #[inline(always)]
     #[must_use]
     pub const fn with(self, bits: Flags) -> Flags {
@@ -73,43 +73,43 @@ impl Flags {
     }
 }
 
-/// The layers of one frame. Offsets count from the frame's first byte.
+/// The layers of one frame. Offsets are relative to the frame's first byte.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Layers {
-    /// Where the IP or ARP header begins, behind the tags.
+    /// Offset of the IP or ARP header, after VLAN tags.
     pub l3: u16,
-    /// Where the transport header begins; in a later fragment, its payload. For ARP and others: as `l3`.
+    /// Offset of the transport header; in a later fragment, of its payload. For ARP and others: as `l3`.
     pub l4: u16,
-    /// End of the IP datagram, Ethernet padding excluded. For ARP and others: the frame's length.
+    /// End of the IP datagram, without Ethernet padding. For ARP and others: the frame's length.
     pub end: u16,
-    /// TCP, UDP or UDP-Lite source port, or what an ICMP query has in its place; otherwise 0.
+    /// Source port of TCP, UDP or UDP-Lite, or the value in its place for an ICMP query; otherwise 0.
     pub source_port: u16,
-    /// TCP, UDP or UDP-Lite destination port, or what an ICMP query has in its place; otherwise 0.
+    /// Destination port of TCP, UDP or UDP-Lite, or the value in its place for an ICMP query; otherwise 0.
     pub destination_port: u16,
-    /// Transport protocol, behind the extension headers.
+    /// Transport protocol, after extension headers.
     pub protocol: u8,
-    /// Time to live, or hop limit.
+    /// Time to live or hop limit.
     pub ttl: u8,
     /// TCP control flags; 0 for other protocols.
     pub tcp_flags: u8,
-    /// What lies above Ethernet.
+    /// Protocol above Ethernet.
     pub class: Class,
-    /// Which part of its datagram the packet is.
+    /// Position of the packet in its datagram.
     pub fragment: Fragment,
-    /// How many VLAN tags there are: 0 to 2.
+    /// Number of VLAN tags: 0 to 2.
     pub tags: u8,
-    /// What is so with the packet.
+    /// Properties of the packet.
     pub flags: Flags,
 }
 
 const _: () = assert!(size_of::<Layers>() <= 24 && size_of::<Result<Layers, Fault>>() <= 24);
 
-/// The short way: an untagged whole TCP or UDP packet over IPv4 without options. `head` is where the frame of
-/// `length` bytes begins. Flags of the Ethernet destination are left out.
+/// Fast path: parse an untagged, unfragmented TCP or UDP packet over IPv4 without options. `head` is the beginning of a
+/// frame of `length` bytes. Flags of the Ethernet destination are not set.
 #[inline(always)]
 pub fn parse_fast(head: &[u8; 54], length: usize) -> Option<Layers> {
     const L4: usize = ethernet::LENGTH + ipv4::LENGTH;
-    // Type, version and header length; all but the class and the total length.
+    // EtherType, version and header length; without type of service and total length.
     let kind = u32::from_be_bytes([head[12], head[13], head[14], 0]);
     let total = u16::from_be_bytes([head[16], head[17]]) as usize;
     let fragment = u16::from_ne_bytes([head[20], head[21]]) & (ipv4::MORE_FRAGMENTS | ipv4::FRAGMENT_OFFSET).to_be();
@@ -138,8 +138,9 @@ pub fn parse_fast(head: &[u8; 54], length: usize) -> Option<Layers> {
     })
 }
 
-/// Find the layers of a frame: as far as needed to place them, not yet whether they are valid (see
-/// [`crate::validity::validate`]). An untagged whole TCP or UDP packet over IPv4 without options takes the short way.
+/// Parse the layers of a frame as far as needed to locate them. Validity is checked separately (see
+/// [`crate::validity::validate`]). An untagged, unfragmented TCP or UDP packet over IPv4 without options takes the fast
+/// path.
 #[inline(always)]
 pub fn parse(frame: &[u8]) -> Result<Layers, Fault> {
     if let Some(head) = frame.first_chunk()
@@ -149,7 +150,7 @@ pub fn parse(frame: &[u8]) -> Result<Layers, Fault> {
         layers.flags = layers.flags.with(destination_flags(destination));
         return Ok(layers);
     }
-    // The long way writes to a place of its own, so that the short way stays in registers.
+    // The slow path writes to a separate variable, so that the fast path stays in registers.
     let mut layers = Layers::default();
     match parse_any(frame, &mut layers) {
         None => Ok(layers),
@@ -264,14 +265,14 @@ fn network6(frame: &[u8], layers: &mut Layers) -> Result<(), Fault> {
     Ok(())
 }
 
-/// A whole TCP or UDP packet is plain, where nothing stands between its headers.
+/// Mark an unfragmented TCP or UDP packet as plain if its headers are adjacent.
 fn mark_plain(layers: &mut Layers, adjacent: bool) {
     if adjacent && layers.fragment == Fragment::Whole && matches!(layers.protocol, protocol::TCP | protocol::UDP) {
         layers.flags = layers.flags.with(Flags::PLAIN);
     }
 }
 
-/// Which part of its datagram a packet with these extension headers is. An atomic fragment is whole (RFC 6946).
+/// Position in its datagram of a packet with these extension headers. An atomic fragment counts as whole (RFC 6946).
 pub(crate) fn chain_fragment(datagram: &[u8], chain: &Chain) -> Fragment {
     let field = chain.fragment.map_or(0, |at| {
         ipv6::fragment::OFFSET_MORE.read(datagram.get(at..).unwrap_or_default())
@@ -311,12 +312,13 @@ fn transport(frame: &[u8], layers: &mut Layers) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Ports of a transport header of which at least the ports are there, or 8 bytes of ICMP; none for ICMP errors and other messages.
-/// Sets the ICMP flags.
+/// Ports of a transport header that contains at least the ports, or 8 bytes for ICMP; `None` for ICMP errors and other
+/// messages. Sets the ICMP flags.
 ///
-/// What an ICMP query has in their place is told apart by who asks and by what is asked, so that hosts that ask each other with one
-/// identifier have two flows: the port of who asks is the identifier, and the other one the identifier and the request's type
-/// added up. The reply's are those exchanged.
+/// For an ICMP query, the values in place of ports depend on the requesting host and the kind of request, so that two
+/// hosts that send requests to each other with the same identifier have separate flows. The port of the requesting host
+/// is the identifier, and the other port is the sum of the identifier and the request's type. In the reply both are
+/// exchanged.
 pub(crate) fn ports(payload: &[u8], protocol: u8, flags: &mut Flags) -> Option<(u16, u16)> {
     if matches!(protocol, protocol::TCP | protocol::UDP | protocol::UDP_LITE) {
         let head = payload.first_chunk::<4>()?;
@@ -340,14 +342,14 @@ pub(crate) fn ports(payload: &[u8], protocol: u8, flags: &mut Flags) -> Option<(
         })
 }
 
-/// The headers of a plain packet.
+/// Headers of a plain packet.
 #[derive(Debug)]
 pub struct Plain<'f, const N: usize> {
-    /// Ethernet, and tags.
+    /// Ethernet header and VLAN tags.
     pub link: &'f mut [u8],
-    /// IP.
+    /// IP header.
     pub network: &'f mut [u8; N],
-    /// TCP, or UDP and what follows it.
+    /// TCP header, or UDP header and the data after it.
     pub transport: &'f mut [u8; 20],
 }
 
@@ -358,26 +360,26 @@ impl Layers {
         frame.get(self.l3 as usize..self.end as usize).unwrap_or_default()
     }
 
-    /// What the IP header and its extensions carry: transport header and data.
+    /// Payload of the IP header and its extensions: transport header and data.
     #[inline(always)]
     pub fn payload<'f>(&self, frame: &'f [u8]) -> &'f [u8] {
         frame.get(self.l4 as usize..self.end as usize).unwrap_or_default()
     }
 
-    /// The IP datagram or ARP message, to be written.
+    /// The IP datagram or ARP message, mutable.
     #[inline(always)]
     pub fn datagram_mut<'f>(&self, frame: &'f mut [u8]) -> &'f mut [u8] {
         frame.get_mut(self.l3 as usize..self.end as usize).unwrap_or_default()
     }
 
-    /// Transport header and data, to be written.
+    /// Transport header and data, mutable.
     #[inline(always)]
     pub fn payload_mut<'f>(&self, frame: &'f mut [u8]) -> &'f mut [u8] {
         frame.get_mut(self.l4 as usize..self.end as usize).unwrap_or_default()
     }
 
-    /// Link, IP and transport header of a plain packet ([`Flags::PLAIN`]) of the class whose header has `N` bytes, to
-    /// be written. None where it is another packet, or the frame ends before 20 bytes of transport header do.
+    /// Link, IP and transport header, mutable, of a plain packet ([`Flags::PLAIN`]) whose IP header has `N` bytes.
+    /// `None` for other packets, and if the frame ends before 20 bytes of the transport header.
     #[inline(always)]
     pub fn plain_mut<'f, const N: usize>(&self, frame: &'f mut [u8]) -> Option<Plain<'f, N>> {
         if !self.flags.has(Flags::PLAIN) {
@@ -393,7 +395,7 @@ impl Layers {
         })
     }
 
-    /// The `k`-th VLAN tag, counted from the outermost.
+    /// The `k`-th VLAN tag, starting at the outermost.
     #[inline(always)]
     pub fn tag(&self, frame: &[u8], k: usize) -> Option<Tag> {
         if k < self.tags as usize {
@@ -403,7 +405,7 @@ impl Layers {
         }
     }
 
-    /// Key of an IPv4 packet; zero addresses where `frame` is not the frame that was parsed.
+    /// Key of an IPv4 packet; the addresses are zero if `frame` is not the frame that was parsed.
     #[inline(always)]
     pub fn key4(&self, frame: &[u8], context: Context) -> FlowKey4 {
         let at = self.l3 as usize + ipv4::SOURCE.offset;
@@ -425,7 +427,7 @@ impl Layers {
         }
     }
 
-    /// Key of an IPv6 packet; zero addresses where `frame` is not the frame that was parsed.
+    /// Key of an IPv6 packet; the addresses are zero if `frame` is not the frame that was parsed.
     #[inline(always)]
     pub fn key6(&self, frame: &[u8], context: Context) -> FlowKey6 {
         let at = self.l3 as usize + ipv6::SOURCE.offset;

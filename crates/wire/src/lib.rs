@@ -1,12 +1,12 @@
-//! Header views over bytes, validity, incremental checksums, and the keys of flows.
+//! Header views of bytes, validity checks, incremental checksums, and flow keys.
 //!
-//! Nothing here owns a buffer: a [`Packet`] borrows the room that a driver lends for the length of a burst.
+//! Nothing here owns a buffer: a [`Packet`] borrows the buffer that a driver provides for the duration of a burst.
 //!
-//! **The contract of every view and function here.** A view's constructor checks the length once, and is `None` where
-//! the fixed part of the header does not fit. After it, no accessor panics, whatever the bytes say: a number read
-//! behind the end is zero, a write there does nothing. What [`layers::parse`] returns are offsets within the frame that
-//! was parsed; used with another frame they give other bytes, or none, and do no harm. Numbers are in host order,
-//! lengths and offsets in bytes.
+//! **Contract of every view and function in this crate.** A view's constructor checks the length once and returns
+//! `None` if the fixed part of the header does not fit. Afterwards no accessor panics, whatever the bytes are: a number
+//! read beyond the end is zero, and a write there has no effect. [`layers::parse`] returns offsets within the parsed
+//! frame; used with another frame they yield other bytes or none, but are safe. Numbers are in host byte order, lengths
+//! and offsets in bytes.
 #![forbid(unsafe_code)]
 
 pub mod arp;
@@ -22,6 +22,7 @@ pub mod ipv4;
 pub mod ipv6;
 pub mod key;
 pub mod layers;
+pub mod named;
 pub mod ndp;
 pub mod packet;
 pub mod plain;

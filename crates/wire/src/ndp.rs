@@ -1,4 +1,4 @@
-//! Neighbour discovery (RFC 4861): its messages read whole, and those that a router sends.
+//! Neighbour discovery (RFC 4861): validated messages, and those that a router sends.
 
 use crate::ethernet::Link;
 use crate::fault::Fault;
@@ -17,13 +17,13 @@ pub mod option {
     pub const TARGET_LINK: u8 = 2;
     /// A prefix of the link.
     pub const PREFIX: u8 = 3;
-    /// The packet that a redirect is about.
+    /// The packet to which a redirect refers.
     pub const REDIRECTED: u8 = 4;
     /// MTU of the link.
     pub const MTU: u8 = 5;
 }
 
-/// Target of a solicitation or advertisement.
+/// Target of a neighbour solicitation or advertisement.
 pub const TARGET: Field<u128> = Field::at(8);
 
 /// Flags of a neighbour advertisement.
@@ -31,41 +31,41 @@ pub const TARGET: Field<u128> = Field::at(8);
 pub struct Advertised {
     /// The sender is a router.
     pub router: bool,
-    /// It answers a solicitation.
+    /// The message answers a solicitation.
     pub solicited: bool,
-    /// It overrides what the receiver knew.
+    /// The message overrides existing entries.
     pub overriding: bool,
 }
 
-/// A neighbour discovery message, validated as RFC 4861 (6.1 and 7.1) says.
+/// A neighbour discovery message, validated according to RFC 4861, sections 6.1 and 7.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message {
-    /// A host asks for routers.
+    /// Router solicitation.
     RouterSolicitation {
-        /// The sender's link-layer address, where it says it.
+        /// Link-layer address of the sender, if included.
         source_link: Option<Mac>,
     },
-    /// A router presents itself.
+    /// Router advertisement.
     RouterAdvertisement {
-        /// How many seconds it may serve as default router; 0 if not.
+        /// Lifetime as default router in seconds; 0 if it is none.
         lifetime: u16,
-        /// The sender's link-layer address, where it says it.
+        /// Link-layer address of the sender, if included.
         source_link: Option<Mac>,
     },
-    /// Who has the target?
+    /// Neighbour solicitation.
     NeighbourSolicitation {
-        /// The address asked for.
+        /// Address to resolve.
         target: u128,
-        /// The sender's link-layer address, where it says it.
+        /// Link-layer address of the sender, if included.
         source_link: Option<Mac>,
     },
-    /// The target is here.
+    /// Neighbour advertisement.
     NeighbourAdvertisement {
-        /// The address that is told of.
+        /// Advertised address.
         target: u128,
         /// Flags.
         flags: Advertised,
-        /// The target's link-layer address, where it is said.
+        /// Link-layer address of the target, if included.
         target_link: Option<Mac>,
     },
 }
@@ -124,7 +124,7 @@ fn is_multicast(address: u128) -> bool {
     address >> 120 == 0xff
 }
 
-/// Source and target link-layer address of the options; none where an option is empty or too long.
+/// Source and target link-layer address options; `None` if an option is empty or too long.
 fn link_options(options: &[u8]) -> Option<(Option<Mac>, Option<Mac>)> {
     let (mut source, mut target) = (None, None);
     let mut rest = options;
@@ -141,21 +141,21 @@ fn link_options(options: &[u8]) -> Option<(Option<Mac>, Option<Mac>)> {
     Some((source, target))
 }
 
-/// The address in a link-layer address option.
+/// Address in a link-layer address option.
 const LINK: Field<Mac> = Field::at(2);
 
-/// The group that a solicitation for `target` is sent to (RFC 4291, 2.7.1).
+/// The solicited-node multicast group of `target` (RFC 4291, section 2.7.1).
 pub const fn solicited_node(target: u128) -> u128 {
     0xff02_0000_0000_0000_0000_0001_ff00_0000 | (target & 0x00ff_ffff)
 }
 
-/// Every node on the link.
+/// Group of all nodes on the link.
 pub const ALL_NODES: u128 = 0xff02_0000_0000_0000_0000_0000_0000_0001;
 
-/// Every router on the link.
+/// Group of all routers on the link.
 pub const ALL_ROUTERS: u128 = 0xff02_0000_0000_0000_0000_0000_0000_0002;
 
-/// The link-local address made from an Ethernet address (RFC 4291, appendix A).
+/// The link-local address derived from a MAC address (RFC 4291, appendix A).
 pub const fn link_local(mac: Mac) -> u128 {
     let [a, b, c, d, e, f] = mac;
     (0xfe80 << 112) | u64::from_be_bytes([a ^ 2, b, c, 0xff, 0xfe, d, e, f]) as u128
@@ -169,9 +169,9 @@ fn link_option(message: &mut [u8], offset: usize, kind: u8, address: Mac) {
     }
 }
 
-/// Make `packet` a question who has `target`, sent by `source` to `destination`: the target itself (with its Ethernet
-/// address in `link`) to see whether it is still there, or its [`solicited_node`] group. With an unspecified source it
-/// is duplicate address detection and tells no link-layer address. False, and nothing done, where the room is too small.
+/// Make `packet` a neighbour solicitation for `target` from `source` to `destination`: the target itself (with its MAC
+/// in `link`) to probe reachability, or its [`solicited_node`] group. With an unspecified source it is duplicate
+/// address detection and contains no link-layer address. False, without effect, if the buffer is too small.
 pub fn emit_solicitation(packet: &mut Packet<'_>, link: Link, source: u128, destination: u128, target: u128) -> bool {
     let length = if source == 0 { 24 } else { 32 };
     let head = (kind::NEIGHBOUR_SOLICITATION, 0);
@@ -186,7 +186,7 @@ pub fn emit_solicitation(packet: &mut Packet<'_>, link: Link, source: u128, dest
     true
 }
 
-/// Make `packet` the word that `target` is at `link.source`; false, and nothing done, where its room is too small.
+/// Make `packet` an advertisement that `target` is at `link.source`; false, without effect, if the buffer is too small.
 pub fn emit_advertisement(
     packet: &mut Packet<'_>,
     link: Link,
@@ -206,19 +206,19 @@ pub fn emit_advertisement(
     true
 }
 
-/// A better first hop (RFC 4861, 4.5).
+/// A redirect to a better first hop (RFC 4861, section 4.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Redirect {
-    /// Who is to be sent to: the destination itself, or a router by its link-local address.
+    /// The better first hop: the destination itself, or a router by its link-local address.
     pub target: u128,
-    /// What is sent to.
+    /// Destination to which the redirect applies.
     pub destination: u128,
-    /// The target's Ethernet address, where it is known.
+    /// MAC of the target, if known.
     pub target_link: Option<Mac>,
 }
 
-/// Make `packet` a redirect about `datagram`, as much of which is quoted in words of 8 bytes as 1,280 bytes hold; false, and nothing
-/// done, where the room is too small.
+/// Make `packet` a redirect about `datagram`, which is quoted in words of 8 bytes up to a total of 1,280 bytes; false,
+/// without effect, if the buffer is too small.
 pub fn emit_redirect(
     packet: &mut Packet<'_>,
     link: Link,
@@ -255,42 +255,42 @@ pub fn emit_redirect(
     true
 }
 
-/// A prefix that a router advertises (RFC 4861, 4.6.2).
+/// A prefix in a router advertisement (RFC 4861, section 4.6.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prefix {
-    /// Its first address.
+    /// First address.
     pub address: u128,
-    /// Its length in bits.
+    /// Length in bits.
     pub length: u8,
-    /// It is on this link.
+    /// Whether the prefix is on-link.
     pub on_link: bool,
-    /// Hosts may make themselves addresses in it (RFC 4862).
+    /// Whether hosts may configure addresses in it autonomously (RFC 4862).
     pub autonomous: bool,
-    /// Seconds that it is valid for.
+    /// Valid lifetime in seconds.
     pub valid: u32,
-    /// Seconds that addresses in it are preferred for.
+    /// Preferred lifetime in seconds.
     pub preferred: u32,
 }
 
-/// What a router advertises of itself (RFC 4861, 4.2).
+/// Contents of a router advertisement (RFC 4861, section 4.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Router<'a> {
-    /// Hop limit for hosts to use; 0 to leave it to them.
+    /// Hop limit for hosts; 0 leaves it unspecified.
     pub hop_limit: u8,
-    /// Addresses come from DHCPv6.
+    /// Whether addresses are available by DHCPv6.
     pub managed: bool,
-    /// Other configuration comes from DHCPv6.
+    /// Whether other configuration is available by DHCPv6.
     pub other: bool,
-    /// Seconds that it may serve as default router; 0 if not.
+    /// Lifetime as default router in seconds; 0 if it is none.
     pub lifetime: u16,
-    /// MTU of the link; none to say nothing.
+    /// MTU of the link; `None` omits the option.
     pub mtu: Option<u32>,
     /// Prefixes of the link.
     pub prefixes: &'a [Prefix],
 }
 
-/// Make `packet` a router advertisement from `source` (link-local) to `destination`; false, and nothing done, where its
-/// room is too small.
+/// Make `packet` a router advertisement from `source` (link-local) to `destination`; false, without effect, if the
+/// buffer is too small.
 pub fn emit_router(
     packet: &mut Packet<'_>,
     link: Link,

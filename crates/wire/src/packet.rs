@@ -1,38 +1,38 @@
-//! The borrowed packet: a window on a buffer's room.
+//! A borrowed packet: a window into a buffer.
 
 use crate::ethernet;
 
-/// What is known of a frame's checksums before anybody looks.
+/// Checksum state of a frame as reported by the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Checksums {
-    /// Nothing has vouched for them: validity computes them.
+    /// Not verified: the validity check computes them.
     #[default]
     Unverified = 0,
-    /// The device says that L3 and L4 checksums are right.
+    /// The device has verified the L3 and L4 checksums.
     Vouched = 1,
-    /// The device says that the L3 header's checksum is wrong.
+    /// The device reports an incorrect L3 header checksum.
     BadL3 = 2,
-    /// The device says that the L4 checksum is wrong.
+    /// The device reports an incorrect L4 checksum.
     BadL4 = 3,
-    /// A local sender left the L4 checksum to us: the field holds the folded pseudo-header sum.
+    /// A local sender left the L4 checksum to offload: the field contains the folded pseudo-header sum.
     LeftToOffload = 4,
 }
 
-/// Where a frame lies in its room, and what the device said of it. Kept by the owner of the buffer, which
-/// may be C: the layout is fixed.
+/// Position of a frame in its buffer, and its checksum state. The owner of the buffer, possibly C code, stores it, so
+/// the layout is fixed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Window {
-    /// Offset of the frame's first byte in the room: the headroom.
+    /// Offset of the frame's first byte in the buffer: the headroom.
     pub start: u16,
-    /// Length of the frame in bytes, without frame check sequence.
+    /// Length of the frame in bytes, without the frame check sequence.
     pub length: u16,
-    /// What the device said of the checksums.
+    /// Checksum state reported by the device.
     pub checksums: Checksums,
 }
 
-/// A frame lent for the length of a burst: its bytes, and room before and after them to grow into.
+/// A frame borrowed for the duration of a burst, with the free bytes before and after it.
 #[derive(Debug)]
 pub struct Packet<'a> {
     room: &'a mut [u8],
@@ -40,7 +40,7 @@ pub struct Packet<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// A packet on `room`; a window that reaches outside the room is cut to it.
+    /// Create from a buffer; a window that exceeds the buffer is limited to it.
     #[inline(always)]
     pub fn new(room: &'a mut [u8], window: &'a mut Window) -> Self {
         let limit = room.len().min(u16::MAX as usize) as u16;
@@ -49,20 +49,21 @@ impl<'a> Packet<'a> {
         Self { room, window }
     }
 
-    /// A packet on `room` by a window that lies in it, as the owner of the buffer knows. One that does not has no bytes.
+    /// Create from a buffer and a window that lies within it, which the owner of the buffer guarantees. Otherwise the
+    /// packet is empty.
     #[inline(always)]
     pub fn within(room: &'a mut [u8], window: &'a mut Window) -> Self {
         Self { room, window }
     }
 
-    /// A packet of no bytes and no room: what stands in for a slot that is empty.
+    /// An empty packet without a buffer, as a placeholder for an empty entry.
     #[inline(always)]
     pub fn empty(window: &'a mut Window) -> Self {
         *window = Window::default();
         Self { room: &mut [], window }
     }
 
-    /// The frame.
+    /// Bytes of the frame.
     #[inline(always)]
     pub fn bytes(&self) -> &[u8] {
         let start = self.window.start as usize;
@@ -71,7 +72,7 @@ impl<'a> Packet<'a> {
             .unwrap_or_default()
     }
 
-    /// The frame, to be written.
+    /// Bytes of the frame, mutable.
     #[inline(always)]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         let start = self.window.start as usize;
@@ -90,13 +91,13 @@ impl<'a> Packet<'a> {
         self.window.length as usize
     }
 
-    /// What the device said of the checksums.
+    /// Checksum state.
     #[inline(always)]
     pub fn checksums(&self) -> Checksums {
         self.window.checksums
     }
 
-    /// Say what is known of the checksums from here on.
+    /// Set the checksum state.
     #[inline(always)]
     pub fn set_checksums(&mut self, checksums: Checksums) {
         self.window.checksums = checksums;
@@ -115,7 +116,7 @@ impl<'a> Packet<'a> {
         room.saturating_sub(self.window.start as usize + self.len())
     }
 
-    /// Grow by `bytes` at the front; false, and nothing done, where the headroom is too small.
+    /// Extend by `bytes` at the front; false, without effect, if the headroom is too small.
     #[inline(always)]
     pub fn grow_front(&mut self, bytes: usize) -> bool {
         if bytes > self.headroom() {
@@ -126,7 +127,7 @@ impl<'a> Packet<'a> {
         true
     }
 
-    /// Cut `bytes` off the front; false, and nothing done, where the frame is shorter.
+    /// Remove `bytes` at the front; false, without effect, if the frame is shorter.
     #[inline(always)]
     pub fn trim_front(&mut self, bytes: usize) -> bool {
         if bytes > self.len() {
@@ -137,8 +138,8 @@ impl<'a> Packet<'a> {
         true
     }
 
-    /// End the frame with its datagram, which ends at `end`: padding and trailers are one link's, and may be anything. A frame of
-    /// the shortest length keeps that, padded with zero (RFC 894, RFC 1042).
+    /// Truncate the frame to its datagram, which ends at `end`, because padding and trailers belong to one link and may
+    /// contain anything. A frame of minimum length keeps its length, padded with zero (RFC 894, RFC 1042).
     #[inline(never)]
     pub fn cut_trailer(&mut self, end: usize) {
         if end >= self.len() {
@@ -147,7 +148,7 @@ impl<'a> Packet<'a> {
         let length = end.max(self.len().min(ethernet::MIN_FRAME));
         self.window.length = length as u16;
         let frame = self.bytes_mut();
-        // Most are TCP segments without data, whose padding is in the last word.
+        // Fast case: most are TCP segments without data, whose padding lies in the last word.
         if let Some(last) = frame.last_chunk_mut::<8>()
             && let kept = (end + 8).wrapping_sub(length)
             && kept < 8
@@ -158,7 +159,7 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// Set the length by moving the end; false, and nothing done, where the room is too small.
+    /// Set the length by moving the end; false, without effect, if the buffer is too small.
     #[inline(always)]
     pub fn set_len(&mut self, length: usize) -> bool {
         if length > self.len() + self.tailroom() {

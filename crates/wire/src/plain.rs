@@ -1,7 +1,7 @@
-//! The short way: a packet as most are is placed and checked in one look.
+//! Fast path: parses and validates the most common packets in one pass.
 //!
-//! Both functions know only packets in which nothing is wrong, whatever the policy. None stands for every other packet,
-//! which [`crate::layers::parse`] places and [`crate::validity::validate`] judges.
+//! Both functions accept only packets that are valid under every policy. For all other packets they return `None`, and
+//! [`crate::layers::parse`] and [`crate::validity::validate`] handle them.
 
 use core::hint::select_unpredictable;
 
@@ -14,7 +14,8 @@ use crate::layers::{self, Class, Flags, Fragment, Layers};
 use crate::packet::Checksums;
 use crate::validity::{self, Validity};
 
-/// The layers of a whole TCP or UDP packet behind so many tags, to `mac`, over IPv4 without options. The tags are not looked at.
+/// Layers of an unfragmented TCP or UDP packet to `mac` after `tags` VLAN tags, over IPv4 without options. The tags are
+/// not checked.
 #[inline(always)]
 pub fn plain4(frame: &[u8], tags: usize, checksums: Checksums, mac: &Mac) -> Option<Layers> {
     let (frame, ours) = behind(frame, tags, mac)?;
@@ -28,7 +29,8 @@ pub fn plain4(frame: &[u8], tags: usize, checksums: Checksums, mac: &Mac) -> Opt
     good.then(|| shifted(layers, tags))
 }
 
-/// A frame as if its tags were not there, but for its addresses, and whether it is to `mac`. No longer than layers can say.
+/// The frame without its VLAN tags (with wrong MAC addresses), and whether it is addressed to `mac`. Its length fits
+/// the offsets in `Layers`.
 #[inline(always)]
 fn behind<'f>(frame: &'f [u8], tags: usize, mac: &Mac) -> Option<(&'f [u8], bool)> {
     let ours = frame.first_chunk()? == mac;
@@ -36,7 +38,7 @@ fn behind<'f>(frame: &'f [u8], tags: usize, mac: &Mac) -> Option<(&'f [u8], bool
     frame.get(4 * tags..frame.len().min(longest)).map(|frame| (frame, ours))
 }
 
-/// Layers that so many tags are in front of.
+/// Shift the offsets of layers by VLAN tags.
 #[inline(always)]
 fn shifted(layers: Layers, tags: usize) -> Layers {
     let bytes = 4 * tags as u16;
@@ -49,22 +51,22 @@ fn shifted(layers: Layers, tags: usize) -> Layers {
     }
 }
 
-/// The destination of a packet that a router has nothing to do with but to route it, and whether there is more in the frame behind
-/// its datagram. Such a packet is behind so many tags, whole, to `mac`, over IPv4 without options, to no group, of at least 20 bytes
-/// behind its header, and lives on after one more hop. What these bytes are is not looked at, but for their checksum where the
-/// device has not verified it; nor are the tags.
+/// The destination of a packet that a router only has to route, and whether the frame has bytes after its datagram.
+/// Such a packet follows `tags` VLAN tags, is not fragmented, is addressed to `mac`, is IPv4 without options, has a
+/// unicast destination, has at least 20 bytes after the IP header, and has a TTL that allows another hop. Its payload
+/// is not checked, except for the checksum if the device has not verified it; nor are the VLAN tags.
 #[inline(always)]
 pub fn transit4(frame: &[u8], tags: usize, checksums: Checksums, mac: &Mac) -> Option<(u32, bool)> {
     let link = u64::from_le_bytes(*frame.first_chunk()?);
-    // As if there were no tags: the type and what is behind it.
+    // Skip the tags: EtherType and data as in an untagged frame.
     let frame = frame.get(4 * tags..)?;
     let head: &[u8; ethernet::LENGTH + ipv4::LENGTH] = frame.first_chunk()?;
     let [a, b, c, d, e, f] = *mac;
-    // Type, version and header length, class, total length.
+    // EtherType, version and header length, type of service, total length.
     let kind = u64::from_be_bytes([
         head[12], head[13], head[14], head[15], head[16], head[17], head[18], head[19],
     ]);
-    // Fragment and TTL, as they lie.
+    // Fragment field and TTL in memory order.
     let life = u32::from_ne_bytes([head[20], head[21], head[22], head[23]]);
     let [more, offset] = (ipv4::MORE_FRAGMENTS | ipv4::FRAGMENT_OFFSET).to_be_bytes();
     let total = (kind >> 16) as u16 as usize;
@@ -73,7 +75,7 @@ pub fn transit4(frame: &[u8], tags: usize, checksums: Checksums, mac: &Mac) -> O
     let passes = link << 16 == u64::from_le_bytes([0, 0, a, b, c, d, e, f])
         && kind >> 40 == 0x08_0045
         && life & u32::from_ne_bytes([more, offset, 0, 0]) == 0
-        // More than one hop to live.
+        // TTL greater than 1.
         && life & u32::from_ne_bytes([0, 0, !1, 0]) != 0
         && total >= ipv4::LENGTH + 20
         && ethernet::LENGTH + total <= frame.len()
@@ -84,7 +86,8 @@ pub fn transit4(frame: &[u8], tags: usize, checksums: Checksums, mac: &Mac) -> O
     passes.then_some((destination, ethernet::LENGTH + total != frame.len()))
 }
 
-/// Whether the checksums of a whole IPv4 packet without options are right. Those of ICMP are for others to say.
+/// Whether the checksums of an unfragmented IPv4 packet without options are correct. ICMP checksums are checked
+/// elsewhere.
 #[inline(never)]
 fn has_valid_checksums(frame: &[u8]) -> bool {
     let network = frame
@@ -106,8 +109,8 @@ fn has_valid_checksums(frame: &[u8]) -> bool {
     }
 }
 
-/// The layers of a whole TCP or UDP packet behind so many tags, to `mac`, over IPv6 without extension headers. The tags are not
-/// looked at.
+/// Layers of an unfragmented TCP or UDP packet to `mac` after `tags` VLAN tags, over IPv6 without extension headers.
+/// The tags are not checked.
 #[inline(always)]
 pub fn plain6(frame: &[u8], tags: usize, checksums: Checksums, mac: &Mac) -> Option<Layers> {
     const L4: usize = ethernet::LENGTH + ipv6::LENGTH;
@@ -150,7 +153,7 @@ pub fn plain6(frame: &[u8], tags: usize, checksums: Checksums, mac: &Mac) -> Opt
     good.then(|| shifted(layers, tags))
 }
 
-/// Whether the transport checksum of a plain IPv6 packet is right.
+/// Whether the transport checksum of a plain IPv6 packet is correct.
 #[inline(never)]
 fn sum_is_right(frame: &[u8], layers: Layers) -> bool {
     let (datagram, payload) = (layers.datagram(frame), layers.payload(frame));

@@ -1,4 +1,4 @@
-//! The packet that an ICMP or ICMPv6 error quotes: found, so that a translation can rewrite it.
+//! The packet quoted by an ICMP or ICMPv6 error, located so that translation can rewrite it.
 
 use crate::fault::Fault;
 use crate::ipv4::{self, Ipv4, protocol};
@@ -9,40 +9,40 @@ use crate::layers::{Class, Flags, Fragment, Layers, chain_fragment, ports};
 /// A quoted packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quoted {
-    /// Its layers, as offsets within the frame that quotes it. `end` is where the quoted bytes end, mostly before the
-    /// datagram did: behind `l4` at least 8 bytes are there, more are not certain. An ICMP query is marked as in a
+    /// Layers, as offsets within the enclosing frame. `end` is the end of the quoted bytes, usually before the end of
+    /// the original datagram: at least 8 bytes follow `l4`, more are not guaranteed. An ICMP query is marked as in a
     /// packet.
     pub layers: Layers,
 }
 
 impl Quoted {
-    /// Key of the quoted IPv4 packet, in the direction in which it was sent.
+    /// Key of the quoted IPv4 packet, in its original direction.
     #[inline]
     pub fn key4(&self, frame: &[u8], context: Context) -> FlowKey4 {
         self.layers.key4(frame, context)
     }
 
-    /// Key of the quoted IPv6 packet, in the direction in which it was sent.
+    /// Key of the quoted IPv6 packet, in its original direction.
     #[inline]
     pub fn key6(&self, frame: &[u8], context: Context) -> FlowKey6 {
         self.layers.key6(frame, context)
     }
 }
 
-/// Find what an ICMP or ICMPv6 error quotes (RFC 5508, 4; RFC 4443, 2.4).
+/// Locate the packet quoted by an ICMP or ICMPv6 error (RFC 5508, section 4; RFC 4443, section 2.4).
 #[inline]
 pub fn quoted(frame: &[u8], layers: &Layers) -> Result<Quoted, Fault> {
     quoted_with(frame, layers, 8)
 }
 
-/// As [`quoted`], where it is enough that the flow can be told: behind `l4` there may be no more than the ports of TCP or UDP.
-/// Less than the 8 bytes of RFC 792 come from hosts that count IP options as such.
+/// Like [`quoted`], but sufficient only to identify the flow: after `l4` only the ports of TCP or UDP may be present.
+/// Some hosts quote less than the 8 bytes of RFC 792, because they count IP options as part of these.
 #[inline]
 pub fn quoted_flow(frame: &[u8], layers: &Layers) -> Result<Quoted, Fault> {
     quoted_with(frame, layers, 4)
 }
 
-/// `ports_end`: bytes of the transport header that must be there for TCP and UDP; for the rest 8.
+/// `ports_end`: required bytes of the transport header for TCP and UDP; 8 for other protocols.
 fn quoted_with(frame: &[u8], layers: &Layers, ports_end: usize) -> Result<Quoted, Fault> {
     if !layers.flags.has(Flags::ICMP_ERROR) || layers.fragment != Fragment::Whole {
         return Err(Fault::NotAnError);
@@ -116,7 +116,7 @@ fn network4(bytes: &[u8], quote: &mut Layers) -> Result<(usize, usize), Fault> {
     Ok((length, total))
 }
 
-/// Length of the headers and total length of a quoted IPv6 packet.
+/// Header length and total length of a quoted IPv6 packet.
 fn network6(bytes: &[u8], quote: &mut Layers) -> Result<(usize, usize), Fault> {
     let header = ipv6::Ipv6::new(bytes).ok_or(Fault::ShortQuote)?;
     if header.version_class_flow() >> 28 != 6 {

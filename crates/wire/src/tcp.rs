@@ -8,7 +8,7 @@ use crate::layers::{Class, Layers};
 use crate::{Checksums, Packet, ipv6};
 
 header! {
-    /// A TCP header and what follows it.
+    /// A TCP header and the data after it.
     Tcp 20
     "Source port." source_port: u16 = SOURCE_PORT @ 0, set_source_port;
     "Destination port." destination_port: u16 = DESTINATION_PORT @ 2, set_destination_port;
@@ -23,7 +23,7 @@ header! {
 
 /// Control flags.
 pub mod flag {
-    /// No more data from the sender.
+    /// Finish: the sender has no more data.
     pub const FIN: u8 = 0x01;
     /// Synchronise sequence numbers.
     pub const SYN: u8 = 0x02;
@@ -31,9 +31,9 @@ pub mod flag {
     pub const RST: u8 = 0x04;
     /// Push.
     pub const PSH: u8 = 0x08;
-    /// The acknowledgment number counts.
+    /// The acknowledgment number is valid.
     pub const ACK: u8 = 0x10;
-    /// The urgent pointer counts.
+    /// The urgent pointer is valid.
     pub const URG: u8 = 0x20;
 }
 
@@ -50,18 +50,18 @@ pub mod option {
 }
 
 impl<B: AsRef<[u8]>> Tcp<B> {
-    /// Header length in bytes, as the header says: 0 to 60.
+    /// Header length in bytes according to the header: 0 to 60.
     #[inline(always)]
     pub fn header_length(&self) -> usize {
         ((self.data_offset() >> 4) as usize) << 2
     }
 
-    /// The options; empty where the header length is wrong.
+    /// The options; empty if the header length is invalid.
     pub fn options(&self) -> &[u8] {
         self.bytes().get(LENGTH..self.header_length()).unwrap_or_default()
     }
 
-    /// Offset, from the header's first byte, of the number in the maximum-segment-size option.
+    /// Offset of the value of the maximum-segment-size option, relative to the header.
     pub fn mss_offset(&self) -> Option<usize> {
         let options = self.options();
         let mut at = 0;
@@ -85,8 +85,8 @@ impl<B: AsRef<[u8]>> Tcp<B> {
 }
 
 impl<B: AsRef<[u8]> + AsMut<[u8]>> Tcp<B> {
-    /// Lower the maximum segment size that a SYN offers to `most`, the checksum with it; a wrong one stays wrong. False,
-    /// and nothing done, where it offers none or no more than that.
+    /// Clamp the MSS option of a SYN to `max` and update the checksum; an incorrect checksum stays incorrect. False,
+    /// without effect, if there is no MSS option or its value is not larger.
     pub fn clamp_mss(&mut self, max: u16) -> bool {
         let Some(at) = self.mss_offset() else {
             return false;
@@ -97,7 +97,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Tcp<B> {
             return false;
         }
         size.write(self.bytes_mut(), max);
-        // Behind an odd number of bytes the number lies across two words of the sum, with its bytes exchanged.
+        // At an odd offset the value spans two words of the sum, with its bytes swapped.
         let delta = match at % 2 {
             0 => Delta::default().word(offered, max),
             _ => Delta::default().word(offered.swap_bytes(), max.swap_bytes()),
@@ -107,10 +107,11 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Tcp<B> {
         true
     }
 }
-/// What a reset says (RFC 9293, 3.5.1 and 3.10.7.1): it comes from whom the segment was sent to.
+/// Contents of a reset (RFC 9293, sections 3.5.1 and 3.10.7.1), which is sent from the destination of the segment that
+/// it answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reset {
-    /// Port that it comes from, and port that it goes to.
+    /// Source port and destination port.
     pub ports: (u16, u16),
     sequence: u32,
     acknowledgment: u32,
@@ -118,8 +119,8 @@ pub struct Reset {
 }
 
 impl Reset {
-    /// The answer to a segment, of which `length` bytes are in the datagram; none to a reset, and none where the header is
-    /// not all there.
+    /// The reset that answers a segment with `length` bytes in the datagram; `None` for a reset, and for a truncated
+    /// header.
     pub fn to(segment: &[u8], length: usize) -> Option<Self> {
         let header = Tcp::new(segment.get(..LENGTH)?)?;
         let flags = header.flags();
@@ -147,9 +148,9 @@ impl Reset {
         })
     }
 
-    /// Make a segment with data the reset that goes on in its place, to whom it was sent: it says what its sender would say
-    /// to end the connection there, and nothing of the data is left. False, and nothing done, where the segment belongs to
-    /// no connection that both sides have agreed on.
+    /// Replace a data segment by a reset that is forwarded in its place to its destination: it resets the connection
+    /// like a reset from the original sender, and contains none of the data. False, without effect, if the segment does
+    /// not belong to an established connection.
     pub fn replace(packet: &mut Packet<'_>, layers: &Layers) -> bool {
         let (l3, l4) = (usize::from(layers.l3), usize::from(layers.l4));
         let Some(header) = packet.bytes().get(l4..).and_then(Tcp::new) else {
@@ -191,7 +192,7 @@ impl Reset {
         true
     }
 
-    /// Write it to the beginning of `message`, which is all zero; `pseudo` is the sum of its pseudo-header.
+    /// Write the reset to the beginning of the zeroed `message`; `pseudo` is the sum of its pseudo-header.
     fn write(self, message: &mut [u8], pseudo: u16) {
         SOURCE_PORT.write(message, self.ports.0);
         DESTINATION_PORT.write(message, self.ports.1);
@@ -202,7 +203,7 @@ impl Reset {
         CHECKSUM.write(message, !checksum::add(checksum::sum(message), pseudo));
     }
 
-    /// Make `packet` the reset between two IPv4 addresses; false, and nothing done, where its room is too small.
+    /// Make `packet` the reset between two IPv4 addresses; false, without effect, if the buffer is too small.
     pub fn emit4(self, packet: &mut Packet<'_>, link: Link, source: u32, destination: u32) -> bool {
         let body = ethernet::begin(packet, link, ethertype::IPV4, ipv4::LENGTH + LENGTH);
         let Some((header, message)) = body.and_then(|body| body.split_at_mut_checked(ipv4::LENGTH)) else {
@@ -221,7 +222,7 @@ impl Reset {
         true
     }
 
-    /// The same between two IPv6 addresses.
+    /// Make `packet` the reset between two IPv6 addresses; false, without effect, if the buffer is too small.
     pub fn emit6(self, packet: &mut Packet<'_>, link: Link, source: u128, destination: u128) -> bool {
         let body = ethernet::begin(packet, link, ethertype::IPV6, ipv6::LENGTH + LENGTH);
         let Some((header, message)) = body.and_then(|body| body.split_at_mut_checked(ipv6::LENGTH)) else {

@@ -1,5 +1,4 @@
-//! Headers of tunnels: VXLAN (RFC 7348), GRE (RFC 2784, with keys by RFC 2890), and the congestion marks that cross them
-//! (RFC 6040).
+//! Tunnel headers: VXLAN (RFC 7348), GRE (RFC 2784, with keys of RFC 2890), and ECN in tunnels (RFC 6040).
 
 use crate::checksum;
 use crate::ethernet::ethertype;
@@ -11,7 +10,7 @@ pub mod vxlan {
     use crate::field::header;
 
     header! {
-        /// A VXLAN header and the frame behind it.
+        /// A VXLAN header and the frame after it.
         Vxlan 8
         "Flags (8 bits), of which one says that there is an identifier, and reserved bits (24)." flags: u32 = FLAGS @ 0, set_flags;
         "VXLAN network identifier (24 bits) and reserved bits (8)." network: u32 = NETWORK @ 4, set_network;
@@ -19,19 +18,19 @@ pub mod vxlan {
 
     /// Flag: the identifier is valid.
     pub const HAS_NETWORK: u32 = 0x0800_0000;
-    /// Most bits of an identifier.
+    /// Number of bits of an identifier.
     pub const BITS: u32 = 24;
-    /// The port that IANA gave it.
+    /// The port assigned by IANA.
     pub const PORT: u16 = 4789;
 
-    /// The identifier of what follows a UDP header; none where there is none. Reserved bits are not looked at.
+    /// VXLAN identifier (VNI) after a UDP header; `None` if there is none. Reserved bits are ignored.
     #[inline]
     pub fn read(header: &[u8]) -> Option<u32> {
         let header = Vxlan::new(header)?;
         (header.flags() & HAS_NETWORK != 0).then(|| header.network() >> 8)
     }
 
-    /// Write a header for this identifier.
+    /// Write a header with this identifier.
     #[inline]
     pub fn write(header: &mut [u8], identifier: u32) {
         FLAGS.write(header, HAS_NETWORK);
@@ -47,7 +46,7 @@ pub mod gre {
     use crate::layers::{Fragment, Layers};
 
     header! {
-        /// A GRE header: its fixed part and what follows it.
+        /// A GRE header: its fixed part and the data after it.
         Gre 4
         "Flags (13 bits) and version (3)." flags: u16 = FLAGS @ 0, set_flags;
         "EtherType of what is inside." inside: u16 = INSIDE @ 2, set_inside;
@@ -60,19 +59,20 @@ pub mod gre {
     /// Length of a header with a key.
     pub const LENGTH_WITH_KEY: usize = LENGTH + 4;
 
-    /// A header that was read.
+    /// A parsed header.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Read {
-        /// EtherType of what is inside.
+        /// EtherType of the payload.
         pub inside: u16,
-        /// The key, where there is one.
+        /// Key, if present.
         pub key: Option<u32>,
-        /// Where the inside begins.
+        /// Length of the header, which is the offset of the payload.
         pub length: usize,
     }
 
-    /// Read the header that `payload`, all that the outer packet carries, begins with. None where it is cut short, its
-    /// checksum is wrong, or it has what is not taken: sequence numbers, source routes, another version, reserved bits.
+    /// Parse the header at the beginning of `payload`, the whole payload of the outer packet. `None` if it is
+    /// truncated, its checksum is incorrect, or it has an unsupported feature: sequence numbers, source routes, another
+    /// version, reserved bits.
     #[inline]
     pub fn read(payload: &[u8]) -> Option<Read> {
         let header = Gre::new(payload)?;
@@ -96,18 +96,18 @@ pub mod gre {
         })
     }
 
-    /// Whether the datagram of a frame is a keepalive: one of the tunnel's, back to who has sent it, with GRE of type 0 and this key. Routers send
-    /// them inside of packets of their tunnels, to learn whether these come back.
+    /// Whether the datagram of a frame is a keepalive: a packet with the tunnel's own endpoints, back to its sender,
+    /// with GRE of type 0 and this key. Routers send keepalives inside tunnel packets, to check that they are returned.
     pub fn is_keepalive(frame: &[u8], layers: &Layers, key: Option<u32>) -> bool {
         layers.protocol == protocol::GRE
             && layers.fragment == Fragment::Whole
             && read(layers.payload(frame)).is_some_and(|header| header.inside == KEEPALIVE && header.key == key)
     }
 
-    /// In the place of an EtherType: nothing is inside.
+    /// Protocol type of a keepalive: no payload.
     pub const KEEPALIVE: u16 = 0;
 
-    /// Write a header, which has room for the key where there is one.
+    /// Write a header, which must have room for the key if there is one.
     #[inline]
     pub fn write(header: &mut [u8], inside: u16, key: Option<u32>) {
         FLAGS.write(header, if key.is_some() { HAS_KEY } else { 0 });
@@ -118,26 +118,26 @@ pub mod gre {
     }
 }
 
-/// Bits of a type of service or traffic class that tell congestion (RFC 3168).
+/// Mask of the ECN bits in a type of service or traffic class (RFC 3168).
 pub const CONGESTION: u8 = 3;
 
-/// Congestion was experienced.
+/// ECN value: congestion experienced.
 pub const EXPERIENCED: u8 = 3;
 
-/// The marks of the inner packet when it leaves its tunnel (RFC 6040, 4.2); none where it must be dropped, since its sender
-/// would not understand.
+/// ECN of the inner packet after decapsulation (RFC 6040, section 4.2); `None` if the packet must be dropped, because
+/// its sender does not support ECN.
 #[inline]
 pub fn combine(outer: u8, inner: u8) -> Option<u8> {
     match (outer & CONGESTION, inner & CONGESTION) {
         (EXPERIENCED, 0) => None,
         (EXPERIENCED, _) => Some(EXPERIENCED),
-        // ECT(1) counts for more than ECT(0).
+        // ECT(1) takes precedence over ECT(0).
         (1, 2) => Some(1),
         (_, inner) => Some(inner),
     }
 }
 
-/// Type of service or traffic class of a datagram of this EtherType; 0 where it is none of IP.
+/// Type of service or traffic class of a datagram of this EtherType; 0 if it is not IP.
 #[inline]
 pub fn service(kind: u16, datagram: &[u8]) -> u8 {
     match kind {
@@ -147,8 +147,8 @@ pub fn service(kind: u16, datagram: &[u8]) -> u8 {
     }
 }
 
-/// Let a datagram of this EtherType take over what `outer`, the outer header's type of service, tells of congestion. False
-/// where it must be dropped.
+/// Update the ECN of a decapsulated datagram of this EtherType from `outer`, the outer header's type of service. False
+/// if the datagram must be dropped.
 #[inline]
 pub fn copy_ecn(kind: u16, datagram: &mut [u8], outer: u8) -> bool {
     let inner = service(kind, datagram);
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn marks_combine_as_rfc_6040_says() {
-        // Figure 4: rows by the inner marks, columns by the outer: Not-ECT, ECT(0), ECT(1), CE.
+        // RFC 6040, figure 4: rows are inner, columns outer ECN values: Not-ECT, ECT(0), ECT(1), CE.
         let columns = [0, 2, 1, 3];
         let rows = [
             (0, [Some(0), Some(0), Some(0), None]),
@@ -204,7 +204,7 @@ mod tests {
         for cut in 0..8 {
             assert_eq!(None, gre::read(&bytes[..cut]));
         }
-        // Routing, sequence number, strict source route, recursion, reserved flags, version.
+        // Flags: routing, sequence number, strict source route, recursion, reserved flags, version.
         for flags in [0x4000_u16, 0x1000, 0x0800, 0x0100, 0x0080, 0x0001] {
             bytes[..2].copy_from_slice(&flags.to_be_bytes());
             assert_eq!(None, gre::read(&bytes), "{flags:x}");

@@ -3,7 +3,7 @@
 use crate::field::header;
 
 header! {
-    /// A UDP header and what follows it.
+    /// A UDP header and the data after it.
     Udp 8
     "Source port." source_port: u16 = SOURCE_PORT @ 0, set_source_port;
     "Destination port." destination_port: u16 = DESTINATION_PORT @ 2, set_destination_port;
@@ -11,8 +11,8 @@ header! {
     "Checksum over pseudo-header, header and data; over IPv4, 0 where the sender made none." checksum: u16 = CHECKSUM @ 6, set_checksum;
 }
 
-/// Bytes that the checksum of a UDP-Lite packet covers: its coverage field stands in the place of UDP's length, and 0 means all.
-/// None where it covers less than the header, or more than there is (RFC 3828, 3.1).
+/// Bytes covered by the checksum of a UDP-Lite packet. Its coverage field takes the place of UDP's length; 0 means all.
+/// `None` if the coverage is less than the header or exceeds the packet (RFC 3828, section 3.1).
 #[inline]
 pub fn coverage(packet: &[u8]) -> Option<usize> {
     let covered = match DATAGRAM_LENGTH.read(packet) {

@@ -1,5 +1,5 @@
-//! Whether a packet is fit to be forwarded: lengths, checksums that nothing has vouched for, martians, bad fragments,
-//! nonsense flags. A step of its own behind [`crate::layers::parse`].
+//! Checks whether a packet may be forwarded: lengths, unverified checksums, martian addresses, invalid fragments and
+//! flags. A separate step after [`crate::layers::parse`].
 
 use core::hint::select_unpredictable;
 
@@ -11,22 +11,22 @@ use crate::packet::Checksums;
 use crate::tcp::flag;
 use crate::{arp, checksum, icmp, icmpv6, ipv4, ipv6, tcp, udp};
 
-/// What an operator may switch off.
+/// Checks that an operator may disable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// Refuse addresses that can't be a source or destination.
+    /// Reject addresses that can't be a source or destination (martians).
     pub martians: bool,
-    /// Refuse addresses of 240.0.0.0/4 with them; otherwise they are hosts' but for 255.255.255.255.
+    /// Also reject addresses of 240.0.0.0/4; otherwise they count as host addresses, except 255.255.255.255.
     pub reserved: bool,
-    /// Refuse IPv4 source routes. IPv6 routing headers of type 0 are always refused (RFC 5095).
+    /// Reject IPv4 source routes. IPv6 routing headers of type 0 are always rejected (RFC 5095).
     pub source_routes: bool,
-    /// Refuse lengths and flags of TCP and UDP headers that can't be right. Nobody has to who only routes (RFC 1812, 5.2.2).
-    /// Checksums are another matter: one that a local sender left to offload would be wrong for ever.
+    /// Reject invalid lengths and flags of TCP and UDP headers. A router need not check them (RFC 1812, section 5.2.2).
+    /// Checksums are always checked, because one that a local sender left to offload would otherwise stay incorrect.
     pub headers: bool,
 }
 
 impl Default for Policy {
-    /// Everything refused.
+    /// All checks enabled.
     fn default() -> Self {
         Self {
             martians: true,
@@ -37,18 +37,19 @@ impl Default for Policy {
     }
 }
 
-/// How a packet without fault stands.
+/// Result for a packet without fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Validity {
-    /// All of it is right, as far as it was to be looked at.
+    /// Everything that was checked is valid.
     Valid,
-    /// A local sender left the TCP or UDP checksum to offload: the field holds the folded pseudo-header sum.
-    /// [`complete_checksum`] computes it.
+    /// A local sender left the TCP or UDP checksum to offload: the field contains the folded pseudo-header sum.
+    /// [`complete_checksum`] computes the checksum.
     LeftToOffload,
 }
 
-/// Check a packet that [`crate::layers::parse`] has placed. Checksums are computed only where nothing has vouched for
-/// them, transport checksums only of whole packets. A TCP or UDP packet over IPv4 without options takes the short way.
+/// Validate a packet parsed by [`crate::layers::parse`]. Checksums are computed only if the device has not verified
+/// them, and transport checksums only for unfragmented packets. A TCP or UDP packet over IPv4 without options takes the
+/// fast path.
 #[inline(always)]
 pub fn validate(frame: &[u8], checksums: Checksums, layers: &Layers, policy: &Policy) -> Result<Validity, Fault> {
     if layers.flags.has(Flags::PLAIN)
@@ -70,8 +71,8 @@ pub fn validate(frame: &[u8], checksums: Checksums, layers: &Layers, policy: &Po
     validate_any(frame, checksums, layers, policy)
 }
 
-/// Whether the fields of a plain packet are right and its addresses beyond doubt, checksums aside; `head` is where its
-/// IP header begins.
+/// Whether the fields of a plain packet are valid and its addresses certainly not martian, without checksums; `head` is
+/// the beginning of its IP header.
 #[inline(always)]
 pub(crate) fn has_valid_fields(head: &[u8; 34], protocol: u8, room: u16, tcp_flags: u8) -> bool {
     let Some(transport) = head.last_chunk() else {
@@ -82,8 +83,8 @@ pub(crate) fn has_valid_fields(head: &[u8; 34], protocol: u8, room: u16, tcp_fla
     has_valid_lengths(transport, protocol, room, tcp_flags) && suspect == 0 && source != destination
 }
 
-/// Whether what a TCP or UDP header says of its own length fits its room, and its flags make sense. Not a branch on the
-/// protocol, since nobody can foretell it.
+/// Whether the lengths in a TCP or UDP header fit the packet, and its flags are valid. Branch-free with respect to the
+/// protocol, because the mix of protocols is unpredictable.
 #[inline(always)]
 pub(crate) fn has_valid_lengths(transport: &[u8; 14], protocol: u8, room: u16, tcp_flags: u8) -> bool {
     let tcp = protocol == protocol::TCP;
@@ -91,12 +92,12 @@ pub(crate) fn has_valid_lengths(transport: &[u8; 14], protocol: u8, room: u16, t
     let length = u16::from_be_bytes([transport[4], transport[5]]);
     let claimed = select_unpredictable(tcp, data_offset, length);
     let least = select_unpredictable(tcp, tcp::LENGTH as u16, udp::LENGTH as u16);
-    // Datagrams have no flags.
+    // UDP has no flags.
     let flags = select_unpredictable(tcp, tcp_flags, flag::ACK);
     claimed >= least && claimed <= room && !has_invalid_flags(flags)
 }
 
-/// By the first byte of an address: whether it can't be a source, or a destination.
+/// By the first byte of an address: whether it may be invalid as a source or destination.
 const SUSPECT: [u8; 256] = {
     let mut table = [0; 256];
     let mut net = 0;
@@ -115,7 +116,7 @@ const SUSPECT: [u8; 256] = {
 const BAD_SOURCE: u8 = 1;
 const BAD_DESTINATION: u8 = 2;
 
-/// Whether the checksums of a plain packet are right; `head` is where it begins.
+/// Whether the checksums of a plain packet are correct; `head` is its beginning.
 #[inline(never)]
 pub(crate) fn has_valid_checksums(frame: &[u8], layers: Layers, head: &[u8; 34]) -> bool {
     let covered = if layers.protocol == protocol::TCP {
@@ -136,21 +137,21 @@ pub(crate) fn has_valid_checksums(frame: &[u8], layers: Layers, head: &[u8; 34])
     checksum::sum(header) == 0xffff && (none || checksum::add(checksum::sum(payload), pseudo) == 0xffff)
 }
 
-/// Whether an address can be one of a host elsewhere: not of networks 0, 127 and those from 224 on.
+/// Whether an address can be a remote host's: not in networks 0, 127 and from 224 on.
 #[inline(always)]
 pub(crate) fn is_unicast(address: u32) -> bool {
-    // From 1 to 223, but for 127.
+    // First byte from 1 to 223, except 127.
     (address >> 24).wrapping_sub(1) < 223 && address >> 24 != 127
 }
 
-/// Whether an address begins with 0, 127, or `reserved` or more.
+/// Whether the first byte of an address is 0, 127, or at least `reserved`.
 #[inline(always)]
 const fn is_suspect(address: u32, reserved: u32) -> bool {
     let net = address >> 24;
     (net == 0) | (net == 127) | (net >= reserved)
 }
 
-/// One bit for each combination of the six flags that makes no sense.
+/// One bit for each invalid combination of the six flags.
 const NONSENSE: u64 = {
     let mut set = 1;
     let mut flags = 1;
@@ -193,7 +194,8 @@ fn validate_any(frame: &[u8], checksums: Checksums, layers: &Layers, policy: &Po
             if policy.headers {
                 transport(payload, layers)?;
             }
-            // Until the last segment of a routing header, the pseudo-header's destination is not the packet's.
+            // Before the last segment of a routing header, the destination in the pseudo-header is not the packet's
+            // destination.
             if segments_left > 0 {
                 Ok(Validity::Valid)
             } else {
@@ -204,7 +206,7 @@ fn validate_any(frame: &[u8], checksums: Checksums, layers: &Layers, policy: &Po
         Fragment::First if !policy.headers => Ok(Validity::Valid),
         Fragment::First => match transport(payload, layers) {
             Err(Fault::BadTcpOffset) => Err(Fault::TinyFragment),
-            // The length is that of all fragments together.
+            // The UDP length covers all fragments together.
             Ok(()) | Err(Fault::BadUdpLength) => Ok(Validity::Valid),
             Err(fault) => Err(fault),
         },
@@ -252,14 +254,14 @@ fn network6(datagram: &[u8], checksums: Checksums, layers: &Layers, policy: &Pol
     if let Some(at) = chain.fragment {
         let field = ipv6::fragment::Fragment::new(datagram.get(at..).unwrap_or_default()).ok_or(Fault::BadOptions)?;
         let length = datagram.len().saturating_sub(at + ipv6::fragment::LENGTH);
-        // The datagram that the fragments make has all headers before the fragment header.
+        // The reassembled datagram includes all headers before the fragment header.
         let most = (u16::MAX as usize).saturating_sub(at.saturating_sub(ipv6::LENGTH));
         fragment(layers, field.offset(), field.more(), length, most)?;
     }
     Ok(chain.segments_left)
 }
 
-/// `length` bytes of fragment at `offset` of a payload that has at most `most` bytes.
+/// Validate a fragment of `length` bytes at `offset` of a payload with at most `most` bytes.
 fn fragment(layers: &Layers, offset: usize, more: bool, length: usize, most: usize) -> Result<(), Fault> {
     if offset + length > most {
         return Err(Fault::FragmentTooLong);
@@ -273,8 +275,9 @@ fn fragment(layers: &Layers, offset: usize, more: bool, length: usize, most: usi
     Ok(())
 }
 
-/// Sources and destinations that RFC 1812 (5.3.7) and RFC 6890 keep off the wire. A client without an address may
-/// ask for one (RFC 2131). Those of 240.0.0.0/4 count as such where they are `reserved`.
+/// Reject sources and destinations that must not be forwarded according to RFC 1812 (section 5.3.7) and RFC 6890. An
+/// unspecified source is allowed for a client that requests an address (RFC 2131). Addresses of 240.0.0.0/4 are
+/// rejected if `reserved` is set.
 fn martian4(source: u32, destination: u32, layers: &Layers, reserved: bool) -> Result<(), Fault> {
     let is_host = |address: u32| !reserved && address >> 28 == 0xf && address != u32::MAX;
     let asks = layers.protocol == protocol::UDP && layers.destination_port == 67 && destination == u32::MAX;
@@ -291,8 +294,9 @@ fn martian4(source: u32, destination: u32, layers: &Layers, reserved: bool) -> R
     }
 }
 
-/// Sources and destinations that RFC 4291 keeps off the wire: multicast sources, loopback, addresses mapped from IPv4,
-/// unspecified unless it is ICMPv6 to a group (duplicate address detection, router solicitation, listener reports).
+/// Reject sources and destinations that must not be forwarded according to RFC 4291: multicast sources, loopback and
+/// IPv4-mapped addresses, and an unspecified source except for ICMPv6 to a group (duplicate address detection, router
+/// solicitation, listener reports).
 pub(crate) fn martian6(source: u128, destination: u128, layers: &Layers) -> Result<(), Fault> {
     let reserved = |address: u128| address == 1 || address >> 32 == 0xffff;
     let group = destination >> 120 == 0xff;
@@ -310,7 +314,7 @@ pub(crate) fn martian6(source: u128, destination: u128, layers: &Layers) -> Resu
     }
 }
 
-/// Whether lengths and flags of the TCP or UDP header of a packet that is whole can be right.
+/// Whether the lengths and flags of the TCP or UDP header of an unfragmented packet are valid.
 pub fn validate_headers(frame: &[u8], layers: &Layers) -> Result<(), Fault> {
     match layers.fragment {
         Fragment::Whole => transport(layers.payload(frame), layers),
@@ -349,13 +353,13 @@ fn transport(payload: &[u8], layers: &Layers) -> Result<(), Fault> {
     }
 }
 
-/// What the transport checksum of a whole packet covers.
+/// Coverage of the transport checksum of an unfragmented packet.
 struct Covered {
-    /// Offset of the field in the payload.
+    /// Offset of the checksum field in the payload.
     field: usize,
-    /// Bytes of the payload that are covered.
+    /// Number of covered payload bytes.
     length: usize,
-    /// Sum of the pseudo-header, 0 where there is none.
+    /// Sum of the pseudo-header, or 0 if there is none.
     pseudo: u16,
 }
 
@@ -368,7 +372,8 @@ fn covered(datagram: &[u8], payload: &[u8], layers: &Layers) -> Option<Covered> 
         (protocol::ICMPV6, Class::Ipv6) => (icmpv6::CHECKSUM.offset, payload.len()),
         _ => return None,
     };
-    // UDP-Lite has all of the packet's length in its pseudo-header, however much is covered (RFC 3828, 3.1).
+    // UDP-Lite's pseudo-header contains the length of the whole packet, whatever the coverage is (RFC 3828, section
+    // 3.1).
     let told = if layers.protocol == protocol::UDP_LITE {
         payload.len()
     } else {
@@ -399,7 +404,8 @@ pub(crate) fn transport_checksum(
     layers: &Layers,
 ) -> Result<Validity, Fault> {
     let port_protocol = matches!(layers.protocol, protocol::TCP | protocol::UDP);
-    // What has no checksum has no wrong one, over IPv6 neither: those between tunnels are to be passed on (RFC 6936, 5).
+    // A missing UDP checksum is accepted, also over IPv6, because tunnel packets may omit it and must be forwarded (RFC
+    // 6936, section 5).
     let none = || layers.protocol == protocol::UDP && udp::CHECKSUM.read(payload) == 0;
     match checksums {
         Checksums::Vouched => return Ok(Validity::Valid),
@@ -413,7 +419,7 @@ pub(crate) fn transport_checksum(
     };
     let field = crate::field::Field::<u16>::at(covered.field).read(payload);
     let sum = checksum::sum(payload.get(..covered.length).unwrap_or_default());
-    // UDP-Lite always has one (RFC 3828, 3.1).
+    // A UDP-Lite checksum is mandatory (RFC 3828, section 3.1).
     let is_missing = layers.protocol == protocol::UDP_LITE && field == 0;
     if checksum::add(sum, covered.pseudo) == 0xffff && !is_missing {
         Ok(Validity::Valid)
@@ -424,19 +430,20 @@ pub(crate) fn transport_checksum(
     }
 }
 
-/// Check what the fragments of a datagram make: `payload`, behind the headers of `datagram`, which is one of them, with its
-/// `layers`.
+/// Validate a reassembled datagram: `payload` is its payload, and `datagram` one of its fragments, with the `layers` of
+/// that fragment.
 pub fn validate_assembled(datagram: &[u8], payload: &[u8], layers: &Layers) -> Result<Validity, Fault> {
     transport(payload, layers)?;
-    // Until the last segment of a routing header, the pseudo-header's destination is not the packet's.
+    // Before the last segment of a routing header, the destination in the pseudo-header is not the packet's
+    // destination.
     if layers.class == Class::Ipv6 && ipv6::walk(datagram)?.segments_left > 0 {
         return Ok(Validity::Valid);
     }
     transport_checksum(datagram, payload, Checksums::Unverified, layers)
 }
 
-/// Compute the TCP, UDP, UDP-Lite, ICMP or ICMPv6 checksum of a whole packet and write it. Other packets and fragments stay as
-/// they are.
+/// Compute and write the TCP, UDP, UDP-Lite, ICMP or ICMPv6 checksum of an unfragmented packet. Other packets and
+/// fragments are not changed.
 pub fn complete_checksum(frame: &mut [u8], layers: &Layers) {
     if layers.fragment != Fragment::Whole {
         return;
@@ -449,7 +456,7 @@ pub fn complete_checksum(frame: &mut [u8], layers: &Layers) {
     field.write(payload, 0);
     let sum = checksum::sum(payload.get(..covered.length).unwrap_or_default());
     let value = !checksum::add(sum, covered.pseudo);
-    // A UDP checksum of 0 means that there is none (RFC 768), which UDP-Lite forbids (RFC 3828, 3.1).
+    // A UDP checksum of 0 means that there is none (RFC 768), and UDP-Lite forbids it (RFC 3828, section 3.1).
     field.write(
         payload,
         if value == 0 && matches!(layers.protocol, protocol::UDP | protocol::UDP_LITE) {

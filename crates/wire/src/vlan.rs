@@ -5,13 +5,13 @@ use crate::field::header;
 use crate::packet::Packet;
 
 header! {
-    /// What follows a tag protocol identifier: control information, and the EtherType of what follows.
+    /// The part of a VLAN tag after its tag protocol identifier: control information, and the EtherType of the payload.
     Vlan 4
     "Priority (3 bits), drop eligible (1), VLAN (12)." control: u16 = CONTROL @ 0, set_control;
     "EtherType of what follows." ethertype: u16 = ETHERTYPE @ 2, set_ethertype;
 }
 
-/// One tag of a frame.
+/// A VLAN tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag {
     /// Tag protocol identifier: 0x8100, 0x88a8, 0x9100 or 0x9200.
@@ -21,7 +21,7 @@ pub struct Tag {
 }
 
 impl Tag {
-    /// An 802.1Q tag of this VLAN, priority 0.
+    /// An 802.1Q tag with this VLAN and priority 0.
     pub fn vlan(id: u16) -> Self {
         Self {
             protocol: ethertype::VLAN,
@@ -29,7 +29,7 @@ impl Tag {
         }
     }
 
-    /// An 802.1ad service tag of this VLAN, priority 0.
+    /// An 802.1ad service tag with this VLAN and priority 0.
     pub fn service(id: u16) -> Self {
         Self {
             protocol: ethertype::SERVICE_VLAN,
@@ -37,7 +37,7 @@ impl Tag {
         }
     }
 
-    /// The tag with this priority (0 to 7) in the place of its own, not drop eligible.
+    /// This tag with another priority (0 to 7), not drop eligible.
     #[must_use]
     pub fn with_priority(self, priority: u8) -> Self {
         Self {
@@ -46,7 +46,8 @@ impl Tag {
         }
     }
 
-    /// Whether it says a priority and no VLAN: a frame with no other tag is untagged (IEEE 802.1Q, 6.9).
+    /// Whether it is a priority tag without a VLAN: a frame with only such a tag counts as untagged (IEEE 802.1Q,
+    /// section 6.9).
     #[inline(always)]
     pub fn is_priority(self) -> bool {
         self.id() == 0
@@ -64,20 +65,20 @@ impl Tag {
         (self.control >> 13) as u8
     }
 
-    /// Whether it may be dropped first.
+    /// Whether the frame is drop eligible.
     #[inline(always)]
     pub fn drop_eligible(self) -> bool {
         self.control & 0x1000 != 0
     }
 }
 
-/// Whether an EtherType announces a tag.
+/// Whether an EtherType is that of a VLAN tag.
 #[inline(always)]
 pub fn is_tag(protocol: u16) -> bool {
     protocol == ethertype::VLAN || protocol == ethertype::SERVICE_VLAN || ethertype::QINQ.contains(&protocol)
 }
 
-/// The `k`-th tag of a frame, counted from the outermost.
+/// The `k`-th tag of a frame, starting at the outermost.
 #[inline]
 pub fn tag(frame: &[u8], k: usize) -> Option<Tag> {
     let bytes = frame.get(12 + 4 * k..)?.first_chunk::<4>()?;
@@ -88,7 +89,7 @@ pub fn tag(frame: &[u8], k: usize) -> Option<Tag> {
     is_tag(tag.protocol).then_some(tag)
 }
 
-/// Put a tag outermost; false, and nothing done, where headroom or frame is too short.
+/// Add an outermost tag; false, without effect, if the headroom or the frame is too small.
 pub fn push(packet: &mut Packet<'_>, tag: Tag) -> bool {
     if packet.len() < crate::ethernet::LENGTH || !packet.grow_front(4) {
         return false;
@@ -104,8 +105,8 @@ pub fn push(packet: &mut Packet<'_>, tag: Tag) -> bool {
     true
 }
 
-/// Take an outermost priority tag off; its priority goes to the tag behind it, where there is one. Nothing is done where the
-/// outermost is of a VLAN.
+/// Remove an outermost priority tag; the next tag, if any, gets its priority. No effect if the outermost tag has a
+/// VLAN.
 pub fn pop_priority(packet: &mut Packet<'_>) {
     let Some(outer) = tag(packet.bytes(), 0).filter(|tag| tag.is_priority()) else {
         return;
@@ -118,10 +119,10 @@ pub fn pop_priority(packet: &mut Packet<'_>) {
     }
 }
 
-/// Priority and drop eligibility in a tag's control information.
+/// Mask of priority and drop eligibility in a tag's control information.
 pub const PRIORITY: u16 = 0xf000;
 
-/// Take the outermost tag off; none where there is none.
+/// Remove and return the outermost tag, if any.
 pub fn pop(packet: &mut Packet<'_>) -> Option<Tag> {
     let tag = tag(packet.bytes(), 0)?;
     let head = packet.bytes_mut().first_chunk_mut::<16>()?;

@@ -1,4 +1,4 @@
-//! Any bytes, and the fuzz target's corpus: nothing panics.
+//! Arbitrary bytes, and the corpus of the fuzz target: nothing panics.
 
 use proptest::prelude::*;
 use sluice_testkit::{hostile, strategy};

@@ -1,4 +1,4 @@
-//! A frame for every fault, and what is let through.
+//! A frame for every fault, and frames that are accepted.
 
 use sluice_testkit::packet::*;
 use sluice_wire::{Checksums, Fault, Policy, Validity, complete_checksum, ndp, parse, quoted, validate};
@@ -7,7 +7,7 @@ fn verdict(bytes: &[u8], checksums: Checksums) -> Result<Validity, Fault> {
     parse(bytes).and_then(|layers| validate(bytes, checksums, &layers, &Policy::default()))
 }
 
-/// A frame with bytes overwritten.
+/// A frame with some bytes overwritten.
 fn with(frame: Frame, changes: &[(usize, u8)]) -> Vec<u8> {
     let mut bytes = frame.build();
     changes.iter().for_each(|(at, value)| bytes[*at] = *value);
@@ -26,7 +26,7 @@ fn udp_over_6() -> Frame {
     udp6("[2001:db8::1]:4000", "[2001:db8:1::1]:53").payload(b"who is where")
 }
 
-/// IPv6 with raw bytes of this protocol behind the header.
+/// IPv6 with raw bytes of this protocol after the header.
 fn raw6(protocol: u8, payload: &[u8]) -> Frame {
     let transport = Transport::Raw(IpNumber(protocol));
     frame6(
@@ -37,7 +37,7 @@ fn raw6(protocol: u8, payload: &[u8]) -> Frame {
     .payload(payload)
 }
 
-/// Frames that are at fault where nothing vouches for their checksums.
+/// Frames that are faulty if their checksums are not verified.
 fn faulty() -> Vec<(Fault, Vec<u8>)> {
     let segment = [0, 80, 0, 80, 0, 0, 0, 0, 0, 0, 0, 0, 0x50, 0x10, 0, 0, 0, 0, 0, 0];
     let raw4 = |payload: &[u8], protocol: u8| {
@@ -176,7 +176,7 @@ fn faulty() -> Vec<(Fault, Vec<u8>)> {
 
 #[test]
 fn validity_of_faulty_frames_names_the_fault() {
-    // Header bytes were changed after the checksum was computed: compute it again, unless it is what is wrong.
+    // Header bytes were changed after the checksum was computed, so compute it again unless the checksum is the fault.
     for (fault, bytes) in faulty() {
         let capture = sluice_testkit::capture::on_failure("validity-of-faulty-frames", [&bytes]);
         let mut bytes = bytes;

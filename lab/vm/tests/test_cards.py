@@ -133,6 +133,6 @@ def test_link_that_goes_takes_its_routes_along_and_brings_them_back(guest, gatew
 
 def test_every_packet_is_accounted_for(gateway):
     rows = gateway.show("interfaces")["interfaces"]
-    came = sum(row["received"] + row["made"] + row["unparked"] for row in rows)
+    came = sum(row["received"] + row["originated"] + row["unparked"] for row in rows)
     assert came == sum(row["sent"] + row["dropped"] + row["to-host"] + row["parked"] for row in rows)
     assert all(row["received"] > 0 and row["sent"] > 0 for row in rows if row["device"].startswith("0000:"))

@@ -88,7 +88,7 @@ impl Counted {
             cycles_out: sum(&|worker| worker.cycles[CycleStage::HandOver as usize].get()),
             cycles_in: sum(&|worker| worker.cycles[CycleStage::TakeOver as usize].get()),
             steered: sum(&|worker| worker.ports_steered.get()),
-            mismatches: sum(&|worker| worker.misfits.get()),
+            mismatches: sum(&|worker| worker.missteered_ports.get()),
         }
     }
 }

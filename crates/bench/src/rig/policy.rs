@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use sluice_dpdk::memory::Region;
 use sluice_engine::control::plane::{ControlPlane, NeighbourLimits};
-use sluice_engine::features::virtual_reassembly::Limits;
 use sluice_engine::packet::time::Now;
 use sluice_engine::placement::Part;
 use sluice_engine::session::family::Family;
 use sluice_engine::snapshot::assist::Assist;
+use sluice_engine::snapshot::fragment_limits::FragmentLimits;
 use sluice_engine::snapshot::shard_owners::ShardOwners;
 use sluice_engine::snapshot::stages::Stages;
 use sluice_engine::snapshot::steering::{Steering, SteeringSettings};
@@ -337,9 +337,9 @@ impl Layout {
             sessions: self.sessions,
             ports: policy.untagged.len(),
             secret: [0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210],
-            fragments: Limits {
+            fragments: FragmentLimits {
                 datagrams: 64,
-                ..Limits::default()
+                ..FragmentLimits::default()
             },
             unsolicited_syns: 0,
             spare_addresses: 0,

@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "kebab-case")]
 pub struct ApplicationsStatus {
     /// Sessions that are looked at now.
-    pub sought: u64,
+    pub identifying: u64,
     /// What became of those that were.
-    pub fates: Vec<ApplicationsFate>,
+    pub results: Vec<ApplicationResults>,
     /// All applications, those with the most sessions since the start first.
     pub applications: Vec<ApplicationSessions>,
 }
@@ -17,9 +17,9 @@ pub struct ApplicationsStatus {
 /// What became of some sessions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub struct ApplicationsFate {
+pub struct ApplicationResults {
     /// Its name.
-    pub fate: String,
+    pub result: String,
     /// What it means.
     pub help: String,
     /// Sessions.

@@ -9,6 +9,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use super::{Endpoint, Flow, Neighbour, Session};
+use crate::value::Protocol;
 
 /// Why a filter could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -19,9 +20,6 @@ pub enum FilterError {
     /// Not an address or prefix.
     #[error("`{0}` is no address: write 192.0.2.1, 192.0.2.0/24 or 2001:db8::/32")]
     Net(String),
-    /// Not a protocol.
-    #[error("`{0}` is no protocol: write tcp, udp, icmp, icmpv6 or a number from 0 to 255")]
-    Protocol(String),
 }
 
 /// Text in the API and on the command line.
@@ -136,47 +134,6 @@ impl fmt::Display for EndpointFilter {
 
 text!(EndpointFilter);
 
-/// A protocol above IP, by IANA's number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Protocol(pub u8);
-
-impl Protocol {
-    const NAMES: [(&'static str, u8); 8] = [
-        ("icmp", 1),
-        ("tcp", 6),
-        ("udp", 17),
-        ("gre", 47),
-        ("esp", 50),
-        ("ah", 51),
-        ("icmpv6", 58),
-        ("sctp", 132),
-    ];
-}
-
-impl FromStr for Protocol {
-    type Err = FilterError;
-
-    fn from_str(text: &str) -> Result<Self, FilterError> {
-        let named = Self::NAMES
-            .iter()
-            .find(|(name, _)| *name == text)
-            .map(|(_, number)| *number);
-        let number = named.or_else(|| text.parse().ok());
-        number.map(Self).ok_or_else(|| FilterError::Protocol(text.to_owned()))
-    }
-}
-
-impl fmt::Display for Protocol {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match Self::NAMES.iter().find(|(_, number)| *number == self.0) {
-            Some((name, _)) => f.pad(name),
-            None => fmt::Display::fmt(&self.0, f),
-        }
-    }
-}
-
-text!(Protocol);
-
 /// Which sessions: those that match all that is given.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
@@ -189,43 +146,43 @@ pub struct SessionFilter {
     #[arg(long)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
-    /// The inside host: 10.0.0.1, 10.0.0.0/8, 10.0.0.1:5000, `[2001:db8::1]:5000`, :5000.
+    /// Inside address, network or port, before translation: 10.0.0.1, 10.0.0.0/8, 10.0.0.1:5000, `[2001:db8::1]:5000`, :5000.
     #[arg(long, value_name = "ADDRESS[:PORT]")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inside: Option<EndpointFilter>,
-    /// What the outside sees in place of the inside host.
+    /// Outside address, network or port, after translation.
     #[arg(long, value_name = "ADDRESS[:PORT]")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outside: Option<EndpointFilter>,
-    /// The host that the inside host talks with.
+    /// Address, network or port of the remote host.
     #[arg(long, value_name = "ADDRESS[:PORT]")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remote: Option<EndpointFilter>,
-    /// tcp, udp, icmp, icmpv6 or a number.
+    /// Protocol: tcp, udp, icmp, icmpv6 or a number.
     #[arg(long)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub protocol: Option<Protocol>,
-    /// The interface on either side.
+    /// Interface on the inside or the outside.
     #[arg(long, value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
-    /// All inside hosts of the subscriber that has this inside address.
+    /// All inside hosts of the subscriber with this inside address.
     #[arg(long, value_name = "ADDRESS")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subscriber: Option<IpAddr>,
-    /// The site of a subscriber that the inside host is in.
+    /// Subscriber site of the inside host.
     #[arg(long, value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub site: Option<String>,
-    /// The pool that the outside address is from.
+    /// Pool of the outside address.
     #[arg(long, value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
-    /// The application by nDPI's name, or what carries it: Google, TLS, TLS.Google.
+    /// Application or its carrying protocol, by nDPI's name: Google, TLS, TLS.Google.
     #[arg(long, value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub application: Option<String>,
-    /// The virtual router.
+    /// Virtual router.
     #[arg(long, value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub router: Option<String>,
@@ -294,11 +251,11 @@ pub struct NeighbourFilter {
     #[arg(long, value_name = "ADDRESS[/LENGTH]")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<NetFilter>,
-    /// The interface whose link they are on.
+    /// Interface of the link.
     #[arg(long, value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
-    /// The virtual router.
+    /// Virtual router.
     #[arg(long, value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub router: Option<String>,
@@ -333,6 +290,7 @@ pub struct Position {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::value::UnknownProtocol;
 
     #[test]
     fn endpoint_filter_written_is_read_again() {
@@ -377,6 +335,6 @@ mod tests {
         assert_eq!("udp".parse::<Protocol>(), "17".parse());
         assert_eq!("133", Protocol(133).to_string());
         assert_eq!("sctp", Protocol(132).to_string());
-        assert_eq!(Err(FilterError::Protocol("256".into())), "256".parse::<Protocol>());
+        assert_eq!(Err(UnknownProtocol("256".into())), "256".parse::<Protocol>());
     }
 }

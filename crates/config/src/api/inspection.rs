@@ -11,7 +11,7 @@ use super::column::{Column, Row};
 #[derive(Args, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct AlertRequest {
-    /// So many at most.
+    /// Maximum number of alerts.
     #[arg(long, default_value_t = 50, value_name = "COUNT")]
     pub last: u32,
 }
@@ -110,7 +110,7 @@ pub struct InspectionStatus {
     /// TCP segments whose urgent pointer was cleared.
     pub urgent_cleared: u64,
     /// Flows that are no longer inspected, found clean or by policy.
-    pub left: u64,
+    pub bypassed_flows: u64,
     /// Flows that went over to other rules than they began with.
     pub reopened: u64,
     /// Anomalies of messages, what has happened alone: how often.
@@ -124,7 +124,7 @@ pub struct InspectionStatus {
     /// Matches that `threshold` or `detection_filter` could not count, for there was no place.
     pub uncounted: u64,
     /// Notes of hosts and values of lists (`xbits`, `dataset`) that were not taken, for there was no place.
-    pub unnoted: u64,
+    pub unrecorded: u64,
     /// Alerts.
     pub alerts: u64,
     /// Alerts that were lost because a queue was full.

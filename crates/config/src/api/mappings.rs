@@ -6,25 +6,26 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use super::column::{Column, Row, grouped};
-use super::{ByProtocol, Endpoint, EndpointFilter, NetFilter, Protocol, Span};
+use super::{ByProtocol, Endpoint, EndpointFilter, NetFilter, Span};
+use crate::value::Protocol;
 
 /// Which mappings, blocks and shares: those that match all that is given.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct MappingFilter {
-    /// The inside host: 10.0.0.1, 10.0.0.0/8, 10.0.0.1:5000, :5000.
+    /// Inside address, network or port: 10.0.0.1, 10.0.0.0/8, 10.0.0.1:5000, :5000.
     #[arg(long, value_name = "ADDRESS[:PORT]")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inside: Option<EndpointFilter>,
-    /// What the outside sees in its place.
+    /// Outside address, network or port.
     #[arg(long, value_name = "ADDRESS[:PORT]")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outside: Option<EndpointFilter>,
-    /// tcp, udp, icmp, icmpv6 or a number.
+    /// Protocol: tcp, udp, icmp, icmpv6 or a number.
     #[arg(long)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub protocol: Option<Protocol>,
-    /// The pool.
+    /// Pool.
     #[arg(long, value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
@@ -137,11 +138,11 @@ pub struct SubscriberFilter {
     #[arg(long, value_name = "ADDRESS[/LENGTH]")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inside: Option<NetFilter>,
-    /// The outside address, or a network of such, that they are paired with.
+    /// Paired outside address, or a network of outside addresses.
     #[arg(long, value_name = "ADDRESS[/LENGTH]")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outside: Option<NetFilter>,
-    /// The pool.
+    /// Pool.
     #[arg(long, value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,

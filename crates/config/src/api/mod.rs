@@ -22,9 +22,9 @@ mod show;
 mod subscribers;
 mod uplinks;
 
-pub use applications::{ApplicationSessions, ApplicationsFate, ApplicationsStatus};
+pub use applications::{ApplicationResults, ApplicationSessions, ApplicationsStatus};
 pub use column::{Align, Column, Row};
-pub use filter::{EndpointFilter, FilterError, NeighbourFilter, NetFilter, Position, Protocol, SessionFilter};
+pub use filter::{EndpointFilter, FilterError, NeighbourFilter, NetFilter, Position, SessionFilter};
 pub use graph::{Graph, GraphChain, GraphEdge, GraphNode, GraphStep, NodeWork};
 pub use inspection::{
     Alert, AlertRequest, AppliedRules, InspectionReason, InspectionStatus, RefusedSignature, SearchMade,

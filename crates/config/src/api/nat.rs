@@ -6,8 +6,9 @@ use std::net::IpAddr;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
+use super::Subscriber;
 use super::column::{Column, Row, grouped, or_dash};
-use super::{Protocol, Subscriber};
+use crate::value::Protocol;
 
 /// A number of ports of each protocol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -113,8 +114,8 @@ pub struct Nat {
     pub subscribers: Vec<Subscriber>,
     /// The tables.
     pub tables: Vec<TableUse>,
-    /// Ports and blocks that were given out again at once because too many waited (`held-ports`).
-    pub not_held: u64,
+    /// Ports and blocks that were given out again at once because too many waited (`quarantined-ports`).
+    pub quarantine_overflows: u64,
     /// Blocks of 64 ports that shards have whose own are used up, and that cards bring to other shards.
     #[serde(default)]
     pub borrowed_blocks: u64,
@@ -146,7 +147,7 @@ pub struct Rule {
     pub incoming: Option<String>,
     /// It is about what the gateway's own host sends.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub own: bool,
+    pub local: bool,
     /// The interface that flows leave by; any where not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub out: Option<String>,
@@ -194,8 +195,8 @@ impl Row for Rule {
         Column::text("PROTOCOL", |row| or_any(row.protocol)),
         Column::text("PORTS", |row| or_any(row.ports.as_ref())),
         Column::text("IN", |row| {
-            if row.own {
-                "own".into()
+            if row.local {
+                "local".into()
             } else {
                 or_any(row.incoming.as_ref())
             }
@@ -289,16 +290,16 @@ pub struct TableUse {
     /// Entries in use.
     pub used: u64,
     /// Most.
-    pub most: u64,
+    pub capacity: u64,
 }
 
 impl Row for TableUse {
     const COLUMNS: &'static [Column<Self>] = &[
         Column::text("TABLE", |row| row.name.clone()),
         Column::number("USED", |row| grouped(row.used)),
-        Column::number("CAPACITY", |row| grouped(row.most)),
+        Column::number("CAPACITY", |row| grouped(row.capacity)),
         Column::number("FULL", |row| {
-            format!("{:.0} %", row.used as f64 / row.most.max(1) as f64 * 100.0)
+            format!("{:.0} %", row.used as f64 / row.capacity.max(1) as f64 * 100.0)
         }),
     ];
 }
@@ -307,10 +308,10 @@ impl Row for TableUse {
 #[derive(Args, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct NatRequest {
-    /// How many of the subscribers that use most outside ports.
+    /// Number of subscribers to list, those with the most outside ports first.
     #[arg(long, default_value_t = 10, value_name = "NUMBER")]
     pub top: u32,
-    /// How many of the rules.
+    /// Maximum number of rules to list.
     #[arg(long, default_value_t = 100, value_name = "NUMBER")]
     pub rules: u32,
 }

@@ -93,87 +93,87 @@ impl Description {
 macro_rules! operations {
     ($then:ident) => {
         $then! {
-            /// State of the process
+            /// State of the daemon
             get Status "/v1/status" Unfiltered => Status;
-            /// Interfaces: device, driver, link, addresses, what went through
+            /// Interfaces: device, driver, link state, addresses, traffic
             list Interfaces "/v1/interfaces" RouterFilter => Interface, text "interfaces";
-            /// Sessions, both directions of each
+            /// Sessions with both directions
             pages Sessions "/v1/sessions" SessionFilter => Session, text "sessions";
-            /// Remove sessions that match all filters given; their hosts must connect anew
+            /// Remove sessions that match all given filters; their hosts have to connect again
             post ClearSessions "/v1/sessions/clear" SessionFilter => Cleared;
-            /// Translation: how full pools and tables are, who uses them most, and what its rules decided
+            /// NAT: usage of pools and tables, heaviest subscribers, counters of rules
             get Nat "/v1/nat" NatRequest => Nat, text "nat";
-            /// The packet filter: its rules, what they have counted, and which one decides about a packet
+            /// Packet filter: rules, their counters, and the rule that matches a given packet
             get Filter "/v1/filter" FilterRequest => PacketFilter, text "filter";
-            /// Insert rules of the filter
+            /// Insert filter rules
             post InsertRules "/v1/filter/insert" InsertRequest => EditAnswer;
-            /// Remove rules of the filter
+            /// Remove filter rules
             post RemoveRules "/v1/filter/remove" RemoveRequest => EditAnswer;
-            /// Sets of the filter, or the elements of one
+            /// Filter sets, or the elements of one set
             get Sets "/v1/sets" SetFilter => Sets;
-            /// Add elements to a set, or prolong their time
+            /// Add elements to a set, or renew their timeout
             post AddToSet "/v1/sets/add" SetRequest => SetAnswer;
             /// Remove elements from a set
             post RemoveFromSet "/v1/sets/remove" SetRequest => SetAnswer;
             /// Remove all elements from a set
             post FlushSet "/v1/sets/flush" SetRequest => SetAnswer;
-            /// Outside ports and who has them, asked by either side
+            /// Outside ports and their inside hosts, searched by either side
             ///
-            /// Three lists: shares, what inside addresses of deterministic pools have by computation, in use or not (RFC 7422;
-            /// only where an address is named); blocks of ports that subscribers have; mappings that sessions use. With
-            /// --config the shares are those of a file: the configuration of a day in the past answers who had a port then.
+            /// Prints three lists: the computed ports of inside addresses in deterministic pools (RFC 7422; only with an address), the
+            /// port blocks of subscribers, and the mappings of sessions. With --config, the ports are computed from a configuration
+            /// file: an old configuration tells which subscriber had a port at that time.
             pages Mappings "/v1/mappings" MappingFilter => Mapping, several "mapping";
-            /// Remove mappings that match all filters given, with their sessions; their hosts get others
+            /// Remove mappings that match all given filters, and their sessions; the hosts get new mappings
             post ClearMappings "/v1/mappings/clear" MappingFilter => Cleared;
-            /// Blocks of ports that subscribers have
+            /// Port blocks of subscribers
             pages PortBlocks "/v1/port-blocks" MappingFilter => PortBlock;
-            /// Ports that inside addresses have by computation
+            /// Computed ports of inside addresses in deterministic pools
             pages Shares "/v1/shares" MappingFilter => Share;
-            /// Subscribers that have sessions: paired address, blocks, ports and sessions
+            /// Subscribers with sessions: paired address, port blocks, ports and sessions
             pages Subscribers "/v1/subscribers" SubscriberFilter => Subscriber, text "subscribers";
-            /// Sites of subscribers: public address and its lease, virtual MAC, terminals
+            /// Subscriber sites: public address and its lease, virtual MAC, terminals
             pages Sites "/v1/sites" SiteFilter => Site, table "sites";
-            /// Private addresses of sites' terminals, as the DHCP servers' files have them
+            /// Private addresses of the terminals of sites, from the lease files of the DHCP servers
             ///
-            /// The state says what is done with a terminal's packets: active, they are translated; waiting, its site has no
-            /// public address yet; outside, the lease is in no site; conflict, its site can't have the address; full, there are
-            /// as many terminals as may be.
+            /// The state of a terminal decides about its packets. active: they are translated. waiting: the site has no public address
+            /// yet. outside: the leased address belongs to no site. conflict: another terminal has the address. full: the maximum
+            /// number of terminals is reached.
             pages Leases "/v1/leases" LeaseFilter => Lease, table "leases";
-            /// DHCP of sites: lease files, relays and clients, with what has happened to them
+            /// DHCP of sites: lease files, relays and clients with their counters
             ///
-            /// JSON has counters of what has not happened, too. The guide of subscribers explains each.
+            /// With --json, counters that are zero are included. docs/subscribers.md explains each counter.
             get Dhcp "/v1/dhcp" Unfiltered => DhcpStatus, text "dhcp";
-            /// Virtual routers: interfaces, routes, neighbours, limits, what went through
+            /// Virtual routers: interfaces, routes, neighbours, limits, traffic
             list Routers "/v1/routers" RouterFilter => Router, table "routers";
-            /// The graph of nodes that packets pass, and the chains of routers with what their steps have counted
+            /// Packet processing graph: nodes with their counters, and the chains of virtual routers
             get Graph "/v1/graph" RouterFilter => Graph, text "graph";
-            /// Routes that are used: connected, static and learned ones, a line for each way
+            /// Active routes: connected, static and learned; a line for each next hop
             ///
-            /// With an address, the route that packets to it take: the longest match, with its next hops.
+            /// With an address, shows the route to it: the longest match with its next hops.
             pages Routes "/v1/routes" RouteFilter => Route, text "routes";
-            /// Neighbours: Ethernet addresses of the hosts on the links
+            /// Neighbours: MAC addresses of hosts on the links
             list Neighbours "/v1/neighbours" NeighbourFilter => Neighbour, table "neighbours";
-            /// Forget neighbours that match all filters given; they are asked for again
+            /// Remove neighbours that match all given filters; they are resolved again
             post ClearNeighbours "/v1/neighbours/clear" NeighbourFilter => Cleared;
-            /// Uplinks: which ones new flows take, and what their checks say
+            /// Uplinks: use by new flows, and results of their checks
             list Uplinks "/v1/uplinks" Unfiltered => Uplink, table "uplinks";
-            /// Workers: core, load, packets a second
+            /// Workers: core, load, packets per second
             list Cores "/v1/cores" Unfiltered => Core, table "cores";
-            /// Bridges: links, what passed, and what passed although not valid or not inspected
+            /// Bridges: links, traffic, and packets passed though invalid or not inspected
             list Bridges "/v1/bridges" Unfiltered => Bridge, text "bridges";
-            /// Rules of inspection that matched, the last ones
+            /// Latest alerts of inspection rules
             list Alerts "/v1/alerts" AlertRequest => Alert, table "alerts";
-            /// Applications: sessions of each, and how many are looked at for it
+            /// Applications: sessions of each, and state of the identification
             get Applications "/v1/applications" Unfiltered => ApplicationsStatus, text "applications";
-            /// Inspection: rules in force and refused, what was looked at
+            /// Inspection: loaded and refused rules, inspected traffic
             get Inspection "/v1/inspection" Unfiltered => InspectionStatus, text "inspection";
-            /// Dropped packets by reason, and what each reason means
+            /// Dropped packets by reason, with the meaning of each reason
             list Drops "/v1/drops" Unfiltered => Drop, text "drops";
-            /// What every node does with the next packets that match
+            /// Path of the next matching packets through the nodes
             stream Trace "/v1/trace" TraceRequest => TraceRecord;
-            /// Packets of an interface, or dropped ones
+            /// Packets of an interface, or dropped packets
             stream Capture "/v1/capture" CaptureRequest => Pcapng;
-            /// Take over another configuration
+            /// Change to another configuration
             post Apply "/v1/apply" ApplyRequest => ApplyAnswer;
         }
     };

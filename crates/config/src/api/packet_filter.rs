@@ -18,7 +18,7 @@ use crate::value::{Dscp, Ecn, IpProtocol, Mac, Mark};
 #[derive(Args, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct FilterRequest {
-    /// How many of the rules.
+    /// Maximum number of rules to list.
     #[arg(
         long,
         default_value_t = 100,
@@ -26,48 +26,48 @@ pub struct FilterRequest {
         value_name = "NUMBER"
     )]
     pub rules: u32,
-    /// Which rule decides about the first packet of this flow: "tcp 10.0.0.1:1234 > 192.0.2.1:80" (the destination as
-    /// translated), "icmp 10.0.0.1 > 192.0.2.1".
+    /// Show the rule that matches the first packet of this flow: "tcp 10.0.0.1:1234 > 192.0.2.1:80" (with the translated
+    /// destination), "icmp 10.0.0.1 > 192.0.2.1".
     #[arg(long = "match", value_name = "PACKET")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub packet: Option<String>,
-    /// With --match: the interface that it comes in by, where it is not the one that leads back to its source.
+    /// With --match: ingress interface [default: the interface of the route to the source].
     #[arg(long = "in", value_name = "INTERFACE", requires = "packet")]
     #[serde(rename = "in", skip_serializing_if = "Option::is_none")]
     pub incoming: Option<String>,
-    /// With --match: the virtual router whose packet it is, where it is not that of --in.
+    /// With --match: virtual router [default: that of the ingress interface].
     #[arg(long, value_name = "NAME", requires = "packet")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub router: Option<String>,
-    /// With --match: the interface that it leaves by, where it is not the one that leads to its destination; or `gateway`.
+    /// With --match: egress interface, or `gateway` [default: the interface of the route to the destination].
     #[arg(long, value_name = "INTERFACE", requires = "packet")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub out: Option<String>,
-    /// With --match: the source MAC address of its frame; no frame brings it where neither address is given.
+    /// With --match: source MAC address; without source and destination MAC address the packet has no Ethernet header.
     #[arg(long, value_name = "MAC", requires = "packet")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from_mac: Option<Mac>,
-    /// With --match: the destination MAC address of its frame.
+    /// With --match: destination MAC address.
     #[arg(long, value_name = "MAC", requires = "packet")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to_mac: Option<Mac>,
-    /// With --match: its code point, such as ef; 0 where not given.
+    /// With --match: DSCP, such as ef [default: 0].
     #[arg(long, value_name = "DSCP", requires = "packet")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dscp: Option<Dscp>,
-    /// With --match: its code point of congestion, such as ect0; not-ect where not given.
+    /// With --match: ECN, such as ect0 [default: not-ect].
     #[arg(long, value_name = "ECN", requires = "packet")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ecn: Option<Ecn>,
-    /// With --match: the mark of its session, such as 0x10.
+    /// With --match: mark of the session, such as 0x10.
     #[arg(long, value_name = "MARK", requires = "packet")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mark: Option<Mark>,
-    /// With --match: the outer VLAN tag that it comes in with.
+    /// With --match: outer VLAN ID of the received frame.
     #[arg(long, value_name = "VLAN", requires = "packet")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vlan: Option<u16>,
-    /// With --match: its length in bytes, from its IP header on; that of bare headers where not given.
+    /// With --match: length in bytes from the IP header on [default: the headers alone].
     #[arg(long, value_name = "BYTES", requires = "packet")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub length: Option<u16>,
@@ -212,7 +212,7 @@ pub enum InsertPlace {
 #[derive(Args, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct RemoveRequest {
-    /// Their names, as `sluice show filter` lists them.
+    /// Names of the rules; `sluice show filter` lists them.
     #[arg(value_name = "NAME", required = true)]
     pub names: Vec<String>,
 }

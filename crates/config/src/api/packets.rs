@@ -3,32 +3,33 @@
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use super::{NetFilter, Protocol};
+use super::NetFilter;
+use crate::value::Protocol;
 
 /// Record every node's verdict on the next packets that match.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct TraceRequest {
-    /// Source or destination address or network, as the packet comes in.
+    /// Source or destination address or network of the received packet.
     #[arg(long, value_name = "ADDRESS[/LENGTH]")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<NetFilter>,
-    /// Source or destination port, as the packet comes in.
+    /// Source or destination port of the received packet.
     #[arg(long)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
-    /// tcp, udp, icmp, icmpv6 or a number.
+    /// Protocol: tcp, udp, icmp, icmpv6 or a number.
     #[arg(long)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub protocol: Option<Protocol>,
-    /// The interface that it comes in by.
+    /// Ingress interface.
     #[arg(long, value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
-    /// Stop after so many packets, `trace-limit` of `[control]` at most.
+    /// Stop after this number of packets, at most `trace-limit` of `[control]`.
     #[arg(long, default_value_t = 10, value_name = "NUMBER")]
     pub count: u32,
-    /// Stop after so many seconds.
+    /// Stop after this number of seconds.
     #[arg(long, default_value_t = 60, value_name = "NUMBER")]
     pub seconds: u32,
 }
@@ -71,7 +72,7 @@ pub struct CaptureRequest {
     pub source: CaptureSource,
     /// Packets.
     pub count: u32,
-    /// Stop after so many seconds.
+    /// Stop after this number of seconds.
     pub seconds: u32,
     /// Most bytes of each.
     pub bytes: u16,

@@ -13,7 +13,7 @@ use crate::schema::RouterLimits;
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct RouterFilter {
-    /// The virtual router; all where not given.
+    /// Virtual router [default: all].
     #[arg(long, value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub router: Option<String>,
@@ -23,18 +23,18 @@ pub struct RouterFilter {
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct RouteFilter {
-    /// Those of this virtual router.
+    /// Virtual router.
     #[arg(long, value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub router: Option<String>,
-    /// Those too that are not used, and why.
+    /// Include inactive routes, with the reason.
     #[arg(long)]
     pub all: bool,
-    /// The route of packets to this address.
+    /// Show the route to this address.
     #[arg(value_name = "ADDRESS")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<IpAddr>,
-    /// For packets from this address, where routes say by source.
+    /// Source address, for routes that match a source.
     #[arg(long, value_name = "ADDRESS")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<IpAddr>,
@@ -189,9 +189,9 @@ pub struct RouteTeller {
     #[serde(default)]
     pub refused_by: Vec<Counter>,
     /// Connections that could not be understood, and listings that were missed in part.
-    pub broken: u64,
+    pub errors: u64,
     /// Routes that were taken back because they were not told again.
-    pub swept: u64,
+    pub aged_out: u64,
     /// Routes that were told, those told before too.
     pub offered: u64,
     /// Routes that were taken back.
@@ -256,8 +256,8 @@ mod tests {
             connections: 1,
             refused: 0,
             refused_by: Vec::new(),
-            broken: 0,
-            swept: 0,
+            errors: 0,
+            aged_out: 0,
             offered: 9,
             withdrawn: 0,
             not_followed: Vec::new(),

@@ -12,7 +12,7 @@ use crate::value::{Period, SetElement};
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct SetFilter {
-    /// Its name; all are listed without their elements where not given.
+    /// Name of the set; without it, all sets are listed without their elements.
     #[arg(value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,

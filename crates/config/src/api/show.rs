@@ -5,8 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
-use super::Protocol;
 use super::column::{Column, Row, age, grouped, or_dash};
+use crate::value::Protocol;
 
 /// State of the process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -51,7 +51,7 @@ pub struct Bridge {
     /// The two sides.
     pub sides: Vec<BridgeSide>,
     /// Frames that passed although there was a reason against it, by the reason.
-    pub spared: Vec<Counter>,
+    pub exempted: Vec<Counter>,
 }
 
 /// One side of a bridge.
@@ -107,7 +107,7 @@ pub struct Interface {
     /// Their bytes.
     pub sent_bytes: u64,
     /// Packets that the gateway made, counted where they leave.
-    pub made: u64,
+    pub originated: u64,
     /// Packets dropped, counted where they came in.
     pub dropped: u64,
     /// Packets for the gateway itself, counted where they came in.
@@ -424,7 +424,7 @@ pub struct Core {
     /// Share of the last second spent on packets, 0 to 1.
     pub busy: f64,
     /// Buffers that no node disposed of: 0, or a fault of the program.
-    pub forgotten: u64,
+    pub leaked: u64,
     /// Everything else that it counts.
     pub counters: Vec<Counter>,
 }

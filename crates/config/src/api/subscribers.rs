@@ -12,11 +12,11 @@ use super::{Counter, NetFilter};
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct SiteFilter {
-    /// The site with this name: homes-100.7.
+    /// Name of the site, as homes-100.7.
     #[arg(long, value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub site: Option<String>,
-    /// All sites of this group.
+    /// Group of sites.
     #[arg(long, value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
@@ -119,11 +119,11 @@ pub struct LeaseFilter {
     #[arg(long, value_name = "ADDRESS[/LENGTH]")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<NetFilter>,
-    /// The site with this name: homes-100.7.
+    /// Name of the site, as homes-100.7.
     #[arg(long, value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub site: Option<String>,
-    /// All sites of this group.
+    /// Group of sites.
     #[arg(long, value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,

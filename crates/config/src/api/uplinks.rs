@@ -31,7 +31,7 @@ pub struct Uplink {
     /// How often it did.
     pub changes: u64,
     /// Checks in a row that speak for a change.
-    pub contrary: u8,
+    pub consecutive: u8,
     /// The network that a routing daemon must have a route to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub route: Option<String>,

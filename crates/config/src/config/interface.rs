@@ -1,4 +1,4 @@
-//! Interfaces and what is behind each.
+//! Interfaces and their links.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -10,46 +10,46 @@ use crate::value::{BitRate, Device, InterfaceAddress, Mac, MssClamp, TagProtocol
 /// An interface.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Interface {
-    /// Its name in the configuration.
+    /// Name in the configuration.
     pub name: String,
-    /// What it is made of.
+    /// Link of the interface.
     pub link: Link,
-    /// The virtual router that it is in.
+    /// Virtual router of the interface.
     pub router: RouterIndex,
-    /// Its addresses, each with the prefix length of the link.
+    /// Addresses, each with the prefix length of the link.
     pub addresses: Vec<InterfaceAddress>,
-    /// Largest IP packet in bytes.
+    /// MTU: length of the largest IP packet in bytes.
     pub mtu: u16,
-    /// Type of its outermost tag, of a VLAN.
+    /// Tag protocol of the outermost tag of a VLAN.
     pub tag_protocol: TagProtocol,
-    /// Priority of its tags, of a VLAN.
+    /// Priority of the tags of a VLAN.
     pub vlan_priority: VlanPriority,
-    /// Ethernet address in place of the device's own.
+    /// Ethernet address instead of the device's own.
     pub mac: Option<Mac>,
-    /// BCP 38.
+    /// Source address validation (BCP 38).
     pub source_validation: schema::SourceValidation,
-    /// ARP and neighbour discovery for addresses that are reached by other interfaces are answered.
+    /// Proxy ARP and proxy neighbour discovery.
     pub proxy: [bool; 2],
-    /// Its addresses are announced.
+    /// Whether the addresses are announced.
     pub announce_addresses: bool,
-    /// Hosts are told of better next hops.
+    /// Whether redirects are sent.
     pub redirects: bool,
-    /// What it announces to IPv6 hosts, where it does.
+    /// Router advertisements, if configured.
     pub advertisements: Option<schema::RouterAdvertisements>,
-    /// What happens to TCP and UDP whose checksum a local sender left to the device.
+    /// Handling of TCP and UDP packets whose checksum a local sender has left to the device.
     pub left_to_offload: schema::LeftToOffload,
-    /// Largest TCP segment that passes here, where that is limited.
+    /// Maximum MSS in SYNs, if limited.
     pub mss_clamp: Option<MssClamp>,
-    /// Its part of the link that it leaves by.
+    /// Share of the output link.
     pub share: Option<schema::LinkShare>,
-    /// Bits a second that leave.
+    /// Maximum output rate in bits per second.
     pub rate: Option<BitRate>,
-    /// The bridge that it is in.
+    /// Bridge of the interface.
     pub bridge: Option<Bridged>,
 }
 
 impl Interface {
-    /// Nothing, at a number that rests.
+    /// Placeholder for a quarantined number.
     pub(crate) fn gone() -> Self {
         Self {
             name: String::new(),
@@ -73,39 +73,39 @@ impl Interface {
         }
     }
 
-    /// Whether there is such an interface: a number may rest.
+    /// Whether the interface exists; a quarantined number has none.
     pub fn exists(&self) -> bool {
         self.link != Link::Gone
     }
 }
 
-/// An interface's place in a bridge.
+/// An interface's membership in a bridge.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bridged {
-    /// The bridge, by its place in the file.
+    /// Index of the bridge in the file.
     pub number: usize,
     /// The other interface.
     pub peer: InterfaceIndex,
-    /// What is said of the bridge.
+    /// Settings of the bridge.
     pub settings: schema::Bridge,
 }
 
 /// A tunnel over another network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tunnel {
-    /// What it is.
+    /// Encapsulation.
     pub kind: schema::TunnelType,
-    /// This end.
+    /// Local address.
     pub local: IpAddr,
-    /// The other end, of the same family.
+    /// Remote address, of the same family.
     pub remote: IpAddr,
-    /// VXLAN's network identifier, or GRE's key where there is one.
+    /// VXLAN network identifier, or GRE key if there is one.
     pub id: Option<u32>,
     /// UDP port of VXLAN.
     pub port: u16,
-    /// Time to live, or hop limit, of outer packets.
+    /// TTL or hop limit of outer packets.
     pub ttl: u8,
-    /// The interface that has `local`.
+    /// Interface with the address `local`.
     pub underlay: InterfaceIndex,
 }
 
@@ -123,23 +123,23 @@ impl fmt::Display for Tunnel {
     }
 }
 
-/// What an interface is made of.
+/// Link of an interface.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Link {
     /// A device.
     Device {
         /// The device.
         device: Device,
-        /// Receive queues, at most as many as workers; as many as the device allows where not given.
+        /// Receive queues, at most the number of workers; `None` for as many as the device supports.
         queues: Option<u16>,
     },
     /// Several devices as one link.
     Bond {
-        /// The devices; at least one.
+        /// Member devices, at least one.
         members: Vec<Device>,
-        /// How they share the traffic.
+        /// Distribution of traffic over the members.
         mode: schema::BondMode,
-        /// As for a device.
+        /// Receive queues, as for a device.
         queues: Option<u16>,
     },
     /// An end of a virtual link.
@@ -149,13 +149,13 @@ pub enum Link {
     },
     /// A tunnel.
     Tunnel(Tunnel),
-    /// Nothing: an interface that is no longer there, whose number rests.
+    /// A removed interface, whose number is quarantined.
     Gone,
-    /// Tagged frames of another interface, which has a device or is a bond.
+    /// A VLAN of an interface that has a device or is a bond.
     Vlan {
-        /// The interface that carries them.
+        /// Parent interface.
         parent: InterfaceIndex,
-        /// The tags.
+        /// VLAN tags.
         tags: Tags,
     },
 }

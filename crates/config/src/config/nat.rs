@@ -1,4 +1,4 @@
-//! Translation: pools, rules for sources and for destinations.
+//! Translation: pools, source rules and destination rules.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -7,72 +7,73 @@ use super::{InterfaceIndex, PoolIndex, RouterIndex};
 use crate::schema;
 use crate::value::{AddressRange, PortRange, Transport};
 
-/// A pool of outside addresses and ports. Pools share addresses only where their ports differ.
+/// A pool of outside addresses and ports. Pools may share addresses only if their ports differ.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pool {
-    /// Its name in the configuration.
+    /// Name in the configuration.
     pub name: String,
-    /// The virtual router whose rules name it.
+    /// Virtual router of the pool's rules.
     pub router: RouterIndex,
-    /// Addresses in the order of the file; no two overlap.
+    /// Addresses in the order of the file, without overlaps.
     pub addresses: Vec<AddressRange>,
-    /// From the first to the last port and ICMP identifier that is given out.
+    /// Range from the lowest to the highest allocated port and ICMP identifier.
     pub ports: PortRange,
-    /// Ports between them that are not given out, in ascending order; no two overlap.
+    /// Ports in that range that are not allocated, as ascending ranges without overlaps.
     pub reserved: Vec<PortRange>,
-    /// What happens when a paired address has no port left.
+    /// Handling of a paired address without free ports.
     pub pairing: schema::Pairing,
-    /// Mapping and filtering of TCP, UDP and ICMP queries.
+    /// Mapping and filtering behaviour of TCP, UDP and ICMP queries.
     pub behaviour: [(schema::Mapping, schema::Filtering); 3],
-    /// Flows to different destinations may share a port; some protocol is mapped by destination.
+    /// Whether flows to different destinations may share a port. At least one protocol then has
+    /// address-and-port-dependent mapping.
     pub overlap: bool,
-    /// Which free port a mapping gets.
+    /// Selection of a free port for a mapping.
     pub selection: schema::PortSelection,
     /// Whether UDP ports keep their parity.
     pub parity: bool,
-    /// Blocks of ports of a size that fits.
+    /// Port blocks, whose size is valid for the pool.
     pub block: Option<schema::Block>,
-    /// How long ports and blocks wait after use, in whole seconds.
+    /// Quarantine of ports and blocks, in whole seconds.
     pub hold: Duration,
-    /// Inside addresses that are dealt their ports; they fit.
+    /// Deterministic NAT, whose parameters fit the pool.
     pub deterministic: Option<schema::Deterministic>,
-    /// Whether datagrams that are not atomic leave with an identification of the gateway's.
+    /// Whether the gateway replaces the IP ID of datagrams that are not atomic.
     pub rewrite_ip_id: bool,
-    /// Protocols without ports that are translated by address alone.
+    /// Protocols without ports that are translated by address only.
     pub protocols: Vec<u8>,
     /// Limits of each subscriber.
     pub subscriber: schema::SubscriberLimits,
     /// Limits of the pool.
     pub limits: schema::SessionLimits,
-    /// Timeouts of its sessions.
+    /// Idle timeouts of the pool's sessions.
     pub timeouts: Timeouts,
 }
 
-/// How long a silent session lives, every value known.
+/// Idle timeouts of sessions, with all defaults filled in.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Timeouts {
-    /// TCP, established.
+    /// Established TCP.
     pub tcp_established: Duration,
-    /// TCP, partially open.
+    /// Partially open TCP.
     pub tcp_transitory_open: Duration,
-    /// TCP, closing or reset.
+    /// Closing or reset TCP.
     pub tcp_transitory_close: Duration,
-    /// TCP, an inbound SYN that nobody has answered.
+    /// Unanswered inbound TCP SYN.
     pub tcp_incoming_syn: Duration,
     /// UDP.
     pub udp: Duration,
-    /// UDP to a server's port; each port once, at most 8.
+    /// UDP by server port; at most 8 different ports.
     pub udp_ports: Vec<(u16, Duration)>,
     /// ICMP queries.
     pub icmp: Duration,
-    /// Any other protocol.
+    /// Other protocols.
     pub other: Duration,
-    /// Whether packets from outside keep a session alive too.
+    /// Whether inbound packets refresh a session as well.
     pub inbound_refresh: bool,
 }
 
 impl Default for Timeouts {
-    /// Those of RFC 5382 (REQ-4, REQ-5), 7857 (2.1), 4787 (REQ-5, REQ-6) and 5508 (REQ-2).
+    /// Defaults of RFC 5382 (REQ-4, REQ-5), 7857 (section 2.1), 4787 (REQ-5, REQ-6) and 5508 (REQ-2).
     fn default() -> Self {
         Self {
             tcp_established: Duration::from_secs(7440),
@@ -88,90 +89,91 @@ impl Default for Timeouts {
     }
 }
 
-/// What becomes of the source of what comes from a network and leaves by an interface.
+/// Translation of the source of packets from a network by an output interface.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SourceRule {
-    /// The virtual router that has it.
+    /// Virtual router of the rule.
     pub router: RouterIndex,
-    /// It is about what the router's host sends.
+    /// Whether the rule applies to packets of the router's host stack.
     pub own: bool,
-    /// Network of the inside hosts; IPv4.
+    /// IPv4 network of the inside hosts.
     pub from: ipnet::Ipv4Net,
-    /// The protocol; any where none is named.
+    /// Protocol; `None` for any.
     pub protocol: Option<Transport>,
-    /// The interface by which the packets leave; any where none is named.
+    /// Output interface; `None` for any.
     pub out: Option<InterfaceIndex>,
-    /// What becomes of it.
+    /// Action of the rule.
     pub action: SourceAction,
 }
 
-/// What becomes of a source.
+/// Action on a source address.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum SourceAction {
-    /// It gets an address and port of a pool.
+    /// Translate to an address and port of a pool.
     Pool(PoolIndex),
-    /// It gets the address at the same place of a network as large.
+    /// Translate to the address with the same offset in a network of equal size.
     Static(ipnet::Ipv4Net),
-    /// It stays.
+    /// Do not translate.
     Exempt,
 }
 
-/// What becomes of the destination of what is addressed to outside addresses.
+/// Translation of the destination of packets to outside addresses.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DestinationRule {
-    /// The virtual router that has it.
+    /// Virtual router of the rule.
     pub router: RouterIndex,
-    /// It is about what the router's host sends.
+    /// Whether the rule applies to packets of the router's host stack.
     pub own: bool,
-    /// TCP or UDP; any where none is named.
+    /// TCP or UDP; `None` for any.
     pub protocol: Option<Transport>,
-    /// The outside addresses.
+    /// Outside addresses.
     pub address: ipnet::Ipv4Net,
-    /// The interface that they come in by; any where none is named.
+    /// Input interface; `None` for any.
     pub incoming: Option<InterfaceIndex>,
-    /// The outside ports; all where none are named.
+    /// Outside ports; `None` for all.
     pub ports: Option<PortRange>,
-    /// What becomes of it.
+    /// Action of the rule.
     pub action: DestinationAction,
 }
 
-/// Hosts that flows are dealt among.
+/// Set of hosts that flows are balanced over.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostSet {
-    /// The virtual router that has it.
+    /// Virtual router of the set.
     pub router: RouterIndex,
-    /// What flows are dealt by.
+    /// Key of the balancing.
     pub balance: schema::Balance,
-    /// The hosts, each with its weight.
+    /// Hosts with their weights.
     pub hosts: Vec<(Ipv4Addr, u16)>,
-    /// How they are checked, where they are.
+    /// Health checks, if configured.
     pub health: Option<HostCheck>,
 }
 
-/// How hosts are checked.
+/// Health check of hosts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct HostCheck {
-    /// The port over TCP; an echo request where none is given.
+    /// TCP port; `None` for an ICMP echo request.
     pub port: Option<u16>,
-    /// Time from one check to the next.
+    /// Interval between checks.
     pub interval: Duration,
-    /// What has not answered for so long has failed.
+    /// Time after which a check without reply fails.
     pub timeout: Duration,
-    /// Failures in a row after which a host is down.
+    /// Consecutive failures until a host is down.
     pub failures: u32,
-    /// Answers in a row after which a host is up again.
+    /// Consecutive successes until a host is up again.
     pub successes: u32,
 }
 
-/// What becomes of a destination.
+/// Action on a destination address.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum DestinationAction {
-    /// An inside host, and the first of its ports; the same ports where none is named.
+    /// Translate to an inside host, and to ports from the given one on; `None` keeps the ports.
     Host(Ipv4Addr, Option<u16>),
-    /// A host of a set, by its place in [`Config::host_sets`](super::Config::host_sets), and the first of its ports.
+    /// Translate to a host of the set with this index in [`Config::host_sets`](super::Config::host_sets), and to ports
+    /// from the given one on.
     Hosts(u16, Option<u16>),
-    /// The address at the same place of a network as large.
+    /// Translate to the address with the same offset in a network of equal size.
     Static(ipnet::Ipv4Net),
-    /// Neither it nor the source is translated.
+    /// Translate neither destination nor source.
     Exempt,
 }

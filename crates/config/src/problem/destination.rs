@@ -1,71 +1,71 @@
-//! What can be wrong with destination rules.
+//! Problems of destination rules.
 
 use std::net::Ipv4Addr;
 
 use super::Problem;
 
-/// One thing that is wrong with a destination rule.
+/// A problem of a destination rule.
 #[derive(Clone, Debug, PartialEq, thiserror::Error, miette::Diagnostic)]
 pub enum DestinationProblem {
-    /// A rule for every address that comes from anywhere.
+    /// A rule has neither an address nor an interface.
     #[error("the rule names neither an address nor an interface")]
     #[diagnostic(help("add `address = …`, or `in = …` for whatever address, by the interfaces that it names"))]
     Anywhere,
-    /// A router whose own addresses nobody lives at.
+    /// A rule leads to the gateway itself, but the router has no host stack.
     #[error("nothing listens at the gateway's own addresses: the router has no host")]
     #[diagnostic(help("write `daemon = true` for its router, such as in [routers.default]"))]
     NoHost,
-    /// An interface without an address of its own.
+    /// An interface has no IPv4 address for a rule that leads to the gateway itself.
     #[error("interface `{0}` has no IPv4 address that connections could be led to")]
     #[diagnostic(help("give it one, or name in `in` the interfaces that have one"))]
     NoOwnAddress(String),
-    /// A list without hosts, or with too many.
+    /// The list of hosts is empty or too long.
     #[error("a list of {0} hosts")]
     #[diagnostic(help("write 1 to {MOST_HOSTS}"))]
     Hosts(usize),
-    /// A host twice in one list.
+    /// A host is listed twice.
     #[error("`{0}` is in the list already")]
     #[diagnostic(help("write it once; its part beside others is its `weight`"))]
     HostTwice(Ipv4Addr),
-    /// Something about several hosts where there is one.
+    /// A key requires a list of hosts.
     #[error("`{0}` is about a list of hosts")]
     #[diagnostic(help("write a list in `to`, or leave the key out"))]
     OneHost(&'static str),
-    /// Checks that nobody can make.
+    /// Health checks require a host stack of the router.
     #[error("hosts are checked by the host of the router, and it has none")]
     #[diagnostic(help("write `daemon = true` for its router, such as in [routers.default]"))]
     NobodyChecks,
-    /// A rule about a host that there is not.
-    #[error("the router has no host whose packets `own` could be about")]
+    /// `own` requires a host stack of the router.
+    #[error("the router has no host whose packets `local` could be about")]
     #[diagnostic(help("write `daemon = true` for its router, such as in [routers.default]"))]
     NobodySends,
-    /// What the router's host sends, and an interface.
+    /// A rule for packets of the router's host stack has an input interface.
     #[error("what the gateway's own host sends comes in by no interface")]
-    #[diagnostic(help("leave `in` or `own` out"))]
+    #[diagnostic(help("remove `in` or `local`"))]
     OwnComesIn,
-    /// What the router's host sends, to itself.
+    /// A rule leads packets of the router's host stack back to the gateway.
     #[error("what the gateway's own host sends cannot be led back to it")]
     #[diagnostic(help("write another host in `to`"))]
     OwnToItself,
-    /// A rule about the host's sources that names no interface.
-    #[error("a source rule with `own` names the interface that packets leave by")]
+    /// A source rule for the router's host stack has no output interface.
+    #[error("a source rule with `local` needs the egress interface")]
     #[diagnostic(help("add `out = …`"))]
     OwnWithoutOut,
-    /// A TCP check without a port.
+    /// A TCP check has no port.
     #[error("no port says what is to answer")]
     #[diagnostic(help("add `port` to `health`, or write `protocol = \"icmp\"` there"))]
     CheckWithoutPort,
-    /// A port where there is none.
+    /// An ICMP check has a port.
     #[error("an echo request has no port")]
     #[diagnostic(help("leave `port` out, or write `protocol = \"tcp\"`"))]
     CheckPort,
-    /// An answer that comes later than the next question.
+    /// The timeout of a check exceeds the interval.
     #[error("the timeout is longer than the interval")]
     #[diagnostic(help("write a shorter `timeout`"))]
     TimeoutBeyondInterval,
 }
 
-/// Most hosts of a list.
+/// Maximum number of hosts in a list.
 pub(crate) const MOST_HOSTS: usize = 64;
 
 impl From<DestinationProblem> for Problem {

@@ -1,209 +1,209 @@
-//! What can be wrong with the packet filter.
+//! Problems of the packet filter.
 
 use super::meant;
 use crate::value::SetType;
 
-/// One thing that is wrong with the filter, or seldom meant.
+/// A problem of the filter, or advice about it.
 #[derive(Clone, Debug, PartialEq, thiserror::Error, miette::Diagnostic)]
 pub enum FilterProblem {
-    /// A group that does not exist.
+    /// No group has this name.
     #[error("there is no group `{name}` of {what}")]
     #[diagnostic(help("{}", meant(name, known)))]
     UnknownGroup {
-        /// As written.
+        /// Name as written.
         name: String,
-        /// Addresses or ports.
+        /// Kind of the group: addresses or ports.
         what: &'static str,
-        /// Those that there are.
+        /// Names of the groups.
         known: Vec<String>,
     },
-    /// A group that has itself among its members.
+    /// A group contains itself.
     #[error("group `{0}` names itself")]
     #[diagnostic(help("take it out of the group, or out of the groups that it names"))]
     GroupOfItself(String),
-    /// A group without members.
+    /// A group has no members.
     #[error("group `{0}` is empty")]
     #[diagnostic(help("write its members, or take it away"))]
     EmptyGroup(String),
-    /// Sources of one family and destinations of the other.
+    /// Sources and destinations of a rule have different address families.
     #[error("no packet has sources of one family and destinations of the other")]
     #[diagnostic(help("write a rule for each family"))]
     MixedFamilies,
-    /// Some values of a key with `!`, and some without.
+    /// Only some values of a key have a `!`.
     #[error("some values have `!` before them, and some do not")]
     #[diagnostic(help("write `!` before all of them or before none, or two rules"))]
     MixedSigns,
-    /// All values of a key are excluded.
+    /// A rule excludes all values of a field.
     #[error("all there is is excluded: no packet has another")]
     #[diagnostic(help("take a value away"))]
     NothingLeft,
-    /// A key that the rule's protocols do not have.
+    /// A key does not apply to the rule's protocols.
     #[error("`{key}` is of {of}, and the rule names {protocol}")]
     #[diagnostic(help("name {of} alone, or take `{key}` away"))]
     NotOfProtocol {
         /// The key.
         key: &'static str,
-        /// What has it.
+        /// Protocol that has the field.
         of: &'static str,
-        /// As written.
+        /// Protocol as written.
         protocol: String,
     },
-    /// A message that none of the rule's families has.
+    /// The ICMP message does not exist in the rule's address families.
     #[error("`{0}` is no message of the rule's protocol")]
     #[diagnostic(help("write its number, or name the other protocol"))]
     NotAMessage(String),
-    /// A key that belongs to another action.
+    /// A key belongs to another action.
     #[error("`{key}` is for `{action}`")]
     #[diagnostic(help("take it away, or write the other action"))]
     NotOfAction {
         /// The key.
         key: &'static str,
-        /// The action that has it.
+        /// Action that has the key.
         action: &'static str,
     },
-    /// A limit without a rate.
+    /// A rate limit has no rate.
     #[error("a rate-limit needs its `rate`")]
     #[diagnostic(help("write packets a second, such as `rate = 100`"))]
     NoRate,
-    /// A set and a group of one name.
+    /// A set and a group have the same name.
     #[error("`{0}` is a group already")]
     #[diagnostic(help("rules name both by `@`: give it another name"))]
     SetAndGroup(String),
-    /// A set whose elements do not fit.
+    /// The elements of a set exceed its size.
     #[error("{count} elements do not fit into a set of {size}")]
     #[diagnostic(help("{}", larger(*count, *most)))]
     SetTooSmall {
-        /// How many there are.
+        /// Number of elements.
         count: usize,
-        /// How many there may be.
+        /// Size of the set.
         size: u32,
-        /// How many there may be in any such set.
+        /// Maximum size of any set.
         most: u32,
     },
-    /// An element that a set of its type does not have.
+    /// An element does not fit the type of its set.
     #[error("`{element}` is none of {}", plural(*.kind))]
     #[diagnostic(help("{}", of_set(kind, element)))]
     NotOfSet {
-        /// As written.
+        /// Element as written.
         element: String,
-        /// What the set has.
+        /// Type of the set.
         kind: SetType,
     },
-    /// A set of ports that is to have addresses.
+    /// A rule adds addresses to a set of ports.
     #[error("set `{0}` has ports, and `add-to-set` adds addresses")]
     #[diagnostic(help("write the name of a set of addresses or networks"))]
     AddsToPorts(String),
-    /// A set in a list with others.
+    /// A set is part of a list of values.
     #[error("set `{0}` stands among others")]
     #[diagnostic(help("a rule looks into one set alone: write a rule for the others"))]
     SetAmongOthers(String),
-    /// A set that does not exist.
+    /// No set has this name.
     #[error("there is no set `{name}`")]
     #[diagnostic(help("{}", meant(name, known)))]
     UnknownSet {
-        /// As written.
+        /// Name as written.
         name: String,
-        /// Those that there are.
+        /// Names of the sets.
         known: Vec<String>,
     },
-    /// A rule that adds to no set.
+    /// `add-to-set` has no set.
     #[error("add-to-set needs its `set`")]
     #[diagnostic(help("write the name of a set of [filter.sets]"))]
     NoSet,
-    /// A rule that sets no code point.
+    /// `set-dscp` has no DSCP.
     #[error("set-dscp needs its `new-dscp`")]
     #[diagnostic(help("write the code point, such as `new-dscp = \"ef\"`"))]
     NoDscp,
-    /// A rule that sets no code point of congestion.
+    /// `set-ecn` has no ECN code point.
     #[error("set-ecn needs its `new-ecn`")]
     #[diagnostic(help("write the code point, such as `new-ecn = \"not-ect\"`"))]
     NoEcn,
-    /// A rule about applications that makes no session.
+    /// A rule for applications does not create sessions.
     #[error("without a session, no application is known")]
     #[diagnostic(help("leave `track` out, or `application`"))]
     UntrackedApplication,
-    /// A rule that makes no session where none does.
+    /// `track` is set in a filter that doesn't create sessions.
     #[error("packet by packet, nothing is tracked")]
     #[diagnostic(help("leave `track` out, or `sessions = false` in [filter]"))]
     NothingTracked,
-    /// A rule that sets no mark.
+    /// `set-mark` has no mark.
     #[error("set-mark needs its `new-mark`")]
     #[diagnostic(help("write the mark, such as `new-mark = \"0x10\"`"))]
     NoMark,
-    /// A key that makes no sense with the matcher.
+    /// The list size exceeds the maximum.
     #[error("a list of {0} entries is too long")]
     #[diagnostic(help("write at most 255"))]
     ListSize(u16),
-    /// All but the gateway itself.
+    /// A rule excludes packets to the gateway, which it does not match anyway.
     #[error("a rule that does not name `gateway` is about no packet to the gateway itself")]
     #[diagnostic(help("leave `!gateway` out"))]
     NotGateway,
-    /// A rule about packets to the gateway itself that asks for what these don't have.
+    /// A rule for packets to the gateway has a condition that does not apply to them.
     #[error("packets to the gateway itself have no `{0}`")]
     #[diagnostic(help("take it away, or write a rule without `gateway`"))]
     NotOfGateway(&'static str),
-    /// Too many combinations.
+    /// The rules expand to too many combinations.
     #[error("{combinations} combinations of addresses, ports and the like are too many")]
     #[diagnostic(help("at most {most} are possible; write prefixes and ranges for lists"))]
     TooLarge {
-        /// How many there are.
+        /// Number of combinations.
         combinations: u64,
-        /// How many there may be.
+        /// Maximum number of combinations.
         most: u64,
     },
-    /// Too many rules that are asked one by one.
+    /// Too many rules are evaluated individually.
     #[error("{0} rules that go on, or name applications, marks or sets, are too many")]
     #[diagnostic(help("at most 256 are possible, as every packet asks them; every rule counts anyway"))]
     TooManyGoingOn(usize),
-    /// A rule about applications, and nobody finds them out.
+    /// A rule names applications, but application identification is not configured.
     #[error("nobody looks for applications")]
     #[diagnostic(help("add [applications] with `interfaces`"))]
     NobodySeeks,
-    /// A rule about applications without sessions.
+    /// A rule names applications in a filter without sessions.
     #[error("packet by packet, no application is known")]
     #[diagnostic(help("leave `sessions` out in [filter]"))]
     NoSessions,
-    /// An application that is a protocol's.
+    /// An application is identified by its protocol alone.
     #[error("`{0}` is what its protocol says")]
     #[diagnostic(help("write `protocol = \"{}\"`", _0.to_lowercase()))]
     OfProtocol(String),
-    /// A name of two rules.
+    /// Two rules have the same name.
     #[error("rule {0} has the same name")]
     #[diagnostic(help("names tell rules apart in lists and counters"))]
     DuplicateName(usize),
-    /// More than rules where rules are to be inserted.
+    /// A file of rules to insert contains other settings.
     #[error("only rules of the filter can be inserted")]
     #[diagnostic(help("write `[[filter.rules]]` and nothing else; `sluice apply` takes whole configurations"))]
     NotRules,
-    /// A rule without a name where rules are to be inserted.
+    /// A rule to insert has no name.
     #[error("a rule that is inserted needs a name")]
     #[diagnostic(help("it is removed by its name: write `name = \"…\"`"))]
     NoName,
-    /// A name that could be the number of a rule without one.
+    /// The name of a rule is a number, which could be confused with a rule's number.
     #[error("`{0}` is a number, which is what rules without a name are called by")]
     #[diagnostic(help("write a word, such as `rule-{0}`"))]
     Number(String),
-    /// A rule that is never asked.
+    /// An earlier rule with another action matches all packets of the rule.
     #[error("`{by}` matches all that `{rule}` does, and decides otherwise: it never decides")]
     #[diagnostic(help("put it before the other, or take it away"))]
     Shadowed {
         /// The rule.
         rule: String,
-        /// The one before.
+        /// The earlier rule.
         by: String,
     },
-    /// A rule that changes nothing.
+    /// An earlier rule with the same action matches all packets of the rule.
     #[error("`{by}` matches all that `{rule}` does, and decides the same: it is not needed")]
     #[diagnostic(help("take it away"))]
     Redundant {
         /// The rule.
         rule: String,
-        /// The one before.
+        /// The earlier rule.
         by: String,
     },
 }
 
-/// What a set has.
+/// Elements of a set type, in the plural.
 fn plural(kind: SetType) -> &'static str {
     match kind {
         SetType::Addresses => "single addresses",
@@ -212,7 +212,7 @@ fn plural(kind: SetType) -> &'static str {
     }
 }
 
-/// What to do where the elements of a set do not fit.
+/// Hint for a set that is too small.
 fn larger(count: usize, most: u32) -> String {
     match count as u64 <= u64::from(most) {
         true => format!("write `size = {count}` or more, up to {most}"),
@@ -220,7 +220,7 @@ fn larger(count: usize, most: u32) -> String {
     }
 }
 
-/// What to write in the place of an element that a set of a type does not have.
+/// Hint for an element that does not fit the type of its set.
 fn of_set(kind: &SetType, element: &str) -> &'static str {
     match (kind, element.contains(['.', ':'])) {
         (SetType::Addresses, true) => "write `type = \"networks\"` for the set, or single addresses",

@@ -1,22 +1,22 @@
-//! `[applications]`: which application a session is of.
+//! `[applications]`: identification of the applications of sessions.
 
 use serde::{Deserialize, Serialize};
 
-/// `[applications]`: the first packets of sessions that come or go by some interfaces are looked at, until it is known which
-/// application they are of, by nDPI's names.
+/// `[applications]`: nDPI examines the first packets of sessions through the given interfaces until it has identified
+/// their application.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Applications {
-    /// Interfaces whose sessions are looked at, whether they come or go by them.
+    /// Interfaces whose sessions are examined, in both directions.
     pub interfaces: Vec<String>,
-    /// Sessions that each worker looks at, at a time.
+    /// Maximum number of sessions that each worker examines at a time.
     pub flows: u32,
-    /// Bytes that nDPI has in each worker for what it keeps of them: a TLS session takes 2 to 64 KiB as long as it is looked
-    /// at, most others some hundred.
+    /// Memory of nDPI per worker in bytes. A TLS session needs 2 to 64 KiB while it is examined, most others some
+    /// hundred bytes.
     pub memory: u32,
-    /// Packets of a TCP connection that are looked at.
+    /// Maximum number of packets examined per TCP connection.
     pub tcp_packets: u8,
-    /// Packets of any other session that are.
+    /// Maximum number of packets examined per session of other protocols.
     pub other_packets: u8,
 }
 

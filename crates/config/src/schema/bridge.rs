@@ -1,20 +1,20 @@
-//! `[bridges.NAME]`: two interfaces that pass each other everything.
+//! `[bridges.NAME]`: a bridge between two interfaces.
 
 use serde::{Deserialize, Serialize};
 
-/// `[bridges.NAME]`: what comes in by one interface leaves by the other as it came. Neither has an address, and nobody on the
-/// link can tell that there is a bridge. Tags of an interface that is a VLAN are taken off, and put on.
+/// `[bridges.NAME]`: frames received on one interface are sent unchanged by the other. The interfaces have no
+/// addresses, and the bridge is invisible to hosts. The tags of a VLAN interface are removed and added.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Bridge {
-    /// The two interfaces, each with a device, a bond or the tags of a VLAN.
+    /// The two interfaces, each with a device, a bond or VLAN tags.
     pub interfaces: Vec<String>,
-    /// When the link of one goes down, the other is taken down, and comes back with it: whoever is behind the bridge sees what
-    /// it would see of a cable.
+    /// Whether the link of one side follows that of the other: when one goes down, the other is taken down until it is
+    /// up again. Hosts thus see the same link states as with a cable.
     pub follow_link: bool,
-    /// What happens to frames that are not valid.
+    /// Handling of invalid frames.
     pub invalid: Invalid,
-    /// What happens to packets that should be inspected when there is no room for their session.
+    /// Handling of packets to be inspected while the session table is full.
     pub fail: Fail,
 }
 
@@ -29,22 +29,22 @@ impl Default for Bridge {
     }
 }
 
-/// What happens to frames that are not valid.
+/// Handling of invalid frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Invalid {
-    /// They pass, and are counted by reason.
+    /// Forward them, and count them by reason.
     Pass,
-    /// They are dropped, and counted by reason.
+    /// Drop them, and count them by reason.
     Drop,
 }
 
-/// What happens to packets that should be inspected and can't be.
+/// Handling of packets to be inspected that can't be inspected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fail {
-    /// They pass.
+    /// Forward them.
     Open,
-    /// They are dropped.
+    /// Drop them.
     Closed,
 }

@@ -1,4 +1,4 @@
-//! `[routers.NAME.chains]`: what a router's packets do before sessions and routes.
+//! `[routers.NAME.chains]`: processing of a router's packets before sessions and routes.
 
 use std::fmt;
 
@@ -9,85 +9,85 @@ use serde::{Deserialize, Deserializer, Serialize};
 use super::filter::{Action, FilterRule, Name, Part};
 use crate::value::{Addresses, BitRate, Dscp, IpProtocol, Message, Numbers, OneOrMore, OrNot, Ports, TcpFlags};
 
-/// A step of a chain: a word at its end, or a table.
+/// A step of a chain: a final action, or a table.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum ChainStep {
-    /// Where packets go on.
+    /// Final action of the chain.
     Word(ChainWord),
-    /// What is done with them.
+    /// An action that may be followed by further steps.
     Table(Box<ChainTable>),
 }
 
-/// Where packets go on that have come to the end of a chain.
+/// Final action of a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ChainWord {
-    /// To their sessions, where the router has them; `forward` follows.
+    /// Look up sessions if the router uses them, then route.
     Sessions,
-    /// To be routed.
+    /// Route without sessions.
     Forward,
-    /// Nowhere.
+    /// Drop.
     Drop,
 }
 
-/// What is done with packets. Each has one of `count`, `classify`, `police`, `mirror` and `to` alone.
+/// Action of a step. Exactly one of `count`, `classify`, `police`, `mirror` and `to` is set.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct ChainTable {
-    /// Count them under this name, which several steps of the router may share.
+    /// Count packets under this name, which several steps of the router may share.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub count: Option<String>,
-    /// Those that match go on at the chain `to`. What is not named may be anything.
+    /// Matching packets continue at the chain `to`. Omitted conditions match everything.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub classify: Option<Class>,
-    /// What is above this rate, or that of `[policers.NAME]`, is dropped, or goes on at the chain `exceed`.
+    /// Packets above this rate, or above that of `[policers.NAME]`, are dropped or continue at the chain `exceed`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub police: Option<PoliceBy>,
-    /// A copy of each leaves by this interface, as it came.
+    /// Send an unmodified copy of each packet by this interface.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mirror: Option<String>,
-    /// The chain to go on at: of those that `classify` matches, or of all.
+    /// Chain at which packets continue: those that `classify` matches, or all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
-    /// With `police`: the chain for what is above the rate.
+    /// With `police`: chain for packets above the rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exceed: Option<String>,
 }
 
-/// What a step keeps to.
+/// Rate of a policing step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum PoliceBy {
-    /// A rate of its own.
+    /// A rate of this step only.
     Rate(Police),
-    /// One of `[policers]`, with all steps that name it.
+    /// A policer in `[policers]`, which all steps with the same name share.
     Name(String),
 }
 
-/// `[policers.NAME]`, or `police = { … }` of a step: a rate that all workers keep to together, of packets or of bits.
+/// `[policers.NAME]`, or `police = { … }` of a step: a rate in packets or bits, shared by all workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Police {
-    /// Packets a second.
+    /// Packets per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub packets: Option<u32>,
-    /// Bits a second, frames without their check sequence: `"100M"`.
+    /// Bits per second, of frames without check sequence: `"100M"`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bits: Option<BitRate>,
-    /// Packets, or bytes, at once; as many as a second's where not given.
+    /// Burst in packets or bytes; one second's amount if omitted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub burst: Option<u32>,
 }
 
-/// What packets match, by the keys of a filter rule: of several values of a key any may hold, of several keys all must.
+/// Conditions with the keys of a filter rule. At least one value of each given key must match.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Class {
     /// Source addresses.
     #[serde(skip_serializing_if = "OneOrMore::is_empty")]
     pub from: OneOrMore<OrNot<Addresses>>,
-    /// Destination addresses, as they came.
+    /// Destination addresses before translation.
     #[serde(skip_serializing_if = "OneOrMore::is_empty")]
     pub to: OneOrMore<OrNot<Addresses>>,
     /// Protocols.
@@ -96,7 +96,7 @@ pub struct Class {
     /// Source ports.
     #[serde(skip_serializing_if = "OneOrMore::is_empty")]
     pub from_port: OneOrMore<OrNot<Ports>>,
-    /// Destination ports, as they came.
+    /// Destination ports before translation.
     #[serde(skip_serializing_if = "OneOrMore::is_empty")]
     pub to_port: OneOrMore<OrNot<Ports>>,
     /// ICMP and ICMPv6 messages.
@@ -105,25 +105,25 @@ pub struct Class {
     /// TCP flags.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flags: Option<TcpFlags>,
-    /// Which part of its datagram the packet is.
+    /// Fragment kind of the packet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fragment: Option<Part>,
     /// Differentiated services code points.
     #[serde(skip_serializing_if = "OneOrMore::is_empty")]
     pub dscp: OneOrMore<Dscp>,
-    /// Length of the packet in bytes, from its IP header on.
+    /// Packet length in bytes, from the IP header on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub length: Option<Numbers>,
-    /// VLANs that it came in by, the outer tag where there are two.
+    /// Input VLANs; the outer tag of two.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vlan: Option<Numbers>,
-    /// Interfaces that it came in by.
+    /// Input interfaces.
     #[serde(rename = "in", skip_serializing_if = "OneOrMore::is_empty")]
     pub incoming: OneOrMore<OrNot<Name>>,
 }
 
 impl Class {
-    /// A filter rule that matches the same.
+    /// A filter rule with the same conditions.
     pub fn rule(&self) -> FilterRule {
         let own = self.clone();
         FilterRule {

@@ -1,4 +1,4 @@
-//! `[inspection.eve]`: what inspection tells, as lines of EVE JSON.
+//! `[inspection.eve]`: records of inspection in EVE JSON format.
 
 use std::fmt;
 
@@ -8,31 +8,31 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::value::Period;
 
-/// `[inspection.eve]`: records as lines of EVE JSON, to a file or a socket.
+/// `[inspection.eve]`: records in EVE JSON format, written to a file or a socket.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Eve {
-    /// A file that lines are appended to, made with mode 0640. SIGHUP opens it anew.
+    /// Path of a file that lines are appended to, created with mode 0640. SIGHUP reopens it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// A Unix socket that lines are streamed to, connected to again where it is closed.
+    /// Path of a Unix stream socket, which is reconnected after it was closed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stream: Option<String>,
-    /// A Unix socket that each line is a datagram to.
+    /// Path of a Unix datagram socket, which gets one datagram per line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub datagram: Option<String>,
-    /// Which records are written.
+    /// Types of records to write.
     pub types: Vec<EveType>,
-    /// How often `stats` are.
-    pub stats_every: Period,
-    /// Records other than alerts that wait in each worker at most, and lines that wait to be written; more are lost, and
-    /// counted.
+    /// Interval of `stats` records.
+    pub stats_interval: Period,
+    /// Maximum number of queued records other than alerts per worker, and of lines that wait to be written; further
+    /// ones are counted as lost.
     pub records: u32,
-    /// Most bytes of the file: before it had more, it is renamed to `FILE.1`, an older one from `FILE.1` to `FILE.2` and so
-    /// on. Where it is left out, the file grows until somebody else moves it away and sends SIGHUP.
+    /// Maximum size of the file in bytes. Before the file exceeds it, it is renamed to `FILE.1`, an older `FILE.1` to
+    /// `FILE.2`, and so on. If omitted, the file grows until another program moves it and sends SIGHUP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rotate_bytes: Option<u64>,
-    /// Old files that are kept.
+    /// Number of old files kept.
     pub rotate_kept: u32,
 }
 
@@ -43,7 +43,7 @@ impl Default for Eve {
             stream: None,
             datagram: None,
             types: vec![EveType::Alert],
-            stats_every: Period::seconds(10),
+            stats_interval: Period::seconds(10),
             records: 4096,
             rotate_bytes: None,
             rotate_kept: 7,
@@ -57,7 +57,7 @@ impl Eve {
         self.types.contains(&wanted)
     }
 
-    /// Of a table, or of the name of a file alone.
+    /// Deserialise a table, or the name of a file.
     pub(super) fn file_or_table<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Self>, D::Error> {
         struct Read;
 
@@ -84,7 +84,7 @@ impl Eve {
     }
 }
 
-/// A type of records: a word of `types`, and the `event_type` of their lines.
+/// Type of records: a value of `types`, and the `event_type` of their lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EveType {
@@ -92,11 +92,11 @@ pub enum EveType {
     Alert,
     /// Inspection dropped a packet.
     Drop,
-    /// A flow ended, or is no longer inspected.
+    /// A flow has ended, or is no longer inspected.
     Flow,
-    /// How inspection goes, now and then.
+    /// Periodic inspection statistics.
     Stats,
-    /// A request with its response.
+    /// An HTTP request with its response.
     Http,
     /// A DNS message.
     Dns,

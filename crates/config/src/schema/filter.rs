@@ -1,4 +1,4 @@
-//! `[filter]`: which packets pass.
+//! `[filter]`: the packet filter.
 
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
@@ -9,32 +9,32 @@ use crate::value::{
     SetType, TcpFlags,
 };
 
-/// `[filter]`: rules over the packets that are forwarded, asked in the order of the file. The first rule that matches and
-/// accepts, drops or rejects decides. Of packets to the gateway itself rules with `out = "gateway"` alone are asked; what none of
-/// them decides about passes, as does all that the gateway sends.
+/// `[filter]`: rules for forwarded packets, evaluated in the order of the file. The first matching rule that accepts,
+/// drops or rejects decides. Packets to the gateway itself are matched only by rules with `out = "gateway"`, and
+/// accepted if none decides. Packets that the gateway originates always pass.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Filter {
-    /// What happens to packets that no rule decides about.
+    /// Verdict on packets that no rule decides about.
     pub default: Verdict,
-    /// The first packet of a flow is asked about; those that follow pass in both directions, as do errors about them. Without
-    /// it every packet is asked about.
+    /// Whether only the first packet of a flow is filtered. Later packets in both directions and related ICMP errors
+    /// then pass. Otherwise every packet is filtered.
     pub sessions: bool,
-    /// How rules are found.
+    /// Algorithm of the matcher.
     pub matcher: Matcher,
-    /// With `cached-trie`: entries of each node's list.
+    /// With `cached-trie`: number of entries in the list of each node.
     pub list_size: u16,
-    /// With `cached-trie`: how lists are searched.
+    /// With `cached-trie`: search algorithm of the lists.
     pub list_search: ListSearch,
-    /// Most MiB that a `trie` or `cached-trie` may take; a set of rules that needs more is refused.
+    /// Maximum memory of a `trie` or `cached-trie` in MiB; a larger set of rules is rejected.
     pub trie_memory: u32,
-    /// Groups of addresses by name.
+    /// Address groups by name.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub addresses: IndexMap<String, OneOrMore<Addresses>>,
-    /// Groups of ports by name.
+    /// Port groups by name.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub ports: IndexMap<String, OneOrMore<Ports>>,
-    /// Sets by name, which change while the daemon runs. Rules name them as they name groups.
+    /// Sets by name, which can change at run time. Rules refer to them in the same way as to groups.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub sets: IndexMap<String, NamedSet>,
     /// The rules.
@@ -42,19 +42,19 @@ pub struct Filter {
     pub rules: Vec<FilterRule>,
 }
 
-/// `[filter.sets.NAME]`: elements that commands and rules add and remove.
+/// `[filter.sets.NAME]`: a set whose elements commands and rules add and remove.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct NamedSet {
-    /// What its elements are.
+    /// Type of the elements.
     #[serde(rename = "type", skip_serializing_if = "is_default")]
     pub kind: SetType,
-    /// How many elements it may have.
+    /// Maximum number of elements.
     pub size: u32,
-    /// How long elements stay that are added later; for ever where not given.
+    /// Timeout of elements added at run time; if omitted, they remain until they are removed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Period>,
-    /// Elements that it has from the start, for ever.
+    /// Initial elements, which have no timeout.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub elements: Vec<SetElement>,
 }
@@ -87,15 +87,15 @@ impl Default for Filter {
     }
 }
 
-/// What happens to a packet.
+/// Verdict on a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// It passes.
+    /// The packet passes.
     Accept,
-    /// It is dropped.
+    /// The packet is dropped.
     Drop,
-    /// It is dropped, and its sender is told.
+    /// The packet is dropped, and its sender gets a reply.
     Reject,
 }
 
@@ -109,83 +109,85 @@ impl From<Verdict> for Action {
     }
 }
 
-/// What a rule does.
+/// Action of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Action {
-    /// The packet passes.
+    /// Accept the packet.
     Accept,
-    /// It is dropped.
+    /// Drop the packet.
     Drop,
-    /// It is dropped, and its sender is told.
+    /// Drop the packet, and reply to its sender.
     Reject,
-    /// It is counted, and later rules are asked.
+    /// Count the packet and continue with the next rule.
     Count,
-    /// A line is logged, at most 10 a second for each rule, and later rules are asked.
+    /// Log a line, at most 10 per second and rule, and continue with the next rule.
     Log,
-    /// Packets above a rate are dropped; about the others later rules are asked.
+    /// Drop packets above a rate, and continue with the next rule for the others.
     RateLimit,
-    /// The session gets a mark, and later rules are asked.
+    /// Set the mark of the session and continue with the next rule.
     SetMark,
-    /// The packet, and those of its session in its direction, get a code point, and later rules are asked.
+    /// Set the DSCP of the packet and of the session's later packets in this direction, and continue with the next
+    /// rule.
     SetDscp,
-    /// They get a code point of congestion, and later rules are asked.
+    /// Set the ECN code point of the packet and of the session's later packets in this direction, and continue with the
+    /// next rule.
     SetEcn,
-    /// Its source is added to a set, and later rules are asked.
+    /// Add the source address to a set and continue with the next rule.
     AddToSet,
 }
 
-/// What the sender of a rejected packet is told.
+/// Reply to the sender of a rejected packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RejectWith {
-    /// A reset over TCP, else that the port is unreachable.
+    /// A reset for TCP, otherwise ICMP port unreachable.
     #[default]
     Reset,
-    /// That the port is unreachable.
+    /// ICMP port unreachable.
     PortUnreachable,
-    /// That communication is prohibited.
+    /// ICMP communication administratively prohibited.
     Prohibited,
 }
 
-/// How rules are found.
+/// Algorithm of the matcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Matcher {
-    /// Three search trees: fast and small for any rules.
+    /// Three search trees, which are fast and small for any rules.
     Best,
-    /// One after the other.
+    /// Linear search.
     Linear,
     /// A trie of elementary intervals.
     Trie,
-    /// The same with a list of recent answers in each node.
+    /// A trie of elementary intervals with a cache of recent results in each node.
     CachedTrie,
 }
 
-/// How lists are searched.
+/// Search algorithm of a cache list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ListSearch {
-    /// From the first entry on.
+    /// Linear search from the first entry.
     InOrder,
-    /// By halves.
+    /// Binary search.
     Bisection,
 }
 
-/// `[[filter.rules]]`: what is not named may be anything. Of several values of a key any may hold, of several keys all must.
-/// With `!` before all values of a key, none of them may hold.
+/// `[[filter.rules]]`: omitted conditions match everything. At least one value of each given key must match. If all
+/// values of a key begin with `!`, none of them may match.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct FilterRule {
-    /// What it is called in lists, counters and the log; its number where not given.
+    /// Name in lists, counters and the log; the rule's number if omitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// What it does.
+    /// Action of the rule.
     pub action: Action,
     /// Source addresses.
     #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
     pub from: OneOrMore<OrNot<Addresses>>,
-    /// Destination addresses, after translation.
+    /// Destination addresses after translation.
     #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
     pub to: OneOrMore<OrNot<Addresses>>,
     /// Protocols.
@@ -194,7 +196,7 @@ pub struct FilterRule {
     /// Source ports.
     #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
     pub from_port: OneOrMore<OrNot<Ports>>,
-    /// Destination ports, after translation.
+    /// Destination ports after translation.
     #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
     pub to_port: OneOrMore<OrNot<Ports>>,
     /// ICMP and ICMPv6 messages.
@@ -203,67 +205,70 @@ pub struct FilterRule {
     /// TCP flags.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flags: Option<TcpFlags>,
-    /// Which part of its datagram the packet is.
+    /// Fragment kind of the packet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fragment: Option<Part>,
     /// Differentiated services code points.
     #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
     pub dscp: OneOrMore<Dscp>,
-    /// Code points of explicit congestion notification.
+    /// ECN code points.
     #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
     pub ecn: OneOrMore<Ecn>,
-    /// MAC addresses of senders: neighbours, which routers are too. What no Ethernet frame brought has none.
+    /// Source MAC addresses, which are those of neighbours, including routers. A packet that did not arrive in an
+    /// Ethernet frame matches none.
     #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
     pub from_mac: OneOrMore<OrNot<Mac>>,
-    /// MAC addresses that frames came to.
+    /// Destination MAC addresses of received frames.
     #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
     pub to_mac: OneOrMore<OrNot<Mac>>,
-    /// Length of the packet in bytes, from its IP header on.
+    /// Packet length in bytes, from the IP header on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub length: Option<Numbers>,
-    /// VLANs that it came in by, the outer tag where there are two.
+    /// Input VLANs; the outer tag of two.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vlan: Option<Numbers>,
-    /// Interfaces that it came in by.
+    /// Input interfaces.
     #[serde(default, rename = "in", skip_serializing_if = "OneOrMore::is_empty")]
     pub incoming: OneOrMore<OrNot<Name>>,
-    /// Interfaces that it leaves by; or `gateway`: it is addressed to the gateway itself.
+    /// Output interfaces, or `gateway` for packets addressed to the gateway itself.
     #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
     pub out: OneOrMore<OrNot<Name>>,
-    /// Applications of sessions, by nDPI's names: `BitTorrent`, `TLS.NetFlix`. The rule is asked when a session's is known.
+    /// Applications of sessions, by nDPI's names: `BitTorrent`, `TLS.NetFlix`. The rule is evaluated once the session's
+    /// application is identified.
     #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
     pub application: OneOrMore<Name>,
-    /// The mark that rules before it have set.
+    /// Mark that earlier rules have set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mark: Option<OrNot<Mark>>,
-    /// With `accept`: whether the flow becomes a session. Without one all its packets are asked about, in both directions.
+    /// With `accept`: whether the flow creates a session. Without a session, all packets are filtered in both
+    /// directions.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub track: bool,
-    /// With `reject`: what the sender is told.
+    /// With `reject`: reply to the sender.
     #[serde(default, skip_serializing_if = "is_default")]
     pub with: RejectWith,
-    /// With `rate-limit`: packets a second, all together.
+    /// With `rate-limit`: packets per second over all workers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<u32>,
-    /// With `rate-limit`: packets at once; as many as a second's where not given.
+    /// With `rate-limit`: burst in packets; one second's amount if omitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub burst: Option<u32>,
-    /// With `set-mark`: the mark; bits outside its mask stay as they are.
+    /// With `set-mark`: the mark; bits outside its mask are unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub new_mark: Option<Mark>,
-    /// With `set-dscp`: the code point.
+    /// With `set-dscp`: the DSCP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub new_dscp: Option<Dscp>,
-    /// With `set-ecn`: the code point of congestion.
+    /// With `set-ecn`: the ECN code point.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub new_ecn: Option<Ecn>,
-    /// With `add-to-set`: the set.
+    /// With `add-to-set`: name of the set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub set: Option<String>,
 }
 
 impl FilterRule {
-    /// A rule that does something with all packets.
+    /// A rule with this action for all packets.
     pub fn of(action: Action) -> Self {
         Self {
             name: None,
@@ -297,7 +302,7 @@ impl FilterRule {
         }
     }
 
-    /// What it matches, by key, as it is written.
+    /// Conditions of the rule as key and text.
     pub fn matches(&self) -> Vec<(String, String)> {
         let Ok(table) = toml::Table::try_from(self) else {
             return Vec::new();
@@ -342,7 +347,7 @@ fn is_yes(value: &bool) -> bool {
     *value
 }
 
-/// The name of an interface, or of an application.
+/// Name of an interface or an application.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Name(pub String);
@@ -361,14 +366,14 @@ impl std::str::FromStr for Name {
     }
 }
 
-/// Which part of its datagram a packet is.
+/// Fragment kind of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Part {
-    /// All of it.
+    /// Not fragmented.
     Whole,
-    /// Its first fragment.
+    /// First fragment.
     First,
-    /// A later one: it has no ports.
+    /// Later fragment, which has no ports.
     Later,
 }

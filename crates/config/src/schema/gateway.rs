@@ -1,29 +1,29 @@
-//! `[gateway]`, `[neighbours]`, `[fragments]`: the gateway as a host and router of its links.
+//! `[gateway]`, `[neighbours]`, `[fragments]`: the gateway as a host and router on its links.
 
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
 use crate::value::{Mac, Period};
 
-/// A limit: so many packets, or sessions, a second, and so many at once after a silence.
+/// A rate limit with a burst, of packets or sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Rate {
-    /// A second, on all workers together.
+    /// Number per second, over all workers.
     pub rate: u32,
-    /// At once.
+    /// Burst after a pause.
     pub burst: u32,
 }
 
-/// `[gateway]`: what the gateway itself answers and sends.
+/// `[gateway]`: limits on packets that the gateway itself answers and sends.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Gateway {
-    /// ICMP errors that it makes (RFC 1812, 4.3.2.8; RFC 4443, 2.4 f), about what comes in by an interface; a tenth of it to one
-    /// destination. All interfaces of a router together: eight times as much.
+    /// ICMP errors for packets received on an interface (RFC 1812, section 4.3.2.8; RFC 4443, section 2.4 f). One
+    /// destination gets at most a tenth of the rate, and all interfaces of a router together eight times the rate.
     pub icmp_errors: Rate,
-    /// Limits on what is addressed to the gateway, by class and interface, so that no flood of one locks out the others. All
-    /// interfaces of a router together: eight times as much.
+    /// Limits on packets to the gateway by class and interface, so that a flood of one class does not affect the
+    /// others. All interfaces of a router together get eight times the rate.
     pub policing: Policing,
 }
 
@@ -39,7 +39,7 @@ impl Default for Gateway {
     }
 }
 
-/// `[gateway.policing]`: limits on what is addressed to the gateway, by class.
+/// `[gateway.policing]`: limits on packets to the gateway, by class.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Policing {
@@ -47,7 +47,7 @@ pub struct Policing {
     pub neighbours: Rate,
     /// Echo requests and replies.
     pub echo: Rate,
-    /// Everything else, ICMP errors about the gateway's own packets with it.
+    /// All other packets, including ICMP errors about the gateway's own packets.
     pub other: Rate,
 }
 
@@ -70,25 +70,25 @@ impl Default for Policing {
     }
 }
 
-/// `[neighbours]`: the tables of ARP and neighbour discovery, and the packets that wait for an answer.
+/// `[neighbours]`: the tables of ARP and neighbour discovery, and the packets that wait for address resolution.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Neighbours {
-    /// Most IPv4 neighbours.
+    /// Maximum number of IPv4 neighbours.
     pub ipv4: u32,
-    /// Most IPv6 neighbours.
+    /// Maximum number of IPv6 neighbours.
     pub ipv6: u32,
-    /// How long an answer counts before it is asked for again (RFC 4861, REACHABLE_TIME).
+    /// Time for which a reply is valid (RFC 4861, REACHABLE_TIME).
     pub reachable: Period,
-    /// Time between two requests (RFC 4861, RETRANS_TIMER).
+    /// Interval between requests (RFC 4861, RETRANS_TIMER).
     pub retransmit: Period,
-    /// Requests without an answer before a neighbour counts as unreachable.
+    /// Number of unanswered requests until a neighbour is unreachable.
     pub requests: u8,
-    /// Packets that may wait for one neighbour.
+    /// Maximum number of packets that wait for one neighbour.
     pub parked_each: u16,
-    /// Packets that may wait for all neighbours together.
+    /// Maximum number of packets that wait for all neighbours together.
     pub parked: u32,
-    /// Neighbours that are never asked.
+    /// Static neighbours.
     #[serde(rename = "static", skip_serializing_if = "Vec::is_empty")]
     pub fixed: Vec<StaticNeighbour>,
 }
@@ -108,28 +108,28 @@ impl Default for Neighbours {
     }
 }
 
-/// `[[neighbours.static]]`: a neighbour that is never asked.
+/// `[[neighbours.static]]`: a static neighbour, which is not resolved.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct StaticNeighbour {
-    /// Its address.
+    /// IP address.
     pub address: IpAddr,
-    /// Its Ethernet address.
+    /// Ethernet address.
     pub mac: Mac,
-    /// The interface; needed where the address is link-local.
+    /// Interface; required for link-local addresses.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
 }
 
-/// `[fragments]`: fragments that wait for the first of their packet (RFC 4787, REQ-14).
+/// `[fragments]`: fragments that wait for the first fragment of their packet (RFC 4787, REQ-14).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Fragments {
-    /// Fragmented packets known at once.
+    /// Maximum number of fragmented packets that are tracked.
     pub packets: u32,
-    /// Fragments that may wait, all together.
+    /// Maximum number of waiting fragments over all packets.
     pub parked: u32,
-    /// How long the fragments of a packet are kept together, from the first that comes (RFC 6146, FRAGMENT_MIN).
+    /// Time for which a fragmented packet is tracked, from its first received fragment (RFC 6146, FRAGMENT_MIN).
     pub timeout: Period,
 }
 

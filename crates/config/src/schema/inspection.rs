@@ -1,4 +1,4 @@
-//! `[inspection]`: what flows carry, compared with signatures.
+//! `[inspection]`: inspection of flows by signatures.
 
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::Eve;
 use crate::value::{IpProtocol, PortRanges, Prefix};
 
-/// What can't be inspected, by name; the data plane has the same list.
+/// Names of the exceptions, as in the data plane.
 pub const EXCEPTIONS: [&str; 17] = [
     "midstream",
     "handshake",
@@ -23,68 +23,69 @@ pub const EXCEPTIONS: [&str; 17] = [
     "too-long",
     "work",
     "decode-anomaly",
-    "waiting-full",
+    "pending-rules-full",
     "unparsable",
 ];
 
-/// `[inspection]`: flows that come or go by some interfaces are put in order, searched for what signatures describe, and
-/// dropped, rejected or reported as their rules say.
+/// `[inspection]`: flows through the given interfaces are reassembled, searched for signatures, and dropped, rejected
+/// or reported according to the rules.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Inspection {
-    /// Interfaces whose flows are inspected, whether they come or go by them.
+    /// Interfaces whose flows are inspected, in both directions.
     pub interfaces: Vec<String>,
-    /// What rules may do.
+    /// Whether rules may drop and reject.
     pub mode: InspectionMode,
-    /// Files of rules, all of which are in force together.
+    /// Rule files; the rules of all files are active together.
     pub signatures: Vec<Signatures>,
-    /// A `classification.config`: what the priorities of rules' classes are.
+    /// Path of a `classification.config`, which sets the priorities of rule classes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub classes: Option<String>,
-    /// Variables of rules that stand for addresses, without `$`, in the words of rules: `HOME_NET = "[10.0.0.0/8]"`.
+    /// Address variables of rules, without `$`, in the notation of rules: `HOME_NET = "[10.0.0.0/8]"`.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub addresses: IndexMap<String, String>,
-    /// Variables of rules that stand for ports: `HTTP_PORTS = "[80,8080]"`.
+    /// Port variables of rules: `HTTP_PORTS = "[80,8080]"`.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub ports: IndexMap<String, String>,
-    /// Folder in which compiled rules are kept from one start to the next, made where there is none; where it is relative,
-    /// in the folder of the configuration. "": they are compiled at each start.
+    /// Folder in which compiled rules are cached across restarts, created if absent. A relative path is relative to the
+    /// folder of the configuration. With "" the rules are compiled at each start.
     pub cache: String,
-    /// Flows that are inspected at a time.
+    /// Maximum number of concurrently inspected flows.
     pub flows: u32,
-    /// Bytes of each direction of a TCP connection that are kept for rules to look back at, and to be compared with what
-    /// is sent again.
+    /// Bytes kept per direction of a TCP connection, which rules can search again and which retransmissions are
+    /// compared with.
     pub window: u32,
-    /// Bytes of TCP streams that are kept beside the windows, all connections together: what came ahead of a gap, and what
-    /// was forwarded and is not acknowledged. Shards have them in equal parts, and one connection half of its shard's.
+    /// Bytes of TCP streams kept in addition to the windows, over all connections: data ahead of a gap, and forwarded
+    /// data that is not acknowledged. Each shard gets an equal part, of which one connection may use half.
     pub reassembly_bytes: u32,
-    /// What is done about the urgent pointer of a TCP segment.
+    /// Handling of the urgent pointer in TCP segments.
     pub urgent_pointer: UrgentPointer,
-    /// HTTP messages that are parsed at a time.
+    /// Maximum number of concurrently parsed HTTP messages.
     pub messages: u32,
-    /// Bodies of HTTP messages that are decoded at a time (gzip, deflate, brotli).
+    /// Maximum number of concurrently decoded HTTP bodies (gzip, deflate, brotli).
     pub decoders: u16,
-    /// Bytes after which a flow that was found clean is no longer inspected; 0: it always is.
+    /// Number of bytes after which a clean flow is no longer inspected; 0 for no limit.
     pub depth: u64,
-    /// What is done about connections that are encrypted both ways.
+    /// Handling of connections that are encrypted in both directions.
     pub encrypted: Encrypted,
-    /// Alerts that wait for the log in each worker at most; more are lost, and counted.
+    /// Maximum number of alerts per worker that wait to be logged; further ones are counted as lost.
     pub alerts: u32,
-    /// Datagrams in fragments that each worker puts together at a time, in 64 KiB each. Their fragments wait meanwhile, as
-    /// long as `timeout` in `[fragments]` says.
+    /// Maximum number of datagrams that each worker reassembles concurrently, with 64 KiB of memory each. Their
+    /// fragments wait meanwhile, up to `timeout` in `[fragments]`.
     pub fragments: u32,
-    /// Bytes of fragments that wait to be put together in each worker.
+    /// Maximum number of bytes of waiting fragments per worker.
     pub fragment_bytes: u32,
-    /// What is done about what can't be inspected.
+    /// Handling of traffic that can't be inspected, by exception.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub exceptions: IndexMap<String, ExceptionPolicy>,
     /// Classes of flows that are not inspected.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub bypass: Vec<BypassClass>,
-    /// What is done while a worker has more to do than it can.
+    /// Handling of traffic while a worker is overloaded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub overload: Option<Overload>,
-    /// Where records are written to as lines of EVE JSON: a file, which gets alerts, or a table that says more.
+    /// Target of records in EVE JSON format: the path of a file, which gets alerts only, or a table with further
+    /// settings.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "Eve::file_or_table")]
     pub eve: Option<Eve>,
 }
@@ -118,47 +119,48 @@ impl Default for Inspection {
     }
 }
 
-/// What rules may do.
+/// Actions that rules may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum InspectionMode {
-    /// What they say: drop, reject, report.
+    /// Rules drop, reject and report.
     Prevent,
-    /// Report, whatever they say.
+    /// Rules only report.
     Detect,
 }
 
-/// What is done about the urgent pointer of a TCP segment.
+/// Handling of the urgent pointer in TCP segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum UrgentPointer {
-    /// It passes as it came. A host may take the urgent byte out of the stream that was inspected (RFC 6093).
+    /// Forward it unchanged. The receiving host may then remove the urgent byte from the stream that was inspected (RFC
+    /// 6093).
     Keep,
-    /// It is cleared, and counted: the urgent byte is data like other.
+    /// Clear and count it, so that the urgent byte is ordinary data.
     Clear,
 }
 
-/// What is done about a connection of TLS once both sides send encrypted data alone.
+/// Handling of a TLS connection once both sides send only encrypted data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Encrypted {
-    /// It leaves inspection. Its hellos and certificates have been searched.
+    /// End the inspection. The hellos and certificates have been searched.
     Bypass,
-    /// It is searched like any other.
+    /// Continue the inspection.
     Inspect,
 }
 
-/// What is done while a worker has more to do than it can, before work is spent on it.
+/// Handling of traffic while a worker is overloaded, applied before inspection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Overload {
-    /// Packets that wait for a worker from which on it is overloaded.
+    /// Number of queued packets from which on a worker is overloaded.
     #[serde(default = "begins")]
-    pub begins: u32,
-    /// Packets that wait for it when it is no longer.
+    pub threshold: u32,
+    /// Number of queued packets at which the overload ends.
     #[serde(default = "ends")]
     pub ends: u32,
-    /// Classes of traffic, in order: the first that a packet is of decides. What is of none is inspected.
+    /// Traffic classes in order; the first match applies. Packets without a class are inspected.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<OverloadClass>,
 }
@@ -171,66 +173,67 @@ fn ends() -> u32 {
     128
 }
 
-/// A class of traffic. What is not named makes no difference.
+/// A traffic class. Omitted conditions match everything.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct OverloadClass {
-    /// Its name.
+    /// Name of the class.
     pub name: String,
-    /// Protocol over IP.
+    /// IP protocol.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protocol: Option<IpProtocol>,
-    /// Ports that either end has.
+    /// Ports of either end.
     #[serde(default, skip_serializing_if = "PortRanges::is_empty")]
     pub ports: PortRanges,
-    /// Networks that either end is in, as the inside sees it.
+    /// Networks of either end, with inside addresses before translation.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub networks: Vec<Prefix>,
-    /// What is done about it.
+    /// Action under overload.
     pub action: OverloadAction,
-    /// With `inspect-less`: bytes after which a flow that was found clean is no longer inspected.
+    /// With `inspect-less`: number of bytes after which a clean flow is no longer inspected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub depth: Option<u64>,
 }
 
-/// `[[inspection.bypass]]`: a class of flows that is not inspected. What is not named makes no difference; something is.
+/// `[[inspection.bypass]]`: a class of flows that is not inspected. Omitted conditions match everything; at least one
+/// is required.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct BypassClass {
-    /// Protocol over IP.
+    /// IP protocol.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protocol: Option<IpProtocol>,
-    /// Ports that either end has.
+    /// Ports of either end.
     #[serde(default, skip_serializing_if = "PortRanges::is_empty")]
     pub ports: PortRanges,
-    /// Networks that either end is in, as the inside sees it.
+    /// Networks of either end, with inside addresses before translation.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub networks: Vec<Prefix>,
 }
 
-/// What is done about a class of traffic under overload.
+/// Action for a traffic class under overload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OverloadAction {
-    /// It is inspected, as ever.
+    /// Inspect as usual.
     Inspect,
-    /// It is inspected to a smaller depth.
+    /// Inspect up to a smaller depth.
     InspectLess,
-    /// It goes on uninspected; a TCP connection for good.
+    /// Forward without inspection; a TCP connection remains uninspected afterwards.
     Bypass,
-    /// It is dropped.
+    /// Drop.
     Drop,
 }
 
-/// A file of rules.
+/// A rule file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Signatures {
-    /// Its path; where it is relative, from the folder of the configuration.
+    /// Path of the file, relative to the folder of the configuration.
     pub file: String,
-    /// The language of its rules.
+    /// Language of the rules.
     pub dialect: SignatureDialect,
-    /// Its other rules are in force even where one that lets pass is refused.
+    /// Whether the other rules stay active if a pass rule is rejected.
     #[serde(default, skip_serializing_if = "is_false")]
     pub partial: bool,
 }
@@ -239,7 +242,7 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
-/// The language of rules.
+/// Language of rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SignatureDialect {
@@ -251,16 +254,16 @@ pub enum SignatureDialect {
     Snort3,
 }
 
-/// What is done about a packet that can't be inspected.
+/// Handling of a packet that can't be inspected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ExceptionPolicy {
-    /// Its flow is dropped from here on.
+    /// Drop the packet and all further packets of its flow.
     DropFlow,
-    /// It is dropped.
+    /// Drop the packet.
     DropPacket,
-    /// It goes on uninspected.
+    /// Forward the packet without inspection.
     Pass,
-    /// Its flow goes on uninspected.
+    /// Forward the flow without inspection from this packet on.
     Bypass,
 }

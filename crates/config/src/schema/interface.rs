@@ -1,4 +1,4 @@
-//! `[interfaces.NAME]`: a device, a bond of devices, a VLAN of another interface, an end of a virtual link, or a tunnel.
+//! `[interfaces.NAME]`: a device, a bond, a VLAN of another interface, an end of a virtual link, or a tunnel.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,7 +6,7 @@ use super::Tunnel;
 use super::pool::is_default;
 use crate::value::{BitRate, Device, InterfaceAddress, Mac, MssClamp, Period, TagProtocol, Tags, VlanPriority};
 
-/// `[interfaces.NAME]`. Exactly one of `device`, `bond`, `parent`, `peer` and `tunnel` says what it is made of.
+/// `[interfaces.NAME]`. Exactly one of `device`, `bond`, `parent`, `peer` and `tunnel` is set.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Interface {
@@ -16,87 +16,88 @@ pub struct Interface {
     /// Several devices as one link.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bond: Option<Bond>,
-    /// The interface whose tagged frames these are; with `vlan`.
+    /// Parent interface of a VLAN; with `vlan`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
     /// One tag or two: `"100"`, `"100.200"`; with `parent`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vlan: Option<Tags>,
-    /// Type of the outermost tag: `"0x8100"` (802.1Q), `"0x88a8"` (802.1ad), `"0x9100"` or `"0x9200"`; with `vlan`. Where not given
-    /// a single tag is of 802.1Q, the outer one of two of 802.1ad.
+    /// Tag protocol of the outermost tag: `"0x8100"` (802.1Q), `"0x88a8"` (802.1ad), `"0x9100"` or `"0x9200"`; with
+    /// `vlan`. Default: 802.1Q for a single tag, 802.1ad for the outer one of two.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tag_protocol: Option<TagProtocol>,
-    /// Priority of the tags of frames that leave, 0 to 7, or `"keep"` for that of the tag that a frame came with; with `vlan`.
-    /// `"keep"` where not given.
+    /// Priority of the tags of sent frames, 0 to 7, or `"keep"` for the priority in the received tag; with `vlan`.
+    /// Default `"keep"`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vlan_priority: Option<VlanPriority>,
-    /// The other end of a virtual link, an interface of another virtual router whose `peer` is this one: what leaves by one end
-    /// comes in by the other, without a copy.
+    /// Other end of a virtual link: an interface of another virtual router, whose `peer` is this one. Packets sent by
+    /// one end are received on the other without copying.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peer: Option<String>,
     /// A tunnel over another network.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tunnel: Option<Tunnel>,
-    /// The virtual router that it is in: `default` where not given.
+    /// Virtual router of the interface; default `default`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub router: Option<String>,
-    /// What if this machine itself is reached over the device.
+    /// Handling of a device over which this machine is managed.
     #[serde(skip_serializing_if = "is_default")]
     pub in_use: InUse,
     /// Addresses of the gateway, each with the prefix length of the link.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<InterfaceAddress>,
-    /// Largest IP packet in bytes: 1500, of a VLAN that of its parent, of a tunnel what fits the interface that has its `local`,
-    /// where not given.
+    /// MTU in bytes. Default: 1500; for a VLAN that of its parent; for a tunnel what fits the interface with its
+    /// `local` address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mtu: Option<u16>,
-    /// Receive queues; as many as the device and the workers allow where not given.
+    /// Number of receive queues; default as many as the device and the workers support.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queues: Option<u16>,
-    /// Ethernet address in place of the device's own.
+    /// Ethernet address instead of the device's own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mac: Option<Mac>,
-    /// Refuse sources that could not be answered by way of this interface (BCP 38). It holds for every packet: a session is
-    /// bound to the interfaces that its packets come in by, and a packet by another one is validated as a first one is.
+    /// Validate source addresses by the reverse route (BCP 38). The check covers every packet: a session is bound to
+    /// the input interfaces of its packets, and a packet from another interface is validated like the first one.
     pub source_validation: SourceValidation,
-    /// Answer ARP for addresses that are reached by other interfaces (RFC 1027).
+    /// Reply to ARP requests for addresses that are reached by other interfaces (RFC 1027).
     #[serde(skip_serializing_if = "is_default")]
     pub proxy_arp: bool,
-    /// Answer neighbour solicitations for addresses that are reached by other interfaces (RFC 4861, 7.2.8).
+    /// Reply to neighbour solicitations for addresses that are reached by other interfaces (RFC 4861, section 7.2.8).
     #[serde(skip_serializing_if = "is_default")]
     pub proxy_ndp: bool,
-    /// Announce the addresses that this gateway has on the link, those of translation included, at the start, and where they, the
-    /// Ethernet address or the link change (RFC 5227, 2.3; RFC 4861, 7.2.6).
+    /// Announce the gateway's addresses on the link, including those of translation, at the start and when the
+    /// addresses, the Ethernet address or the link change (RFC 5227, section 2.3; RFC 4861, section 7.2.6).
     #[serde(skip_serializing_if = "is_default")]
     pub announce_addresses: bool,
-    /// Tell hosts that send here what goes on by the same link whom to send it to (RFC 1812, 5.2.7.2; RFC 4861, 8.2).
+    /// Send redirects to hosts whose packets are forwarded by the same link (RFC 1812, section 5.2.7.2; RFC 4861,
+    /// section 8.2).
     #[serde(skip_serializing_if = "is_default")]
     pub redirects: bool,
-    /// Announce this gateway to IPv6 hosts (RFC 4861).
+    /// Send router advertisements to IPv6 hosts (RFC 4861).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub router_advertisements: Option<RouterAdvertisements>,
-    /// What happens to TCP and UDP whose checksum a local sender left to the device.
-    pub left_to_offload: LeftToOffload,
-    /// Largest TCP segment that SYNs may offer that come in or go out here: `"mtu"`, or bytes of data as over IPv4 (20
-    /// less over IPv6). A SYN that offers more is lowered to it; off where not given.
+    /// Handling of TCP and UDP packets whose checksum a local sender has left to the device.
+    pub partial_checksums: LeftToOffload,
+    /// Maximum MSS in SYNs that are received or sent here: `"mtu"`, or bytes of data for IPv4 (20 less for IPv6). A
+    /// larger MSS is lowered to it; if omitted, the MSS is not changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mss_clamp: Option<MssClamp>,
-    /// Its part of the link that it leaves by, beside those of the other interfaces on the same device.
+    /// Share of the output link relative to the other interfaces on the same device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub share: Option<LinkShare>,
-    /// Bits a second that leave: by the link, with all of its VLANs; of a VLAN or a virtual link, by it.
+    /// Maximum output rate in bits per second: of the link including its VLANs, or of this VLAN or virtual link.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<BitRate>,
 }
 
-/// `share = { … }` of an interface: what it may send while the link takes less than there is.
+/// `share = { … }` of an interface: its share of the link under congestion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct LinkShare {
-    /// Its part, beside the weights of others, 1 to 255: 10 where not given.
+    /// Weight relative to other interfaces, 1 to 255; default 10.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weight: Option<u8>,
-    /// Bits a second that it may send whatever others do. The link must have a `rate`.
+    /// Guaranteed output rate in bits per second. Requires a `rate` of the link.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub guarantee: Option<BitRate>,
 }
@@ -124,7 +125,7 @@ impl Default for Interface {
             announce_addresses: false,
             redirects: false,
             router_advertisements: None,
-            left_to_offload: LeftToOffload::Complete,
+            partial_checksums: LeftToOffload::Complete,
             mss_clamp: None,
             share: None,
             rate: None,
@@ -132,14 +133,14 @@ impl Default for Interface {
     }
 }
 
-/// What becomes of a device over which this machine's own default route leads, or somebody is logged in by SSH.
+/// Handling of a device that carries this machine's default route or an SSH session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum InUse {
-    /// It is not opened: whoever manages the machine would be locked out.
+    /// The device is not opened, since the operator would be locked out.
     #[default]
     Refuse,
-    /// It is opened.
+    /// The device is opened.
     Take,
 }
 
@@ -147,14 +148,14 @@ pub enum InUse {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Bond {
-    /// The devices.
+    /// Member devices.
     pub members: Vec<Device>,
-    /// How they share the traffic.
+    /// Distribution of traffic over the members.
     #[serde(default)]
     pub mode: BondMode,
 }
 
-/// How the members of a bond share the traffic.
+/// Distribution of traffic over the members of a bond.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum BondMode {
@@ -163,48 +164,48 @@ pub enum BondMode {
     Lacp,
 }
 
-/// Refuse sources that could not be answered (BCP 38; RFC 3704, 2.2 and 2.4).
+/// Source address validation (BCP 38; RFC 3704, sections 2.2 and 2.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SourceValidation {
-    /// The best route to the source leads out by the interface that it came in by.
+    /// Strict: the best route to the source leads by the input interface.
     Strict,
-    /// There is a route to the source.
+    /// Loose: a route to the source exists.
     Loose,
-    /// Any source.
+    /// No validation.
     Off,
 }
 
-/// What happens to TCP and UDP whose checksum a local sender left to the device.
+/// Handling of TCP and UDP packets whose checksum a local sender has left to the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LeftToOffload {
-    /// It is completed and counted.
+    /// Compute the checksum, and count the packet.
     Complete,
-    /// The packet is dropped and counted.
+    /// Drop and count the packet.
     Drop,
 }
 
-/// `router-advertisements = { … }` of an interface (RFC 4861, 6.2.1). Given means sent. The networks of its
-/// own addresses are announced.
+/// `router-advertisements = { … }` of an interface (RFC 4861, section 6.2.1). If the table is present, advertisements
+/// are sent with the networks of the interface's addresses.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct RouterAdvertisements {
-    /// Whether they are sent.
+    /// Whether advertisements are sent.
     pub send: bool,
-    /// Longest time between two of them, 4 s to 30 min.
+    /// Maximum interval between advertisements, 4 s to 30 min.
     pub interval: Period,
-    /// How long hosts use this gateway as default router; 0 s: not at all.
+    /// Time for which hosts use this gateway as default router; 0 s for not at all.
     pub lifetime: Period,
-    /// Hosts may make addresses of their own in the networks of this interface (RFC 4862); needs /64.
+    /// Whether hosts may autoconfigure addresses in the interface's networks (RFC 4862); requires /64.
     pub autonomous: bool,
-    /// How long an address that a host made is preferred for new connections.
+    /// Preferred lifetime of autoconfigured addresses.
     pub preferred_lifetime: Period,
-    /// How long such an address is valid.
+    /// Valid lifetime of autoconfigured addresses.
     pub valid_lifetime: Period,
-    /// Hosts get addresses by DHCPv6.
+    /// Managed flag: hosts get addresses by DHCPv6.
     pub managed: bool,
-    /// Hosts get other settings by DHCPv6.
+    /// Other-configuration flag: hosts get other settings by DHCPv6.
     pub other: bool,
 }
 

@@ -1,6 +1,6 @@
-//! The configuration as it is written: one structure per table, every key with its meaning and default.
+//! The configuration as written: one structure per table, in which every key has a description and a default.
 //!
-//! Keys are written in kebab-case. A key that is not listed is refused.
+//! Keys are in kebab-case. Unknown keys are rejected.
 
 mod applications;
 mod bridge;
@@ -56,7 +56,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::value::{Prefix, ScopedAddress};
 
-/// The whole file.
+/// The complete file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Document {
@@ -66,106 +66,105 @@ pub struct Document {
     pub sessions: Sessions,
     /// Interfaces by name, in the order of the file.
     pub interfaces: IndexMap<String, Interface>,
-    /// Pairs of interfaces that pass each other everything, by name.
+    /// Bridges by name.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub bridges: IndexMap<String, Bridge>,
-    /// Virtual routers beside the one that the top level is about, by name.
+    /// Virtual routers by name, in addition to the default router, which the top level configures.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub routers: IndexMap<String, Router>,
-    /// Rates that chains of several routers share, by name.
+    /// Policers that chains of several routers share, by name.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub policers: IndexMap<String, Police>,
     /// Static routes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub routes: Vec<Route>,
-    /// Uplinks that routes name, by name.
+    /// Uplinks by name, which routes refer to.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub uplinks: IndexMap<String, Uplink>,
-    /// The tables of neighbours (ARP and neighbour discovery).
+    /// Neighbour tables (ARP and neighbour discovery).
     pub neighbours: Neighbours,
     /// Address translation.
     pub nat: Nat,
-    /// The packet filter; where it is not given, all packets pass.
+    /// The packet filter; if omitted, all packets pass.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub filter: Option<Filter>,
-    /// What flows carry, compared with signatures; where it is not given, nothing is.
+    /// Inspection of flows by signatures; if omitted, flows are not inspected.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inspection: Option<Inspection>,
-    /// Which application a session is of; where it is not given, nobody looks.
+    /// Identification of the applications of sessions; if omitted, applications are not identified.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub applications: Option<Applications>,
-    /// Sites of subscribers and their addresses; where it is not given, there are none.
+    /// Subscribers' sites and their addresses; if omitted, the subscriber service is disabled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subscribers: Option<Subscribers>,
-    /// What the gateway itself answers and sends.
+    /// Limits on packets that the gateway itself answers and sends.
     pub gateway: Gateway,
-    /// Fragments that wait for their first one.
+    /// Fragments that wait for their first fragment.
     pub fragments: Fragments,
-    /// The control socket, traces and captures, the log.
+    /// The control socket, traces and captures, and the log.
     pub control: Control,
 }
 
 impl Document {
-    /// The document as TOML, every default written out.
+    /// The document as TOML, with every default.
     pub fn print(&self) -> Result<String, toml::ser::Error> {
         toml::to_string(self)
     }
 }
 
-/// A static route: by way of a gateway, onto a link, or to nowhere. Those to one network, at one distance, are ways of one
-/// route, of which each flow takes one.
+/// A static route by a gateway, by a link, or without forwarding. Routes to the same network with the same distance
+/// form one multipath route.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Route {
-    /// Destination network; `0.0.0.0/0` and `::/0` are the default routes. No default route leads to 169.254.0.0/16
-    /// (RFC 3927, 2.7): a route of its own does.
+    /// Destination network; `0.0.0.0/0` and `::/0` are default routes. Default routes do not apply to 169.254.0.0/16
+    /// (RFC 3927, section 2.7), which requires a separate route.
     pub to: Prefix,
-    /// Packets that this is about, by the network of their source as their host sends it; all where not given. Such routes come
-    /// before those of other packets, whatever these lead to: those of the longest `from` first. The networks of interfaces stay.
+    /// Source network of the packets that the route applies to, before translation; all sources if omitted. Such routes
+    /// precede all routes without `from`, those with the longest `from` first, but not connected networks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<Prefix>,
-    /// Address of the next gateway, on the link of one of the interfaces: in one of its networks, or in a network that a
-    /// route leads onto that link. IPv4 routes may have gateways of IPv6 (RFC 8950). A link-local one has its interface behind
-    /// it, as in `fe80::1%wan` (RFC 4007), or in `interface`.
+    /// Address of the gateway, which must be on the link of an interface: in one of its networks, or in a network with
+    /// a route by that link. IPv4 routes may have IPv6 gateways (RFC 8950). The interface of a link-local address is
+    /// appended as in `fe80::1%wan` (RFC 4007), or given by `interface`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub via: Option<ScopedAddress>,
-    /// The gateway need not be on a link: the router's other routes lead to it, all but the default route, and the route
-    /// follows them as they change.
+    /// Whether the gateway is resolved recursively by the router's other routes, except the default route. The route
+    /// follows their changes.
     #[serde(default, skip_serializing_if = "is_default")]
     pub recursive: bool,
-    /// The gateway is on the link of `interface`, whatever networks that has.
+    /// Whether the gateway is on the link of `interface` although it is in none of the interface's networks.
     #[serde(default, skip_serializing_if = "is_default")]
     pub onlink: bool,
-    /// The interface to leave by. Needed for a gateway with a link-local address that does not have it behind it, and for a
-    /// route onto a link.
+    /// Output interface. Required for a link-local gateway without a zone, and for a route by a link.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
-    /// Instead of a gateway: the uplinks that share the packets, each by its `weight`, as long as it is up.
+    /// Instead of a gateway: uplinks over which packets are balanced by their `weight` while they are up.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub uplinks: Vec<String>,
-    /// What stays on one of the uplinks: all that a host sends, or each flow by itself.
+    /// Unit of balancing over uplinks: source address or flow.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub balance: Option<RouteBalance>,
-    /// Instead of a gateway: what to do with the packets.
+    /// Instead of a gateway: action for the packets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub action: Option<RouteAction>,
-    /// Its part beside other ways to the same network, 1 to 255; 1 where not given.
+    /// Weight relative to other next hops for the same network, 1 to 255; default 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weight: Option<u8>,
-    /// Administrative distance, 1 to 255; 1 where not given. Of several routes to a network, learned ones too, those at the
-    /// lowest one that lead anywhere are used.
+    /// Administrative distance, 1 to 255; default 1. Among static and learned routes to a network, the usable ones with
+    /// the lowest distance are selected.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub distance: Option<u8>,
 }
 
-/// A route that leads nowhere.
+/// Action of a route without forwarding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RouteAction {
-    /// Drop and say nothing.
+    /// Drop without reply.
     Blackhole,
-    /// Drop and answer that the host is unreachable.
+    /// Drop and reply with ICMP host unreachable.
     Unreachable,
-    /// Drop and answer that communication is prohibited.
+    /// Drop and reply with ICMP communication administratively prohibited.
     Prohibit,
 }

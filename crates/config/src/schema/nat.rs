@@ -1,4 +1,4 @@
-//! `[nat]`: pools of addresses and the rules that use them.
+//! `[nat]`: address pools and translation rules.
 
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
@@ -8,27 +8,28 @@ use super::filter::Name;
 use super::pool::{Pool, SessionLimits, is_default};
 use crate::value::{OneOrMore, Period, Port, PortRange, Prefix, Target, Transport};
 
-/// `[nat]`: address translation. A packet that no rule names is routed as it is.
+/// `[nat]`: address translation. Packets that match no rule are routed without translation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Nat {
-    /// Addresses that pools may gain by `sluice apply`, beyond those of the start: the memory of their port leases is
-    /// taken at start, about 50 KiB for each. A change of pools that needs more is refused until a restart.
+    /// Number of addresses that pools may gain by `sluice apply` after the start. The memory for their port allocations
+    /// is reserved at start, about 50 KiB each. A change of pools that needs more is rejected until a restart.
     pub spare_addresses: u32,
-    /// Length of the inside prefix that is one subscriber, with one paired address, its blocks and its limits.
+    /// Prefix length of the inside network that forms one subscriber, with one paired address, its port blocks and its
+    /// limits.
     pub subscriber_prefix: u8,
-    /// Subscribers that have sessions at once. Their memory is taken at start.
+    /// Maximum number of subscribers with sessions. Memory is reserved at start.
     pub subscribers: u32,
-    /// Port blocks that all subscribers have at once. Their memory is taken at start.
+    /// Maximum number of port blocks of all subscribers. Memory is reserved at start.
     pub port_blocks: u32,
-    /// Ports and blocks that wait at once before they are given out again (`hold` of a pool); what is more is free at
-    /// once, and counted.
-    pub held_ports: u32,
-    /// What the sender of a SYN is told that nobody inside expects (RFC 5382, REQ-4).
+    /// Maximum number of ports and port blocks in quarantine (`hold` of a pool). Beyond it, released ports are free
+    /// immediately, which is counted.
+    pub quarantined_ports: u32,
+    /// Reply to an inbound SYN that no inside host expects (RFC 5382, REQ-4).
     pub unsolicited_syn: UnsolicitedSyn,
-    /// Such SYNs that wait for their answer at once (`tcp-incoming-syn` says how long); further ones are dropped.
+    /// Maximum number of such SYNs that wait for their reply (see `tcp-incoming-syn`); further ones are dropped.
     pub unsolicited_syns: u32,
-    /// What becomes of packets from outside to the own address of an inside host that source rules translate.
+    /// Handling of packets from outside to the untranslated address of an inside host whose source is translated.
     pub untranslated_inbound: UntranslatedInbound,
     /// Limits of all translation together.
     #[serde(skip_serializing_if = "is_default")]
@@ -36,19 +37,19 @@ pub struct Nat {
     /// Pools of outside addresses by name.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub pools: IndexMap<String, Pool>,
-    /// Source rules; the most specific that matches decides: the longest prefix, then a named protocol before any, then a
-    /// named interface before any.
+    /// Source rules; the most specific match applies: the longest prefix, then a rule with a protocol, then a rule with
+    /// an interface.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub source: Vec<SourceRule>,
-    /// Destination rules (port forwarding); asked before source rules. The one with an address decides before one without, one
-    /// with a port before one without, one with a protocol before one without, one with `in` before one without, and then the
-    /// one with the fewest ports.
+    /// Destination rules (port forwarding), evaluated before source rules. The most specific match applies: a rule with
+    /// an address precedes one without, then likewise for a port, a protocol and `in`, and finally the rule with the
+    /// fewest ports.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub destination: Vec<DestinationRule>,
-    /// Networks whose addresses are translated one to one.
+    /// Networks that are translated one to one.
     #[serde(rename = "static", skip_serializing_if = "Vec::is_empty")]
     pub one_to_one: Vec<StaticRule>,
-    /// What is not translated (RFC 6888, REQ-6).
+    /// Exemptions from translation (RFC 6888, REQ-6).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub exempt: Vec<ExemptRule>,
 }
@@ -60,7 +61,7 @@ impl Default for Nat {
             subscriber_prefix: 32,
             subscribers: 65_536,
             port_blocks: 131_072,
-            held_ports: 131_072,
+            quarantined_ports: 131_072,
             unsolicited_syn: UnsolicitedSyn::default(),
             unsolicited_syns: 512,
             untranslated_inbound: UntranslatedInbound::default(),
@@ -74,107 +75,110 @@ impl Default for Nat {
     }
 }
 
-/// What the sender of a SYN is told that nobody inside expects.
+/// Reply to an inbound SYN that no inside host expects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum UnsolicitedSyn {
-    /// After a while, that the port is unreachable, unless an inside host has opened the connection itself.
+    /// ICMP port unreachable after a delay, unless an inside host opens the connection meanwhile.
     #[default]
     Unreachable,
-    /// Nothing.
+    /// No reply.
     Drop,
 }
 
-/// What becomes of packets from outside to the own address of an inside host that source rules translate.
+/// Handling of packets from outside to the untranslated address of an inside host whose source is translated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum UntranslatedInbound {
-    /// They pass. A connection that begins so has a session, and its answers keep the host's own address.
+    /// Forward them. Such a connection gets a session, and its replies keep the host's inside address.
     #[default]
     Pass,
-    /// They are dropped, as `untranslated-inbound`.
+    /// Drop them with the reason `untranslated-inbound`.
     Drop,
 }
 
-/// `[[nat.source]]`: connections from a network out by an interface get an address of a pool.
+/// `[[nat.source]]`: connections from a network by an output interface are translated to a pool.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SourceRule {
     /// Network of the inside hosts.
     pub from: Prefix,
-    /// TCP or UDP; any protocol where not given.
+    /// TCP or UDP; any protocol if omitted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub protocol: Option<Transport>,
-    /// The interface by which the packets leave; any where not given.
+    /// Output interface; any if omitted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub out: Option<String>,
-    /// It is about what the gateway's own host sends, with one of its own addresses in `from`; needs `out`.
+    /// Whether the rule applies to packets of the gateway's own host stack from one of its addresses in `from`;
+    /// requires `out`.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub own: bool,
-    /// The pool that their addresses and ports come from.
+    pub local: bool,
+    /// Pool of the outside addresses and ports.
     pub pool: String,
 }
 
-/// `[[nat.destination]]`: connections to an address and port go to an inside host, to one of several, or to the gateway's own.
+/// `[[nat.destination]]`: connections to an outside address and port are forwarded to an inside host, to one of
+/// several, or to the gateway itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct DestinationRule {
-    /// TCP or UDP; where not given both, and without a port any protocol.
+    /// TCP or UDP. If omitted, both with a port, and any protocol without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub protocol: Option<Transport>,
-    /// The address that they are to; any where not given, of what comes in by `in`.
+    /// Outside address; if omitted, any destination of packets received on `in`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<Ipv4Addr>,
-    /// Interfaces by which they come in; any where not given.
+    /// Input interfaces; any if omitted.
     #[serde(default, rename = "in", skip_serializing_if = "OneOrMore::is_empty")]
     pub incoming: OneOrMore<Name>,
-    /// It is about what the gateway's own host sends; any address where `address` is not given.
+    /// Whether the rule applies to packets of the gateway's own host stack; any destination if `address` is omitted.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub own: bool,
-    /// The outside port or ports; all where not given.
+    pub local: bool,
+    /// Outside port or ports; all if omitted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<PortRange>,
-    /// The inside host; or `"gateway"`: the gateway's own address of the interface that they come in by; or a list of hosts,
-    /// each an address or `{ host = …, weight = … }`.
+    /// Inside host; or `"gateway"` for the gateway's own address on the input interface; or a list of hosts, each an
+    /// address or `{ host = …, weight = … }`.
     pub to: Target,
-    /// Its port, or the first of as many; the same as outside where not given.
+    /// Inside port, or the first one of a range; the outside port if omitted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to_port: Option<Port>,
-    /// With several hosts: what connections are dealt by.
+    /// With several hosts: key of the balancing.
     #[serde(default, skip_serializing_if = "is_default")]
     pub balance: Balance,
-    /// With several hosts: how each is checked. None is where not given, and all count as up.
+    /// With several hosts: health checks. If omitted, all hosts count as up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub health: Option<Health>,
 }
 
-/// What connections are dealt among hosts by.
+/// Key by which connections are balanced over hosts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Balance {
-    /// Each for itself.
+    /// Each connection is balanced individually.
     #[default]
     Random,
-    /// Their source address: a client keeps its host.
+    /// Source address: a client always gets the same host.
     Source,
 }
 
-/// `health` of a destination rule: the host of the router checks the hosts, and new connections go to those that answer.
+/// `health` of a destination rule: the router's host stack checks the hosts, and new connections go to those that are
+/// up.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Health {
-    /// How a host is checked.
+    /// Method of the check.
     pub protocol: HealthProtocol,
-    /// Over TCP: the port; that which connections are led to where not given.
+    /// With TCP: port to connect to; the target port of the rule if omitted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<Port>,
-    /// Time from one check to the next.
+    /// Interval between checks.
     pub interval: Period,
-    /// A host that has not answered for so long has failed.
+    /// Time after which a check without reply fails.
     pub timeout: Period,
-    /// Failures in a row after which a host is down.
+    /// Consecutive failures until a host is down.
     pub failures: u32,
-    /// Answers in a row after which a host is up again.
+    /// Consecutive successes until a host is up again.
     pub successes: u32,
 }
 
@@ -191,47 +195,48 @@ impl Default for Health {
     }
 }
 
-/// How a host is checked.
+/// Method of a health check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HealthProtocol {
-    /// It takes a TCP connection.
+    /// The host accepts a TCP connection.
     #[default]
     Tcp,
-    /// It answers an echo request.
+    /// The host replies to an ICMP echo request.
     Icmp,
 }
 
-/// `[[nat.static]]`: each inside address has an outside address of its own, whatever the protocol, in both directions.
+/// `[[nat.static]]`: each inside address is translated to a fixed outside address, for all protocols and in both
+/// directions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct StaticRule {
     /// Network of the inside hosts.
     pub inside: Prefix,
-    /// Network of their outside addresses, as large.
+    /// Network of their outside addresses, with the same size.
     pub outside: Prefix,
-    /// The interface by which their connections leave; any where not given.
+    /// Output interface; any if omitted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub out: Option<String>,
 }
 
-/// `[[nat.exempt]]`: what goes to a destination, or comes from a network, is not translated (RFC 6888, REQ-6).
+/// `[[nat.exempt]]`: packets to a destination, or from a network, are not translated (RFC 6888, REQ-6).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ExemptRule {
-    /// Network of the destinations.
+    /// Destination network.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<Prefix>,
-    /// Network of the inside hosts, in the place of `to`.
+    /// Network of the inside hosts, instead of `to`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<Prefix>,
-    /// TCP or UDP; where not given both, and without a port any protocol.
+    /// TCP or UDP. If omitted, both with a port, and any protocol without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub protocol: Option<Transport>,
-    /// The port or ports of the destinations; all where not given.
+    /// Destination port or ports; all if omitted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<PortRange>,
-    /// With `from`, the interface by which the packets leave; any where not given.
+    /// With `from`, the output interface; any if omitted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub out: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! `[routers.NAME]`: virtual routers beside the one that the top level is about.
+//! `[routers.NAME]`: virtual routers in addition to the default router, which the top level configures.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -10,23 +10,23 @@ use super::pool::{SessionLimits, is_default};
 use super::{ChainStep, Filter, Rate, Route};
 use crate::value::{BitRate, Period};
 
-/// `[routers.NAME]`: a virtual router. Interfaces are in it by their key `router`; it has routes, neighbours, translation, a
-/// packet filter and sessions of its own, and its addresses may be those of others too. What stands at the top level is
-/// about the router `default`, which there always is; `[routers.default]` has settings alone.
+/// `[routers.NAME]`: a virtual router. Interfaces belong to it by their key `router`. It has its own routes,
+/// neighbours, translation, packet filter and sessions, and its addresses may overlap those of other routers. The top
+/// level configures the router `default`, which always exists; `[routers.default]` contains only settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Router {
-    /// It has a network namespace, `sluice-NAME`, with an interface for each of its own, in which routing daemons and services
-    /// run: what is addressed to it, and is not answered by itself, comes there.
+    /// Whether the router has a network namespace `sluice-NAME` for routing daemons and services, with an interface for
+    /// each of the router's. Packets addressed to the router that Sluice doesn't answer itself are punted there.
     pub daemon: bool,
-    /// What comes to that namespace, and how much of it.
+    /// Limits on packets to that namespace.
     #[serde(skip_serializing_if = "is_default")]
     pub host: RouterHost,
-    /// A routing daemon tells its routes by FPM.
+    /// FPM server for a routing daemon.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fpm: Option<Fpm>,
-    /// Routes of the namespace's own table are the router's: those of BIRD, or of `ip route`. Where it is not given, they are
-    /// where there is a namespace, and no daemon tells its routes by FPM.
+    /// Whether routes of the namespace's routing table are used, such as those of BIRD or `ip route`. Default: yes if
+    /// the router has a namespace and no FPM server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel_routes: Option<bool>,
     /// Static routes.
@@ -35,113 +35,113 @@ pub struct Router {
     /// Address translation.
     #[serde(skip_serializing_if = "is_default")]
     pub nat: RouterNat,
-    /// The packet filter; where it is not given, all packets pass.
+    /// The packet filter; if omitted, all packets pass.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub filter: Option<Filter>,
-    /// What its packets do before sessions and routes, by the names of chains; packets that have come in by one of its
-    /// interfaces begin at `input`. Where it is not given, they go on to sessions and routes.
+    /// Chains by name, which process packets before sessions and routes. Packets received on an interface of the router
+    /// enter the chain `input`. If omitted, packets go directly to sessions and routes.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub chains: IndexMap<String, Vec<ChainStep>>,
-    /// Its part of the workers, beside those of other routers.
+    /// Share of the workers' capacity relative to other routers.
     #[serde(skip_serializing_if = "is_default")]
     pub share: RouterShare,
-    /// What it may have at most.
+    /// Limits of the router.
     #[serde(skip_serializing_if = "is_default")]
     pub limits: RouterLimits,
 }
 
-/// `[routers.NAME.host]`: what comes to the namespace of a router's daemons, and how much of it.
+/// `[routers.NAME.host]`: limits on packets to the namespace of a router's daemons.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct RouterHost {
-    /// Packets a second and at once, by class, of all workers together.
+    /// Packets per second and burst by class, over all workers.
     #[serde(skip_serializing_if = "is_default")]
     pub limits: HostLimits,
-    /// Which groups' packets come to it.
+    /// Multicast groups whose packets are punted.
     #[serde(skip_serializing_if = "is_default")]
     pub multicast: HostMulticast,
 }
 
-/// `limits = { … }` of a router's host. What is not given is as ever; at a rate of 0 nothing of the class comes to the host.
+/// `limits = { … }` of a router's host stack. Omitted classes have their default; a rate of 0 blocks a class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct HostLimits {
-    /// Routing protocols: 20,000 and 4,000 where not given.
+    /// Routing protocols; default: rate 20,000, burst 4,000.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub routing: Option<Rate>,
-    /// Bidirectional forwarding detection (RFC 5880): 10,000 and 1,000 where not given.
+    /// Bidirectional forwarding detection (RFC 5880); default: rate 10,000, burst 1,000.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bfd: Option<Rate>,
-    /// DHCP of both families: 1,000 and 200 where not given.
+    /// DHCP of both address families; default: rate 1,000, burst 200.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dhcp: Option<Rate>,
-    /// All else: 5,000 and 1,000 where not given.
+    /// All other packets; default: rate 5,000, burst 1,000.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub rest: Option<Rate>,
+    pub other: Option<Rate>,
 }
 
 impl HostLimits {
-    /// Those that are given, by the names of their classes.
+    /// The given limits, with the names of their classes.
     pub fn given(&self) -> impl Iterator<Item = (&'static str, Rate)> {
         let all = [
             ("routing", self.routing),
             ("bfd", self.bfd),
             ("dhcp", self.dhcp),
-            ("rest", self.rest),
+            ("other", self.other),
         ];
         all.into_iter().filter_map(|(name, rate)| Some((name, rate?)))
     }
 }
 
-/// Which groups' packets come to a router's host.
+/// Multicast groups whose packets are punted to a router's host stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HostMulticast {
-    /// Those of a link: 224.0.0.0/24 and ff02::/16, which no switch keeps back either (RFC 4541), and DHCP to everybody.
+    /// Link-local groups 224.0.0.0/24 and ff02::/16, which switches don't filter either (RFC 4541), and broadcast DHCP.
     #[default]
     LinkLocal,
-    /// All groups', and DHCP to everybody.
+    /// All groups, and broadcast DHCP.
     All,
-    /// None: routing protocols between configured neighbours alone.
+    /// None: only routing protocols between configured neighbours work.
     None,
 }
 
-/// `[routers.NAME.share]`: what a router gets while a worker has more to do than it can. Nothing is shared out until one router
-/// is given a weight; those that are not have 10.
+/// `[routers.NAME.share]`: share of a router while a worker is overloaded. Shares are enforced only if at least one
+/// router has a weight; the others then have 10.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct RouterShare {
-    /// Its part, beside the weights of others, 1 to 255.
+    /// Weight relative to other routers, 1 to 255.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weight: Option<u8>,
 }
 
-/// `[routers.NAME.limits]`: what a router may have at most. Of the router `default`, `[nat.limits]` has those of sessions.
+/// `[routers.NAME.limits]`: limits of a router. For the router `default`, `[nat.limits]` contains the session limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct RouterLimits {
-    /// Sessions.
+    /// Maximum number of sessions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sessions: Option<u32>,
-    /// New sessions a second, and at once.
+    /// New sessions per second, and burst.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub new_sessions: Option<Rate>,
-    /// What comes in by its interfaces, on all workers together.
+    /// Traffic received on its interfaces, over all workers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<TrafficRate>,
-    /// Routes that it learns from daemons and the kernel: 2,000,000 where not given.
+    /// Maximum number of routes learned from daemons and the kernel; default 2,000,000.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub routes: Option<u32>,
-    /// Neighbours, those that are asked for included.
+    /// Maximum number of neighbours, including unresolved ones.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub neighbours: Option<u32>,
-    /// Packets that wait for something, at each worker.
+    /// Maximum number of waiting packets per worker.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub buffers: Option<u32>,
 }
 
 impl RouterLimits {
-    /// Those of sessions.
+    /// The session limits.
     pub fn of_sessions(&self) -> SessionLimits {
         SessionLimits {
             sessions: self.sessions,
@@ -149,7 +149,7 @@ impl RouterLimits {
         }
     }
 
-    /// The same with other limits of sessions.
+    /// The same limits with other session limits.
     pub fn with_sessions(self, limits: SessionLimits) -> Self {
         Self {
             sessions: limits.sessions,
@@ -159,17 +159,17 @@ impl RouterLimits {
     }
 }
 
-/// `rate = { … }` of a router's limits: packets, bits or both. Frames count from their Ethernet header on.
+/// `rate = { … }` of a router's limits: packets, bits or both. The length of a frame includes its Ethernet header.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct TrafficRate {
-    /// Packets a second.
+    /// Packets per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub packets: Option<u32>,
-    /// Bits a second.
+    /// Bits per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bits: Option<BitRate>,
-    /// For how long what is not used is saved up.
+    /// Time for which unused capacity accumulates.
     pub burst: Period,
 }
 
@@ -183,27 +183,27 @@ impl Default for TrafficRate {
     }
 }
 
-/// `[routers.NAME.fpm]`: where a routing daemon tells the router its routes, as FRR does with the module `dplane_fpm_nl`.
+/// `[routers.NAME.fpm]`: FPM server for a routing daemon, such as FRR with the module `dplane_fpm_nl`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Fpm {
-    /// Address and port to listen at by TCP: in the router's namespace where it has one, otherwise of this host.
+    /// TCP listening address and port, in the router's namespace if it has one, otherwise of this host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub listen: Option<SocketAddr>,
-    /// Addresses that are heard there, and can change the router's routes. Others are refused.
+    /// Addresses of allowed peers, which can change the router's routes. Other connections are rejected.
     #[serde(default = "loopback")]
     pub peers: Vec<IpAddr>,
-    /// Files with keys by which peers sign what they send (TCP-MD5, RFC 2385), by their addresses: without the signature the
-    /// kernel drops it. A file is one line of 1 to 80 bytes, which only its owner may read.
+    /// Files with the TCP-MD5 keys of peers (RFC 2385), by peer address; the kernel drops unsigned segments of these
+    /// peers. A file contains one line of 1 to 80 bytes, and must be readable by its owner only.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub md5_key_files: IndexMap<IpAddr, String>,
-    /// A Unix socket to listen at, for daemons that can speak FPM by one; FRR 8 can't.
+    /// Path of a Unix socket, for daemons that support FPM over one; FRR 8 does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub socket: Option<String>,
-    /// Users by name or number that are heard there, beside root and the one that runs Sluice.
+    /// Names or IDs of users allowed on the Unix socket, in addition to root and the user that runs Sluice.
     #[serde(default = "frr")]
     pub users: Vec<String>,
-    /// How long the routes stay of a daemon that is gone, or does not tell them again.
+    /// Time for which routes are kept after the daemon has disconnected, or if the daemon does not send them again.
     #[serde(default = "grace")]
     pub grace: Period,
 }
@@ -220,7 +220,8 @@ fn grace() -> Period {
     Period::seconds(120)
 }
 
-/// `[routers.NAME.nat]`: rules, as in `[nat]`. The pools that they name are in `[nat.pools]`, and are this router's alone.
+/// `[routers.NAME.nat]`: translation rules as in `[nat]`. Their pools are in `[nat.pools]` and are used by this router
+/// only.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct RouterNat {
@@ -230,10 +231,10 @@ pub struct RouterNat {
     /// Destination rules (port forwarding).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub destination: Vec<DestinationRule>,
-    /// Networks whose addresses are translated one to one.
+    /// Networks that are translated one to one.
     #[serde(rename = "static", skip_serializing_if = "Vec::is_empty")]
     pub one_to_one: Vec<StaticRule>,
-    /// What is not translated (RFC 6888, REQ-6).
+    /// Exemptions from translation (RFC 6888, REQ-6).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub exempt: Vec<ExemptRule>,
 }

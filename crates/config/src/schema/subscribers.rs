@@ -1,4 +1,4 @@
-//! `[subscribers]`: sites, and where the addresses of their terminals and their own come from.
+//! `[subscribers]`: sites, and the sources of their private and public addresses.
 
 use std::net::IpAddr;
 
@@ -10,31 +10,31 @@ use super::Rate;
 use crate::limits::MOST_TERMINALS;
 use crate::value::{MacPrefix, Period, Prefix, SiteTags};
 
-/// Terminals of a site that there is room for, on average, where nobody says otherwise.
+/// Default number of terminals per site on average.
 const TERMINALS_EACH: u64 = 4;
 
-/// Least room for terminals, where nobody says otherwise.
+/// Minimum of the default number of terminals.
 const TERMINALS: u64 = 1_024;
 
-/// `[subscribers]`: sites of subscribers, whose terminals have private addresses by a DHCP server, the same in many
-/// sites, and a public address for each site.
+/// `[subscribers]`: sites whose terminals get private addresses from a DHCP server and share a public address per site.
+/// Sites may use the same private addresses.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Subscribers {
-    /// Most terminals of all sites together; four for each site, and at least 1024, where not given.
+    /// Maximum number of terminals of all sites together; default four per site, and at least 1024.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub terminals: Option<u32>,
-    /// What virtual MACs begin with: one to three bytes. Sites differ in all other bits.
+    /// Prefix of virtual MACs: one to three bytes. Sites differ in all remaining bits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub virtual_mac_prefix: Option<MacPrefix>,
-    /// Terminals, or bridges and relays before them, may bring option 82 themselves: it is replaced. Otherwise they are
-    /// refused.
+    /// Whether terminals, or bridges and relays within sites, may add option 82, which is then replaced. Otherwise such
+    /// messages are dropped.
     #[serde(rename = "trust-option-82")]
     pub trust_option_82: bool,
-    /// Groups of sites by name; a site with tags is called by both: `homes-100.7`.
+    /// Site groups by name. The name of a site with tags contains both: `homes-100.7`.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub sites: IndexMap<String, SiteGroup>,
-    /// DHCP servers that lease private addresses to terminals, by name.
+    /// DHCP servers of private addresses, by name.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub dhcp: IndexMap<String, LeaseServer>,
     /// Interfaces on which sites get public addresses by DHCP.
@@ -43,13 +43,13 @@ pub struct Subscribers {
 }
 
 impl Subscribers {
-    /// How many sites there are.
+    /// Number of sites.
     pub fn count(&self) -> u64 {
         let count = |group: &SiteGroup| group.tags.map_or(1, |tags| u64::from(tags.count()));
         self.sites.values().map(count).sum()
     }
 
-    /// How many public addresses sites may have.
+    /// Number of public addresses that sites may have.
     pub fn public_addresses(&self) -> u64 {
         let addresses = |prefix: &Prefix| match prefix.net() {
             IpNet::V4(net) => 1u64 << (32 - net.prefix_len()),
@@ -59,7 +59,7 @@ impl Subscribers {
         prefixes.map(addresses).sum()
     }
 
-    /// Most terminals, as it is written or by default.
+    /// Maximum number of terminals, as configured or by default.
     pub fn most_terminals(&self) -> u32 {
         let usual = self.count().saturating_mul(TERMINALS_EACH).max(TERMINALS);
         let usual = u32::try_from(usual).unwrap_or(u32::MAX).min(MOST_TERMINALS);
@@ -67,26 +67,26 @@ impl Subscribers {
     }
 }
 
-/// `[subscribers.sites.NAME]`: sites that are alike but for their tags. Without `tags`, it is one site: what comes from
-/// the addresses of `prefix`, or all that comes in by the interface.
+/// `[subscribers.sites.NAME]`: sites that differ in their tags only. Without `tags` it is a single site, with the
+/// frames from addresses in `prefix`, or all frames on the interface.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SiteGroup {
-    /// The interface by which terminals come in: a device or a bond. Its address is the gateway of them all.
+    /// Access interface of the terminals: a device or a bond. Its address is the gateway of all terminals.
     pub interface: String,
-    /// A site for each pair of an S-tag and a C-tag (`"100-109.1-1000"`), or for each single tag (`"7-9"`).
+    /// One site per pair of an S-tag and a C-tag (`"100-109.1-1000"`), or per single tag (`"7-9"`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tags: Option<SiteTags>,
-    /// Addresses of the terminals, instead of tags.
+    /// Network of the terminals, instead of tags.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefix: Option<Prefix>,
-    /// Which of `[subscribers.dhcp]` leases addresses to the terminals.
+    /// Name of the DHCP server in `[subscribers.dhcp]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dhcp: Option<String>,
-    /// Which of `[subscribers.public]` is the interface on which each site gets a public address; or `pool`.
+    /// Interface in `[subscribers.public]` on which each site gets a public address; alternative to `pool`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub public: Option<String>,
-    /// The pool that each site has outside addresses and ports of, as one of its subscribers; or `public`.
+    /// Pool from which each site gets outside addresses and ports as a subscriber; alternative to `public`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
 }
@@ -95,20 +95,20 @@ pub struct SiteGroup {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct LeaseServer {
-    /// Where terminals' messages are relayed to.
+    /// Address that terminals' messages are relayed to.
     pub server: IpAddr,
-    /// The relay's address in the sites, by which the server chooses a subnet (`giaddr`): the first address of their
-    /// interface where not given.
+    /// Address of the relay in the sites, by which the server selects a subnet (`giaddr`); default the first address of
+    /// the sites' interface.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub relay: Option<IpAddr>,
-    /// The server's file of leases; where it is relative, from the folder of the configuration.
+    /// Path of the server's lease file, relative to the folder of the configuration.
     pub leases: String,
-    /// Whose file it is.
+    /// Format of the lease file.
     pub format: LeaseFormat,
-    /// Messages a second, and at once, of a terminal.
+    /// Maximum message rate of a terminal.
     #[serde(default = "of_terminal")]
     pub terminal_rate: Rate,
-    /// The same of all terminals of a site.
+    /// Maximum message rate of all terminals of a site together.
     #[serde(default = "of_site")]
     pub site_rate: Rate,
 }
@@ -121,44 +121,45 @@ fn of_site() -> Rate {
     Rate { rate: 20, burst: 60 }
 }
 
-/// Whose file of leases it is.
+/// Format of a lease file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LeaseFormat {
     /// Kea's `kea-leases4.csv`.
     Kea,
-    /// `dhcpd.leases` of ISC.
+    /// ISC dhcpd's `dhcpd.leases`.
     Dhcpd,
 }
 
-/// `[subscribers.public.INTERFACE]`: a DHCP client for each site, on an interface that has an address of its own, seen
-/// there by the site's virtual MAC.
+/// `[subscribers.public.INTERFACE]`: DHCP clients of sites on an interface that has an address itself. Each site uses
+/// its virtual MAC there.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct PublicClient {
-    /// Where public addresses come from: a lease of any other address is refused.
+    /// Networks of the public addresses; leases of other addresses are rejected.
     pub prefixes: Vec<Prefix>,
-    /// DHCP servers that are listened to; all where there is none.
+    /// DHCP servers whose replies are accepted; all if empty.
     pub servers: Vec<IpAddr>,
-    /// What a site calls itself (option 61).
+    /// Client identifier of a site (option 61).
     pub identifier: ClientIdentifier,
-    /// Ask servers to broadcast their answers to sites without an address.
+    /// Whether to request broadcast replies for sites without an address.
     pub broadcast: bool,
-    /// Host name of each site (option 12): this, a hyphen and the digits of its MAC. None is sent where not given.
+    /// Prefix of the sites' host names (option 12), followed by a hyphen and the digits of the MAC. If omitted, no host
+    /// name is sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_name: Option<String>,
-    /// Messages a second, of all sites together.
+    /// Maximum number of messages per second over all sites.
     pub rate: u32,
-    /// How long a site without terminals keeps its address.
+    /// Time for which a site without terminals keeps its address.
     pub hold: Period,
-    /// How long offers are compared; the first is taken where it is 0s.
+    /// Time to collect offers before the best is selected; 0s selects the first.
     pub window: Period,
-    /// Shortest lease that is taken.
-    pub shortest_lease: Period,
-    /// Use leases of before a restart while the server is asked whether they hold.
+    /// Minimum lease time accepted.
+    pub minimum_lease: Period,
+    /// Whether leases from before a restart are used while the server is asked to confirm them.
     pub use_while_confirming: bool,
-    /// File in which leases outlive a restart; where it is relative, from the folder of the configuration. They don't
-    /// where it is not given.
+    /// Path of a file that stores leases across restarts, relative to the folder of the configuration. If omitted,
+    /// leases are not stored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
 }
@@ -174,22 +175,22 @@ impl Default for PublicClient {
             rate: 1_000,
             hold: Period::seconds(300),
             window: Period::seconds(0),
-            shortest_lease: Period::seconds(60),
+            minimum_lease: Period::seconds(60),
             use_while_confirming: true,
             state: None,
         }
     }
 }
 
-/// What a site calls itself when it asks for a public address (option 61).
+/// Client identifier of a site (option 61).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ClientIdentifier {
-    /// Its virtual MAC (RFC 2132, 9.14).
+    /// The virtual MAC (RFC 2132, section 9.14).
     #[default]
     Mac,
-    /// A node of its own, made of its virtual MAC (RFC 4361).
+    /// A node-specific identifier derived from the virtual MAC (RFC 4361).
     Node,
-    /// Nothing: its hardware address alone counts.
+    /// None: the server identifies the site by its hardware address.
     None,
 }

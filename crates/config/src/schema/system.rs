@@ -1,4 +1,4 @@
-//! `[system]`, `[sessions]`, `[control]`: the process, its session table, its control socket.
+//! `[system]`, `[sessions]`, `[control]`: the process, its session table, and its control socket.
 
 use std::path::PathBuf;
 
@@ -11,35 +11,36 @@ use crate::value::{Period, Port, Workers};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct System {
-    /// A name that operators see in `show` and in the log.
+    /// Name of the gateway in `show` and in the log.
     pub name: String,
-    /// How many workers, or on which cores: `2` or `[2, 3]`.
+    /// Number of workers, or their cores: `2` or `[2, 3]`.
     pub workers: Workers,
-    /// Who does which part of a packet's way.
+    /// Assignment of workers to the stages of packet processing.
     pub model: Model,
-    /// The stages of a pipeline, in the order of a packet's way.
+    /// Stages of a pipeline, in the order of processing.
     pub stages: Vec<Stage>,
-    /// Which cores move packets and which inspect, where cores are split by role.
+    /// Cores for I/O and for inspection, with `model = "role-split"`.
     pub roles: Roles,
-    /// Packets that the ring from one worker to another holds.
+    /// Capacity in packets of the ring from one worker to another.
     pub ring: u32,
-    /// Parts of the session table, each owned by one worker: a power of two, not below the number of workers. One where there is one
-    /// worker and 16 where there are more, or as many as workers, where nothing is written.
+    /// Number of shards of the session table, each owned by one worker: a power of two, at least the number of workers.
+    /// Default: 1 for a single worker, otherwise 16 or the number of workers if that is larger.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shards: Option<u16>,
-    /// What the cards' hash is over, and with it what comes to one shard together.
+    /// Fields of the cards' hash, which determine the packets that are in the same shard.
     pub steering: Steering,
-    /// Whether packet buffers lie in huge pages.
+    /// Whether packet buffers are in huge pages.
     pub hugepages: Hugepages,
-    /// Poll without ever sleeping: lowest latency, and every worker's core always busy.
+    /// Whether workers poll without sleeping: lowest latency, but each worker's core is always busy.
     pub busy_poll: bool,
-    /// How workers wait that have nothing to do.
+    /// How idle workers wait.
     pub idle: Idle,
     /// When shards move from busy workers to others.
     pub rebalance: Rebalance,
-    /// The watch over the workers.
+    /// Watchdog of the workers.
     pub watchdog: Watchdog,
-    /// Addresses of 240.0.0.0/4 are hosts' as others are; otherwise packets from and to them are dropped, and none is configured.
+    /// Whether addresses in 240.0.0.0/4 are ordinary addresses. Otherwise packets from and to them are dropped, and
+    /// they can't be configured.
     pub allow_reserved_ranges: bool,
 }
 
@@ -64,18 +65,18 @@ impl Default for System {
     }
 }
 
-/// Who does which part of a packet's way.
+/// Assignment of workers to the stages of packet processing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Model {
-    /// Each worker does all of it for the packets of its shards.
+    /// Each worker performs all stages for the packets of its shards.
     RunToCompletion,
-    /// Workers do what `stages` says, and hand packets on.
+    /// Workers perform the stages given by `stages`, and hand packets over.
     Pipeline,
-    /// Some workers receive and parse, others have the sessions and inspect, as `roles` says. Those that receive assist when the
-    /// others have too much to do.
+    /// Some workers receive and parse, others own the sessions and inspect, as given by `roles`. Receiving workers
+    /// assist when the others are overloaded.
     RoleSplit,
-    /// What `sluice plan` chooses, at each start.
+    /// The placement that `sluice plan` chooses at each start.
     Auto,
 }
 
@@ -83,29 +84,29 @@ pub enum Model {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Stage {
-    /// What it does: `receive`, `parse`, `session`, `transmit`, or several that follow one another.
+    /// Parts of the stage: `receive`, `parse`, `session`, `transmit`, or several consecutive ones.
     pub parts: Vec<String>,
-    /// The cores that do it.
+    /// Cores of the stage.
     pub cores: Vec<u16>,
 }
 
-/// `[system.roles]`: cores split by role.
+/// `[system.roles]`: cores by role.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Roles {
-    /// The cores that receive and parse.
+    /// Cores that receive and parse.
     pub io: Vec<u16>,
-    /// The cores that have the sessions, and inspect.
+    /// Cores that own the sessions and inspect.
     pub inspect: Vec<u16>,
-    /// Who sends what the cores of `inspect` have finished: they, or those of `io`.
+    /// Cores that transmit the packets of the `inspect` cores: these themselves, or those of `io`.
     pub transmit: Transmit,
-    /// Whether the cores of `io` take shards over when those of `inspect` have too much to do.
+    /// Whether the `io` cores take over shards when the `inspect` cores are overloaded.
     pub assist: bool,
-    /// Packets in the ring from a core of `io` to one of `inspect` above which it does: a quarter of `ring` where it is not
-    /// given.
+    /// Number of packets in the ring from an `io` core to an `inspect` core above which it assists; default a quarter
+    /// of `ring`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub assist_threshold: Option<u32>,
-    /// How long a core of `io` works on such shards before it receives again.
+    /// Time for which an `io` core works on such shards before it receives again.
     pub time_slice: Period,
 }
 
@@ -122,11 +123,11 @@ impl Default for Roles {
     }
 }
 
-/// Shards of several workers, where nothing is written: some times as many as most machines have cores for.
+/// Default number of shards for several workers: a multiple of the workers that most machines have.
 const SHARDS: u16 = 16;
 
 impl System {
-    /// Parts of the session table.
+    /// Number of shards of the session table.
     pub fn shards(&self) -> u16 {
         let workers = match (self.model, &self.workers) {
             (Model::RunToCompletion | Model::Auto, Workers::Count(count)) => usize::from(*count),
@@ -144,7 +145,8 @@ impl System {
         self.shards_among(workers)
     }
 
-    /// The same for so many workers that have sessions. One needs no parts: each would have its part of the ports of an address.
+    /// Number of shards for a number of workers with sessions. A single worker needs one shard, since each shard gets
+    /// only a part of an address's ports.
     pub fn shards_among(&self, workers: usize) -> u16 {
         let workers = workers.min(1 << 15) as u16;
         let by_itself = match workers {
@@ -154,43 +156,44 @@ impl System {
         self.shards.unwrap_or(by_itself)
     }
 
-    /// The same for a number of workers that may change: what is measured or replayed does not depend on it.
+    /// Number of shards independent of the number of workers, so that measurements and replays do not depend on it.
     pub fn shards_of_many(&self) -> u16 {
         self.shards.unwrap_or(SHARDS)
     }
 
-    /// Whether cores that receive assist those that inspect, as it is written.
+    /// Whether receiving cores assist inspecting cores, according to the configuration.
     pub fn assists(&self) -> bool {
         self.model == Model::RoleSplit && self.roles.assist
     }
 
-    /// Packets in a ring above which cores assist.
+    /// Number of packets in a ring above which cores assist.
     pub fn assist_threshold(&self) -> u32 {
         self.roles.assist_threshold.unwrap_or(self.ring / 4)
     }
 }
 
-/// Who sends where cores are split by role.
+/// Transmitting cores with cores split by role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Transmit {
-    /// The cores that receive.
+    /// The receiving cores.
     Io,
-    /// The cores that inspect, each by a queue of its own.
+    /// The inspecting cores, each with its own queue.
     Inspect,
 }
 
-/// `[system.idle]`: how workers wait that have nothing to do.
+/// `[system.idle]`: how idle workers wait.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Idle {
-    /// Rounds without a packet that follow one another at once.
+    /// Number of rounds without a packet before a worker pauses.
     pub spin: u32,
-    /// Rounds after these with a pause of the processor between them.
+    /// Number of further rounds with a processor pause in between, before a worker sleeps.
     pub pause: u32,
-    /// How long a worker then sleeps before it looks again. Devices keep what comes meanwhile: 1,024 frames in each queue.
+    /// Duration of a sleep. Devices queue received frames meanwhile: 1,024 frames per queue.
     pub sleep: Period,
-    /// Sleep until a device has frames, a millisecond at most or `sleep` where that is longer: where all devices can tell.
+    /// Whether workers sleep until a device interrupts, at most a millisecond or `sleep` if that is longer; only if all
+    /// devices support it.
     pub interrupt: bool,
 }
 
@@ -209,11 +212,11 @@ impl Default for Idle {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Rebalance {
-    /// Whether they do.
+    /// Whether shards move.
     pub enabled: bool,
-    /// How busy the busiest worker must be, in percent of its core.
+    /// Minimum load of the busiest worker in percent of its core.
     pub busy: u32,
-    /// By how much it must be busier than the least busy one, in percent.
+    /// Minimum load difference between the busiest and the least busy worker in percent.
     pub difference: u32,
 }
 
@@ -227,35 +230,35 @@ impl Default for Rebalance {
     }
 }
 
-/// What the cards' hash is over.
+/// Fields of the cards' hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Steering {
-    /// Inside the source address, outside destination address and port, where the card can: all flows of a host come to
-    /// one shard.
+    /// The inside source address, or the outside destination address and port, if the card supports it: all flows of a
+    /// host are in the same shard.
     Subset,
-    /// Addresses and ports, as every card can: the flows of a host spread, and outside ports are chosen so that answers come
-    /// to their flow's shard, where no pool keeps the flows of a host together.
+    /// Addresses and ports, which every card supports. Flows of a host are in different shards, and outside ports are
+    /// chosen so that replies reach the shard of their flow, unless a pool requires all flows of a host in one shard.
     FiveTuple,
 }
 
-/// Whether packet buffers lie in huge pages.
+/// Whether packet buffers are in huge pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Hugepages {
-    /// Where the machine has enough of them.
+    /// If the machine has enough of them.
     Auto,
     /// Never.
     Off,
-    /// Always: start fails without them.
+    /// Always; the start fails without them.
     Require,
 }
 
-/// `[system.watchdog]`: the watch over the workers.
+/// `[system.watchdog]`: watchdog of the workers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Watchdog {
-    /// How long a worker may go without completing a burst before it is reported as stuck.
+    /// Time without a completed burst after which a worker is reported as stuck.
     pub limit: Period,
 }
 
@@ -271,11 +274,11 @@ impl Default for Watchdog {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Sessions {
-    /// Most IPv4 sessions. Their memory is taken at start.
+    /// Maximum number of IPv4 sessions. Memory is reserved at start.
     pub ipv4: u32,
-    /// Most IPv6 sessions. Their memory is taken at start.
+    /// Maximum number of IPv6 sessions. Memory is reserved at start.
     pub ipv6: u32,
-    /// How long a silent session lives; pools may differ.
+    /// Idle timeouts of sessions; pools may override them.
     pub timeouts: Timeouts,
 }
 
@@ -289,52 +292,52 @@ impl Default for Sessions {
     }
 }
 
-/// How long a silent session lives, by protocol and port, in whole seconds. What is not given is inherited: a pool's
-/// from `[sessions.timeouts]`, those from the standards.
+/// Idle timeouts of sessions by protocol and port, in whole seconds. A pool's omitted values are those of
+/// `[sessions.timeouts]`, whose omitted values are those of the standards.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Timeouts {
-    /// TCP, established: 2 h 4 min, and not less (RFC 5382, REQ-5).
+    /// Established TCP: default and minimum 2 h 4 min (RFC 5382, REQ-5).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tcp_established: Option<Period>,
-    /// TCP, partially open: 4 min (RFC 7857, 2.1).
+    /// Partially open TCP: default 4 min (RFC 7857, section 2.1).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tcp_transitory_open: Option<Period>,
-    /// TCP, closing or reset: 4 min (RFC 7857, 2.1 and 2.2).
+    /// Closing or reset TCP: default 4 min (RFC 7857, sections 2.1 and 2.2).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tcp_transitory_close: Option<Period>,
-    /// TCP, an inbound SYN that nobody has answered: 6 s, and not less (RFC 5382, REQ-4).
+    /// Unanswered inbound TCP SYN: default and minimum 6 s (RFC 5382, REQ-4).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tcp_incoming_syn: Option<Period>,
-    /// UDP: 5 min, and not less than 2 min (RFC 4787, REQ-5).
+    /// UDP: default 5 min, minimum 2 min (RFC 4787, REQ-5).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub udp: Option<Period>,
-    /// UDP to a server's port, in place of `udp`: `{ 53 = "10s" }`. Below 2 min for ports below 1024 alone
-    /// (RFC 4787, REQ-5a). At most 8.
+    /// UDP by server port, instead of `udp`: `{ 53 = "10s" }`. Below 2 min for ports below 1024 only (RFC 4787,
+    /// REQ-5a). At most 8 ports.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub udp_ports: Option<IndexMap<Port, Period>>,
-    /// ICMP queries: 60 s, and not less (RFC 5508, REQ-2).
+    /// ICMP queries: default and minimum 60 s (RFC 5508, REQ-2).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub icmp: Option<Period>,
-    /// Any other protocol: 5 min.
+    /// Other protocols: default 5 min.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub other: Option<Period>,
-    /// Whether packets from outside keep a session alive too: yes (RFC 4787, REQ-6).
+    /// Whether inbound packets refresh a session as well; default yes (RFC 4787, REQ-6).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inbound_refresh: Option<bool>,
 }
 
-/// `[control]`: the control socket, traces and captures, the log.
+/// `[control]`: the control socket, traces and captures, and the log.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Control {
-    /// Path of the UNIX socket; only its owner may connect.
+    /// Path of the Unix socket; only its owner may connect.
     pub socket: PathBuf,
-    /// How much the log says.
+    /// Log level.
     pub log: LogLevel,
-    /// Most packets that a trace records.
+    /// Maximum number of packets in a trace.
     pub trace_limit: u32,
-    /// Most packets that a capture keeps before they are fetched.
+    /// Maximum number of captured packets that wait to be fetched.
     pub capture_limit: u32,
 }
 
@@ -349,18 +352,18 @@ impl Default for Control {
     }
 }
 
-/// How much the log says.
+/// Log level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LogLevel {
-    /// What stops something.
+    /// Errors that stop an operation.
     Error,
-    /// And what should be looked at.
+    /// Additionally warnings.
     Warn,
-    /// And what happened.
+    /// Additionally events.
     Info,
-    /// And why.
+    /// Additionally reasons of events.
     Debug,
-    /// And every step.
+    /// Additionally every step.
     Trace,
 }

@@ -1,4 +1,4 @@
-//! `[uplinks.NAME]`: the gateways of a provider, and how it is known whether they lead anywhere.
+//! `[uplinks.NAME]`: the gateways of a provider, with their health checks.
 
 use std::net::IpAddr;
 
@@ -6,19 +6,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::value::{Period, Prefix, ScopedAddress};
 
-/// `[uplinks.NAME]`: a way to the world, by an interface. Routes share flows among several of them. While one is down, no route
-/// leads by its gateways, static or learned.
+/// `[uplinks.NAME]`: an Internet connection by an interface. Routes balance flows over several uplinks. While an uplink
+/// is down, neither static nor learned routes use its gateways.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Uplink {
-    /// The interface to leave by.
+    /// Output interface.
     pub interface: String,
-    /// The gateway on its link: one of each address family at most.
+    /// Gateways on the interface's link, at most one per address family.
     pub via: Vec<ScopedAddress>,
-    /// Its part of new flows beside other uplinks of a route, 1 to 255.
+    /// Weight for new flows relative to other uplinks of a route, 1 to 255.
     #[serde(default = "one")]
     pub weight: u8,
-    /// When it is up. Where it is not given, as long as its interface has a link.
+    /// Health checks. If omitted, the uplink is up while its interface has a link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health: Option<UplinkHealth>,
 }
@@ -27,24 +27,24 @@ fn one() -> u8 {
     1
 }
 
-/// `health = { … }` of an uplink. With both `ping` and `route` it is up while both say so.
+/// `health = { … }` of an uplink. With both `ping` and `route`, both checks must succeed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct UplinkHealth {
-    /// Hosts beyond the uplink that are sent echo requests by its gateway; any answer will do.
+    /// Hosts beyond the uplink that are sent echo requests through its gateway. One reply is sufficient.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ping: Vec<IpAddr>,
-    /// A network that a routing daemon has a route to by this uplink as long as that is up: its BGP withdraws it, at once where
-    /// BFD finds the neighbour gone.
+    /// Network to which a routing daemon has a route by this uplink while the uplink is up. BGP withdraws the route on
+    /// failure, immediately if BFD detects it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub route: Option<Prefix>,
-    /// Time between two checks, 100 ms to an hour.
+    /// Interval between checks, 100 ms to one hour.
     pub interval: Period,
-    /// How long an answer may take: as long as `interval` at most.
+    /// Time to wait for a reply, at most `interval`.
     pub timeout: Period,
-    /// Checks in a row that fail before it is down, 1 to 100.
+    /// Consecutive failed checks until the uplink is down, 1 to 100.
     pub failures: u8,
-    /// Checks in a row that succeed before it is up again, 1 to 100.
+    /// Consecutive successful checks until the uplink is up again, 1 to 100.
     pub successes: u8,
 }
 
@@ -61,13 +61,13 @@ impl Default for UplinkHealth {
     }
 }
 
-/// What stays on one uplink of several.
+/// Unit of balancing over several uplinks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RouteBalance {
-    /// All that one source address sends: sites that bind a login to an address see one.
+    /// All flows of a source address use the same uplink, for web sites that bind a login to an address.
     #[default]
     Host,
-    /// Each flow by itself.
+    /// Each flow is balanced individually.
     Flow,
 }

@@ -29,13 +29,13 @@ impl Check<'_> {
             self.host(&[at, place!["address"]].concat(), IpAddr::V4(address));
         }
         let incoming = self.incoming(at, written);
-        if written.own {
+        if written.local {
             self.own_destination(at, written);
         }
-        if written.address.is_none() && written.incoming.is_empty() && !written.own {
+        if written.address.is_none() && written.incoming.is_empty() && !written.local {
             return self.report(at, DestinationProblem::Anywhere.into());
         }
-        if !written.own {
+        if !written.local {
             self.forwards_lent_port(k, written, &incoming, interfaces);
         }
         let first = written.to_port.map(|port| port.number());
@@ -78,13 +78,13 @@ impl Check<'_> {
         let key = match (written.port, written.address) {
             (Some(_), _) => "port",
             (None, Some(_)) => "address",
-            (None, None) if written.own => "own",
+            (None, None) if written.local => "local",
             (None, None) => "in",
         };
         for (incoming, protocol, action) in made {
             let rule = DestinationRule {
                 router: self.scope.router,
-                own: written.own,
+                own: written.local,
                 protocol,
                 address: written.address.map_or_else(Ipv4Net::default, Ipv4Net::from),
                 incoming,
@@ -97,7 +97,7 @@ impl Check<'_> {
 
     /// What the router's host sends comes in by no interface, and not back to it.
     fn own_destination(&mut self, at: &[Step<'_>], written: &schema::DestinationRule) {
-        let own = &[at, place!["own"]].concat()[..];
+        let own = &[at, place!["local"]].concat()[..];
         if !self.has_host() {
             self.report(own, DestinationProblem::NobodySends.into());
         }
@@ -111,7 +111,7 @@ impl Check<'_> {
 
     /// A rule about the source of what the router's host sends.
     pub(super) fn own_source(&mut self, at: &[Step<'_>], written: &schema::SourceRule) {
-        let own = &[at, place!["own"]].concat()[..];
+        let own = &[at, place!["local"]].concat()[..];
         if !self.has_host() {
             self.report(own, DestinationProblem::NobodySends.into());
         }

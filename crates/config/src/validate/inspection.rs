@@ -47,9 +47,9 @@ impl Check<'_> {
     fn eve(&mut self, written: &schema::Eve, at: impl Fn(&str) -> PathBuf) -> Option<EveTarget> {
         let place = |key| place!["inspection", "eve", key].to_vec();
         self.whole_seconds(
-            &place("stats-every"),
+            &place("stats-interval"),
             "how often statistics are written",
-            written.stats_every,
+            written.stats_interval,
         );
         let range = 16..=1 << 20;
         self.in_range(&place("records"), "a number of records", written.records, range);
@@ -112,8 +112,12 @@ impl Check<'_> {
     }
 
     fn overload(&mut self, written: &schema::Overload) {
-        let schema::Overload { begins, ends, .. } = *written;
-        let at = place!["inspection", "overload", "begins"];
+        let schema::Overload {
+            threshold: begins,
+            ends,
+            ..
+        } = *written;
+        let at = place!["inspection", "overload", "threshold"];
         // A burst from a device is 64: less can't be told from none.
         self.in_range(at, "a number of packets", begins, 64..=1 << 20);
         if ends >= begins {

@@ -77,7 +77,7 @@ impl Check<'_> {
             announce_addresses: written.announce_addresses,
             redirects: written.redirects,
             advertisements,
-            left_to_offload: written.left_to_offload,
+            left_to_offload: written.partial_checksums,
             mss_clamp: written.mss_clamp,
             share: written.share,
             rate: written.rate,

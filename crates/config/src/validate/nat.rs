@@ -48,7 +48,7 @@ impl Check<'_> {
         for (key, what, value, least) in [
             ("subscribers", "a number of subscribers", nat.subscribers, 1),
             ("port-blocks", "a number of blocks", nat.port_blocks, 1),
-            ("held-ports", "a number of ports", nat.held_ports, 0),
+            ("quarantined-ports", "a number of ports", nat.quarantined_ports, 0),
         ] {
             self.in_range(place!["nat", key], what, value, least..=MOST_ENTRIES);
         }
@@ -137,7 +137,7 @@ impl Check<'_> {
                 let mut rules = scopes.iter().flat_map(|scope| scope.source);
                 let of_pool = rules.any(|rule| {
                     let from = rule.from.ipv4();
-                    rule.own && rule.pool == pool && from.is_some_and(|from| from.contains(&address))
+                    rule.local && rule.pool == pool && from.is_some_and(|from| from.contains(&address))
                 });
                 if range.contains(address) && leads_out && !of_pool && self.lends_ports_of_host(pool, router) {
                     let pool = pool.to_owned();

@@ -38,8 +38,8 @@ impl Check<'_> {
             self.divided(at, written, ports);
             self.deterministic(name, written, &free);
         }
-        if !written.hold.duration().is_zero() {
-            self.whole_seconds(&[at, place!["hold"]].concat(), "a time", written.hold);
+        if !written.quarantine.duration().is_zero() {
+            self.whole_seconds(&[at, place!["quarantine"]].concat(), "a time", written.quarantine);
         }
         for (k, &protocol) in written.protocols.iter().enumerate() {
             if matches!(protocol.0, 1 | 6 | 17 | 58) {
@@ -63,7 +63,7 @@ impl Check<'_> {
             selection: written.port_selection,
             parity: written.parity,
             block: written.block,
-            hold: written.hold.duration(),
+            hold: written.quarantine.duration(),
             deterministic: written.deterministic,
             rewrite_ip_id: written.rewrite_ip_id,
             protocols: written.protocols.iter().map(|protocol| protocol.0).collect(),

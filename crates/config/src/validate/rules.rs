@@ -78,10 +78,10 @@ impl Check<'_> {
             let name = written.pool.clone();
             return self.report(&[at, place!["pool"]].concat(), Problem::UnknownPool { name, known });
         };
-        if written.own {
+        if written.local {
             self.own_source(at, written);
         }
-        let part = (from, written.own, written.protocol, out);
+        let part = (from, written.local, written.protocol, out);
         self.add_source(&[at, place!["from"]].concat(), part, SourceAction::Pool(pool), rules);
     }
 

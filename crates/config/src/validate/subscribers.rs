@@ -122,7 +122,7 @@ impl Check<'_> {
                 .filter_map(|(k, &server)| self.host_ipv4(&[&at("servers"), place![k]].concat(), server))
                 .collect();
             self.in_range(&at("rate"), "messages a second", entry.rate, 1..=MOST_MESSAGES);
-            self.whole_seconds(&at("shortest-lease"), "a lease", entry.shortest_lease);
+            self.whole_seconds(&at("minimum-lease"), "a lease", entry.minimum_lease);
             if let Some(host_name) = &entry.host_name {
                 let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
                 let fits = (1..=LONGEST_NAME).contains(&host_name.len());
@@ -146,7 +146,7 @@ impl Check<'_> {
                 rate: entry.rate,
                 hold: entry.hold.duration(),
                 window: entry.window.duration(),
-                shortest_lease: u32::try_from(entry.shortest_lease.duration().as_secs()).unwrap_or(u32::MAX),
+                shortest_lease: u32::try_from(entry.minimum_lease.duration().as_secs()).unwrap_or(u32::MAX),
                 use_while_confirming: entry.use_while_confirming,
                 state,
             }));

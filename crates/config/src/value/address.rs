@@ -1,4 +1,4 @@
-//! Addresses, networks and ranges of addresses.
+//! Addresses, networks and address ranges.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
@@ -8,22 +8,22 @@ use ipnet::{IpNet, Ipv4Net};
 
 use super::{ValueError, written_as_text};
 
-/// A network: an address with all bits behind the prefix length clear.
+/// A network: an address whose host bits are zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Prefix(IpNet);
 
 impl Prefix {
-    /// The network that an address with prefix length lies in.
+    /// The network that contains an address, given by its prefix length.
     pub fn of(net: IpNet) -> Self {
         Self(net.trunc())
     }
 
-    /// As a network of crate `ipnet`.
+    /// The network as a type of the crate `ipnet`.
     pub fn net(&self) -> IpNet {
         self.0
     }
 
-    /// As an IPv4 network; `None` for IPv6.
+    /// The network if it is IPv4; `None` for IPv6.
     pub fn ipv4(&self) -> Option<Ipv4Net> {
         match self.0 {
             IpNet::V4(net) => Some(net),
@@ -55,22 +55,22 @@ impl fmt::Display for Prefix {
 
 written_as_text!(Prefix, "a network such as \"192.0.2.0/24\"");
 
-/// An address of this gateway, with the length of the prefix of its link.
+/// An address of the gateway with the prefix length of its link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct InterfaceAddress(IpNet);
 
 impl InterfaceAddress {
-    /// The gateway's address.
+    /// The address.
     pub fn address(&self) -> IpAddr {
         self.0.addr()
     }
 
-    /// The network of the link.
+    /// Network of the link.
     pub fn network(&self) -> Prefix {
         Prefix::of(self.0)
     }
 
-    /// Address and prefix length in one.
+    /// Address and prefix length.
     pub fn net(&self) -> IpNet {
         self.0
     }
@@ -81,7 +81,8 @@ impl FromStr for InterfaceAddress {
 
     fn from_str(text: &str) -> Result<Self, ValueError> {
         let net: IpNet = text.parse().map_err(|_| ValueError::Prefix(text.into()))?;
-        // RFC 3021: both addresses of a /31 are hosts. RFC 4291, 2.6.1: the lowest of an IPv6 link is anycast.
+        // RFC 3021: both addresses of a /31 are host addresses. RFC 4291, section 2.6.1: the lowest address of an IPv6
+        // link is anycast.
         let host = match net {
             IpNet::V4(net) => net.prefix_len() >= 31 || (net.addr() != net.network() && net.addr() != net.broadcast()),
             IpNet::V6(net) => net.prefix_len() >= 127 || net.addr() != net.network(),
@@ -104,7 +105,7 @@ written_as_text!(
     "an address with prefix length such as \"192.0.2.1/24\""
 );
 
-/// IPv4 addresses from a first to a last one, both included. Written as one address, `first-last`, or a prefix.
+/// An inclusive range of IPv4 addresses. Written as one address, `first-last`, or a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct AddressRange {
     first: Ipv4Addr,
@@ -112,32 +113,32 @@ pub struct AddressRange {
 }
 
 impl AddressRange {
-    /// `None` where `last` lies before `first`.
+    /// A range; `None` if `last` is below `first`.
     pub fn new(first: Ipv4Addr, last: Ipv4Addr) -> Option<Self> {
         (first <= last).then_some(Self { first, last })
     }
 
-    /// The lowest address.
+    /// Lowest address.
     pub fn first(&self) -> Ipv4Addr {
         self.first
     }
 
-    /// The highest address.
+    /// Highest address.
     pub fn last(&self) -> Ipv4Addr {
         self.last
     }
 
-    /// How many addresses.
+    /// Number of addresses.
     pub fn count(&self) -> u64 {
         u64::from(u32::from(self.last)) - u64::from(u32::from(self.first)) + 1
     }
 
-    /// Whether an address lies in it.
+    /// Whether the range contains an address.
     pub fn contains(&self, address: Ipv4Addr) -> bool {
         (self.first..=self.last).contains(&address)
     }
 
-    /// The addresses that both hold.
+    /// Intersection of two ranges.
     pub fn overlap(&self, other: &Self) -> Option<Self> {
         Self::new(self.first.max(other.first), self.last.min(other.last))
     }
@@ -183,17 +184,17 @@ written_as_text!(
     "an address, range or prefix such as \"198.51.100.1-198.51.100.9\""
 );
 
-/// The Ethernet address of one station.
+/// A unicast Ethernet address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Mac([u8; 6]);
 
 impl Mac {
-    /// Of bytes in the order of the wire; none of a group.
+    /// An address from its bytes in network byte order; `None` for a group address or all zeros.
     pub fn of(bytes: [u8; 6]) -> Option<Self> {
         (bytes != [0; 6] && bytes[0] & 1 == 0).then_some(Self(bytes))
     }
 
-    /// Its bytes in the order of the wire.
+    /// Bytes of the address in network byte order.
     pub fn bytes(&self) -> [u8; 6] {
         self.0
     }

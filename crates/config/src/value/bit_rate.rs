@@ -1,11 +1,11 @@
-//! Bits a second.
+//! Bit rates.
 
 use std::fmt;
 use std::str::FromStr;
 
 use super::{ValueError, written_as_text};
 
-/// Bits a second, written with a unit: `64k`, `100M`, `2.5G`.
+/// A bit rate with a unit: `64k`, `100M`, `2.5G`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BitRate(u64);
 
@@ -13,12 +13,12 @@ pub struct BitRate(u64);
 const UNITS: [(char, u64); 3] = [('G', 1_000_000_000), ('M', 1_000_000), ('k', 1_000)];
 
 impl BitRate {
-    /// So many bits a second.
+    /// A rate of this many bits per second.
     pub const fn of(bits: u64) -> Self {
         Self(bits)
     }
 
-    /// Bits a second.
+    /// Bits per second.
     pub const fn bits(self) -> u64 {
         self.0
     }
@@ -35,7 +35,7 @@ impl FromStr for BitRate {
         let (number, unit) = known.unwrap_or((text, 1));
         let (whole, part) = number.split_once('.').unwrap_or((number, ""));
         let is_number = |digits: &str| digits.bytes().all(|digit| digit.is_ascii_digit());
-        // No finer than a bit.
+        // The resolution is one bit.
         let finest = 10u64
             .checked_pow(part.len() as u32)
             .filter(|finest: &u64| unit.is_multiple_of(*finest));

@@ -1,4 +1,4 @@
-//! A value for all protocols, or one for each.
+//! A value for all protocols, or one value per protocol.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -7,19 +7,19 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, IntoDeserializer, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Written as one value that holds for TCP, UDP and ICMP queries, or as a table: `{ tcp = …, udp = …, icmp = … }`.
+/// Written as one value for TCP, UDP and ICMP queries, or as a table: `{ tcp = …, udp = …, icmp = … }`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByProtocol<T> {
-    /// TCP.
+    /// Value for TCP.
     pub tcp: Option<T>,
-    /// UDP.
+    /// Value for UDP.
     pub udp: Option<T>,
-    /// ICMP queries.
+    /// Value for ICMP queries.
     pub icmp: Option<T>,
 }
 
 impl<T> Default for ByProtocol<T> {
-    /// Nothing is written.
+    /// No values.
     fn default() -> Self {
         Self {
             tcp: None,
@@ -30,25 +30,25 @@ impl<T> Default for ByProtocol<T> {
 }
 
 impl<T: Copy + PartialEq> ByProtocol<T> {
-    /// The keys of the table.
+    /// Keys of the table.
     pub const NAMES: [&'static str; 3] = ["tcp", "udp", "icmp"];
 
-    /// One value for all.
+    /// The same value for all protocols.
     pub fn all(value: T) -> Self {
         Self::from([Some(value); 3])
     }
 
-    /// For TCP, UDP and ICMP queries; none where nothing is written.
+    /// Values for TCP, UDP and ICMP queries.
     pub fn each(&self) -> [Option<T>; 3] {
         [self.tcp, self.udp, self.icmp]
     }
 
-    /// Whether one value holds for all, as if written once.
+    /// Whether all protocols have the same value.
     pub fn is_one(&self) -> bool {
         self.tcp.is_some() && self.tcp == self.udp && self.tcp == self.icmp
     }
 
-    /// Whether nothing is written.
+    /// Whether no protocol has a value.
     pub fn is_empty(&self) -> bool {
         self.each().iter().all(Option::is_none)
     }
@@ -60,7 +60,7 @@ impl<T> From<[Option<T>; 3]> for ByProtocol<T> {
     }
 }
 
-/// The table.
+/// Form of the value as a table.
 #[derive(Serialize, Deserialize)]
 #[serde(
     deny_unknown_fields,

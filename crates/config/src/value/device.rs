@@ -1,35 +1,35 @@
-//! What frames come from and go to, named as an operator would.
+//! Devices that send and receive frames, as named in the configuration.
 
 use std::fmt;
 use std::str::FromStr;
 
 use super::{ValueError, written_as_text};
 
-/// The kind of a device, told from the way it is written.
+/// Kind of a device, derived from its notation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DeviceKind {
-    /// A kernel interface by its name: `eth1`.
+    /// A kernel interface by name: `eth1`.
     Kernel,
-    /// A card by its PCI address: `0000:3b:00.0`.
+    /// A card by PCI address: `0000:3b:00.0`.
     Pci,
     /// A capture file: `pcap:…`.
     Capture,
-    /// A TAP interface that is made: `tap:…`.
+    /// A TAP interface that is created: `tap:…`.
     Tap,
-    /// Shared memory to another process: `memif:…`.
+    /// Shared memory with another process: `memif:…`.
     Memif,
-    /// The socket of a virtual machine's network card: `vhost:…`.
+    /// The vhost-user socket of a virtual machine's network card: `vhost:…`.
     Vhost,
     /// The other end of such a socket: `virtio:…`.
     Virtio,
-    /// A ring in this process: `ring:…`.
+    /// A ring within this process: `ring:…`.
     Ring,
-    /// Takes everything and brings nothing: `null:`.
+    /// A device that discards sent frames and receives none: `null:`.
     Null,
 }
 
 impl DeviceKind {
-    /// The kinds that are written with a prefix and a colon.
+    /// Kinds that are written with a prefix and a colon.
     pub const PREFIXES: [(&'static str, DeviceKind); 7] = [
         ("pcap", Self::Capture),
         ("tap", Self::Tap),
@@ -41,7 +41,7 @@ impl DeviceKind {
     ];
 }
 
-/// A device: its kind is known, its text is as the driver's layer takes it.
+/// A device with its kind, and the text for the driver layer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Device {
     kind: DeviceKind,
@@ -49,18 +49,18 @@ pub struct Device {
 }
 
 impl Device {
-    /// Its kind.
+    /// Kind of the device.
     pub fn kind(&self) -> DeviceKind {
         self.kind
     }
 
-    /// As written in the configuration.
+    /// Text in the configuration.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 }
 
-/// `DDDD:BB:DD.F` in hexadecimal.
+/// Whether a text has the form `DDDD:BB:DD.F` in hexadecimal.
 fn is_pci_address(text: &str) -> bool {
     let mut parts = text.split([':', '.']);
     let widths = [4, 2, 2, 1];
@@ -87,7 +87,7 @@ impl FromStr for Device {
             return device(DeviceKind::Pci);
         }
         let Some((prefix, rest)) = text.split_once(':') else {
-            // IFNAMSIZ is 16 with the closing zero.
+            // IFNAMSIZ is 16, including the terminating zero.
             let name = !text.is_empty()
                 && text.len() <= 15
                 && text != "."

@@ -10,12 +10,12 @@ use super::{ValueError, written_as_text};
 pub struct Key(u128);
 
 impl Key {
-    /// Of a number.
+    /// A key from a number.
     pub const fn new(number: u128) -> Self {
         Self(number)
     }
 
-    /// Its two halves, the first digits first.
+    /// The two halves of the key, the upper one first.
     pub const fn words(self) -> [u64; 2] {
         [(self.0 >> 64) as u64, self.0 as u64]
     }
@@ -38,7 +38,7 @@ impl fmt::Display for Key {
 }
 
 impl fmt::Debug for Key {
-    /// Without the digits: it may get into a log.
+    /// The digits are not shown, because the output may be logged.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Key")
     }

@@ -1,4 +1,4 @@
-//! One value or a list of them, and all but a value.
+//! A value or a list of values, and negated values.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::ValueError;
 
-/// One of something, or a list.
+/// One value or a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OneOrMore<T>(pub Vec<T>);
 
@@ -19,7 +19,7 @@ impl<T> Default for OneOrMore<T> {
 }
 
 impl<T> OneOrMore<T> {
-    /// Whether there is none.
+    /// Whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -68,10 +68,10 @@ impl<'de, T: Deserialize<'de> + FromStr<Err = ValueError>> Deserialize<'de> for 
     }
 }
 
-/// A value, or all but it: then `!` stands before it.
+/// A value, or its negation with a leading `!`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OrNot<T> {
-    /// All but the value.
+    /// Whether the value is negated.
     pub not: bool,
     /// The value.
     pub value: T,

@@ -1,19 +1,19 @@
-//! What virtual Ethernet addresses begin with.
+//! Prefixes of virtual Ethernet addresses.
 
 use std::fmt;
 use std::str::FromStr;
 
 use super::{ValueError, written_as_text};
 
-/// Most bytes of a prefix: sites differ in the others.
+/// Maximum length of a prefix in bytes; sites differ in the remaining bytes.
 const MOST: usize = 3;
 
-/// The first one to three bytes of locally administered addresses of stations.
+/// The first one to three bytes of locally administered unicast addresses.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct MacPrefix(Vec<u8>);
 
 impl MacPrefix {
-    /// Its bytes in the order of the wire.
+    /// Bytes of the prefix in network byte order.
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }

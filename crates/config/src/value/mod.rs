@@ -1,4 +1,4 @@
-//! Values as an operator writes them: each a type of its own, parsed once, printed back as written.
+//! Values of the configuration: each has a separate type that is parsed once and printed as written.
 
 mod address;
 mod bit_rate;
@@ -10,6 +10,7 @@ mod mac_prefix;
 mod mss_clamp;
 mod period;
 mod ports;
+mod protocol;
 mod range;
 mod scoped_address;
 mod selection;
@@ -29,6 +30,7 @@ pub use mac_prefix::MacPrefix;
 pub use mss_clamp::MssClamp;
 pub use period::Period;
 pub use ports::{Port, PortRange, PortRanges, Transport};
+pub use protocol::{Protocol, UnknownProtocol};
 pub use range::{Addresses, Numbers, Ports};
 pub use scoped_address::ScopedAddress;
 pub use selection::{Dscp, Ecn, IpProtocol, Mark, Message, TcpFlags};
@@ -40,66 +42,66 @@ pub use workers::Workers;
 
 use ipnet::IpNet;
 
-/// Why a value could not be read. [`std::fmt::Display`] says what is wrong, [`ValueError::hint`] what to write.
+/// Why a value is invalid. [`std::fmt::Display`] is the message, [`ValueError::hint`] the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ValueError {
-    /// Not an address.
+    /// Not an IP address.
     #[error("`{0}` is not an IP address")]
     Address(String),
-    /// An interface with an address that is the same on all links.
+    /// A zone on an address that is not link-local.
     #[error("`{0}` is not link-local, so that no interface belongs to it")]
     ZoneOfAll(String),
-    /// No interface behind the sign for one.
+    /// A zone separator without an interface.
     #[error("`{0}` does not say which interface")]
     ZoneMissing(String),
     /// Not an address with a prefix length.
     #[error("`{0}` is not an address with a prefix length")]
     Prefix(String),
-    /// A network with bits set behind its prefix length.
+    /// A network whose host bits are not zero.
     #[error("`{text}` has bits set behind its prefix length")]
     HostBits {
-        /// As written.
+        /// Text as written.
         text: String,
-        /// The network it lies in.
+        /// Network that contains the address.
         network: IpNet,
     },
-    /// A network or broadcast address where a host's is needed.
+    /// A network or broadcast address instead of a host address.
     #[error("`{0}` is the address of a network, not of a host in it")]
     NotAHost(String),
     /// Not a range of IPv4 addresses.
     #[error("`{0}` is not an IPv4 address, range or prefix")]
     AddressRange(String),
-    /// Not addresses, nor a group of them.
+    /// Neither an address range nor a group.
     #[error("`{0}` is not an address, a range, a prefix or a group")]
     Addresses(String),
-    /// A range from one family to the other.
+    /// A range whose ends are of different address families.
     #[error("`{0}` begins in one family and ends in the other")]
     Families(String),
     /// Not a number or a range of numbers.
     #[error("`{0}` is not a number or a range of numbers")]
     Numbers(String),
-    /// Not a protocol of IP.
+    /// Not an IP protocol.
     #[error("`{0}` is not a protocol")]
     Protocol(String),
-    /// Not a type of ICMP messages.
+    /// Not an ICMP message type.
     #[error("`{0}` is not a type of ICMP messages")]
     Message(String),
-    /// Not TCP flags of which any can be so.
+    /// Not TCP flags, or flags that can't match.
     #[error("`{0}` are not TCP flags")]
     Flags(String),
-    /// Not a mark, or one with bits that do not count.
+    /// Not a mark, or a mark with bits outside its mask.
     #[error("`{0}` is not a mark")]
     Mark(String),
-    /// Not an element of a set.
+    /// Not a set element.
     #[error("`{0}` is no element of a set")]
     SetElement(String),
-    /// Not a code point of congestion.
+    /// Not an ECN code point.
     #[error("`{0}` is not a code point of explicit congestion notification")]
     Ecn(String),
-    /// Not a code point.
+    /// Not a DSCP.
     #[error("`{0}` is not a differentiated services code point")]
     Dscp(String),
-    /// The last element of a range lies before its first.
+    /// A range whose end is below its start.
     #[error("the range `{0}` ends before it begins")]
     Reversed(String),
     /// Not an Ethernet address.
@@ -108,58 +110,58 @@ pub enum ValueError {
     /// A multicast or all-zero Ethernet address.
     #[error("`{0}` cannot be the Ethernet address of one station")]
     MacNotUnicast(String),
-    /// Not the first bytes of Ethernet addresses, or too many.
+    /// Not a prefix of Ethernet addresses, or too long a prefix.
     #[error("`{0}` is not one to three bytes of an Ethernet address")]
     MacPrefix(String),
-    /// First bytes of addresses that somebody else gives out, or of groups.
+    /// A prefix of globally administered or group addresses.
     #[error("`{0}` is not what locally administered addresses of stations begin with")]
     MacPrefixNotLocal(String),
-    /// Not a port or a range of ports.
+    /// Not a port or a port range.
     #[error("`{0}` is not a port or a range of ports")]
     Ports(String),
-    /// Not a protocol that has ports.
+    /// Not a protocol with ports.
     #[error("`{0}` is not a transport protocol")]
     Transport(String),
     /// Not a port.
     #[error("`{0}` is not a port")]
     Port(String),
-    /// Not where a destination rule may lead.
+    /// Not a valid target of a destination rule.
     #[error("`{0}` is neither an IPv4 address nor `gateway`")]
     Target(String),
-    /// Not a size of TCP segments.
+    /// Not a TCP segment size.
     #[error("`{0}` is not a size of TCP segments")]
     MssClamp(String),
-    /// Not bits a second.
+    /// Not a bit rate.
     #[error("`{0}` is not a number of bits a second")]
     BitRate(String),
-    /// Not a length of time.
+    /// Not a duration.
     #[error("`{0}` is not a length of time")]
     Period(String),
-    /// Not a key; what is written is not repeated.
+    /// Not a key; the message does not repeat the text.
     #[error("this is not a key")]
     Key,
     /// Not one or two VLAN tags.
     #[error("`{0}` is not one or two VLAN tags")]
     Tags(String),
-    /// Not a type of tags.
+    /// Not a tag protocol.
     #[error("`{0}` is not a type of VLAN tags")]
     TagProtocol(String),
-    /// Not a priority.
+    /// Not a tag priority.
     #[error("`{0}` is not a priority of VLAN tags")]
     VlanPriority(String),
     /// Not tags of sites.
     #[error("`{0}` is not a tag or a range of tags")]
     SiteTags(String),
-    /// A VLAN identifier out of range.
+    /// A VLAN ID out of range.
     #[error("VLAN {0} is out of range")]
     TagRange(u32),
-    /// A device of a kind that does not exist.
+    /// An unknown kind of device.
     #[error("`{0}:` is not a kind of device")]
     DeviceKind(String),
-    /// A device whose part behind the colon is missing.
+    /// A device without a part behind the colon.
     #[error("`{0}` does not say which")]
     DeviceIncomplete(String),
-    /// Something that can't be the name of a kernel interface.
+    /// Not a valid name of a kernel interface.
     #[error("`{0}` cannot be the name of a network interface")]
     DeviceName(String),
 }
@@ -227,8 +229,8 @@ impl ValueError {
     }
 }
 
-/// Serialise a value by its `Display`, deserialise it from a string (or a number, read as its digits) by its
-/// `FromStr`. What is wrong goes into the first line of the message, the hint into the second.
+/// Serialise a value by its `Display`, and deserialise it by its `FromStr` from a string, or from the digits of a
+/// number. The message has the error in its first line and the hint in its second.
 macro_rules! written_as_text {
     ($type:ty, $expecting:literal) => {
         impl serde::Serialize for $type {

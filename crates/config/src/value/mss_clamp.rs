@@ -1,4 +1,4 @@
-//! Largest TCP segments.
+//! Maximum segment sizes of TCP.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -6,23 +6,23 @@ use std::str::FromStr;
 
 use super::{ValueError, written_as_text};
 
-/// The largest TCP segment that passes an interface.
+/// Maximum MSS in SYNs on an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MssClamp {
-    /// What fits the interface's MTU.
+    /// The MSS that fits the interface's MTU.
     Mtu,
-    /// Bytes of data, as over IPv4.
+    /// Bytes of data, for IPv4.
     Bytes(u16),
 }
 
-/// What a number may be: from the least that Linux takes up to the longest frames.
+/// Valid values: from Linux's minimum to that of the longest frames.
 const RANGE: RangeInclusive<u16> = 88..=9_176;
 
-/// Headers of IPv4 and TCP without options.
+/// Length of the IPv4 and TCP headers without options.
 const HEADERS: u16 = 40;
 
 impl MssClamp {
-    /// Bytes of data as over IPv4, on an interface of this MTU.
+    /// MSS for IPv4 on an interface with this MTU.
     pub fn segment_size(self, mtu: u16) -> u16 {
         match self {
             Self::Mtu => mtu.saturating_sub(HEADERS),

@@ -1,4 +1,4 @@
-//! Lengths of time.
+//! Durations.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,27 +6,27 @@ use std::time::Duration;
 
 use super::{ValueError, written_as_text};
 
-/// A length of time, written with units: `90s`, `2h4m`, `100ms`.
+/// A duration with units: `90s`, `2h4m`, `100ms`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Period(Duration);
 
 impl Period {
-    /// Of whole seconds.
+    /// A duration in seconds.
     pub const fn seconds(seconds: u64) -> Self {
         Self(Duration::from_secs(seconds))
     }
 
-    /// Of whole milliseconds.
+    /// A duration in milliseconds.
     pub const fn milliseconds(milliseconds: u64) -> Self {
         Self(Duration::from_millis(milliseconds))
     }
 
-    /// Of whole microseconds.
+    /// A duration in microseconds.
     pub const fn microseconds(microseconds: u64) -> Self {
         Self(Duration::from_micros(microseconds))
     }
 
-    /// As a duration of the standard library.
+    /// The duration as a type of the standard library.
     pub const fn duration(self) -> Duration {
         self.0
     }

@@ -1,4 +1,4 @@
-//! Ports, ranges of ports, and the protocols that have them.
+//! Ports, port ranges, and protocols with ports.
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,7 +19,7 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// Protocol number of IANA.
+    /// IANA protocol number.
     pub fn number(self) -> u8 {
         match self {
             Self::Tcp => 6,
@@ -49,7 +49,7 @@ impl fmt::Display for Transport {
     }
 }
 
-/// Ports from a first to a last one, both included. Written as one port or `first-last`.
+/// An inclusive range of ports. Written as one port or `first-last`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PortRange {
     first: u16,
@@ -57,7 +57,7 @@ pub struct PortRange {
 }
 
 impl PortRange {
-    /// `None` where `last` lies before `first` or `first` is 0.
+    /// A range; `None` if `last` is below `first` or `first` is 0.
     pub const fn new(first: u16, last: u16) -> Option<Self> {
         if first == 0 || last < first {
             None
@@ -66,38 +66,38 @@ impl PortRange {
         }
     }
 
-    /// One port.
+    /// A range of one port; `None` for port 0.
     pub const fn one(port: u16) -> Option<Self> {
         Self::new(port, port)
     }
 
-    /// The ports that are not well known: 1024 to 65535.
+    /// Ports that are not well-known: 1024 to 65535.
     pub const UNPRIVILEGED: Self = Self {
         first: 1024,
         last: u16::MAX,
     };
 
-    /// The lowest port.
+    /// Lowest port.
     pub const fn first(&self) -> u16 {
         self.first
     }
 
-    /// The highest port.
+    /// Highest port.
     pub const fn last(&self) -> u16 {
         self.last
     }
 
-    /// How many ports, 1 to 65,535.
+    /// Number of ports, 1 to 65,535.
     pub const fn count(&self) -> u16 {
         self.last - self.first + 1
     }
 
-    /// The ports that both hold.
+    /// Intersection of two ranges.
     pub fn overlap(&self, other: &Self) -> Option<Self> {
         Self::new(self.first.max(other.first), self.last.min(other.last))
     }
 
-    /// The range of equal length that begins at `first`; `None` where it would end behind 65535.
+    /// A range of equal size from `first` on; `None` if it would exceed port 65535.
     pub fn moved_to(&self, first: u16) -> Option<Self> {
         Self::new(first, first.checked_add(self.last - self.first)?)
     }
@@ -128,23 +128,23 @@ impl fmt::Display for PortRange {
 
 written_as_text!(PortRange, "a port or a range such as \"1024-65535\"");
 
-/// Ranges of ports, in any order. Written as one range, or as a list of them.
+/// Port ranges in any order. Written as one range or a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PortRanges(pub Vec<PortRange>);
 
 impl PortRanges {
-    /// Whether there is none.
+    /// Whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// From the lowest to the highest port; none of nothing.
+    /// Range from the lowest to the highest port; `None` for an empty list.
     pub fn hull(&self) -> Option<PortRange> {
         let first = self.0.iter().map(PortRange::first).min()?;
         PortRange::new(first, self.0.iter().map(PortRange::last).max()?)
     }
 
-    /// The ranges in ascending order without those of `others`; no two touch.
+    /// Ports that are not in `others`, as ascending ranges that are neither overlapping nor adjacent.
     pub fn without(&self, others: &Self) -> Vec<PortRange> {
         let mut free: Vec<PortRange> = Vec::new();
         for port in self.merged() {
@@ -163,7 +163,7 @@ impl PortRanges {
         free
     }
 
-    /// In ascending order; no two touch.
+    /// The same ports as ascending ranges that are neither overlapping nor adjacent.
     fn merged(&self) -> Vec<PortRange> {
         let mut sorted = self.0.clone();
         sorted.sort_unstable();
@@ -230,12 +230,12 @@ impl<'de> Deserialize<'de> for PortRanges {
     }
 }
 
-/// One port, 1 to 65535.
+/// A port, 1 to 65535.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Port(u16);
 
 impl Port {
-    /// Its number.
+    /// Port number.
     pub const fn number(self) -> u16 {
         self.0
     }

@@ -1,4 +1,4 @@
-//! Ranges of addresses, ports and other numbers, or groups of them by name.
+//! Ranges of addresses, ports and other numbers, or names of groups of them.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -8,13 +8,12 @@ use ipnet::IpNet;
 
 use super::{ValueError, written_as_text};
 
-/// Addresses of one family from a first to a last one, or a group of addresses by its name. Written as an address,
-/// `first-last`, a prefix, or `@name`.
+/// A range of addresses, or the name of an address group. Written as an address, `first-last`, a prefix, or `@name`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Addresses {
-    /// From the first to the last, of one family.
+    /// From the first to the last address, of one family.
     Range(IpAddr, IpAddr),
-    /// Those of a group.
+    /// Name of an address group.
     Group(String),
 }
 
@@ -65,7 +64,7 @@ impl fmt::Display for Addresses {
     }
 }
 
-/// The prefix that has exactly these addresses.
+/// The prefix that consists of exactly these addresses; `None` if there is none.
 fn prefix_of(first: IpAddr, last: IpAddr) -> Option<IpNet> {
     let most = if first.is_ipv4() { 32 } else { 128 };
     let nets = (0..=most).filter_map(|length| IpNet::new(first, length).ok());
@@ -75,12 +74,12 @@ fn prefix_of(first: IpAddr, last: IpAddr) -> Option<IpNet> {
 
 written_as_text!(Addresses, "addresses such as \"192.0.2.0/24\", or \"@group\"");
 
-/// Ports from a first to a last one, 0 included, or a group of ports by its name. Written as a port, `first-last`, or `@name`.
+/// A range of ports including 0, or the name of a port group. Written as a port, `first-last`, or `@name`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ports {
-    /// From the first to the last.
+    /// From the first to the last port.
     Range(u16, u16),
-    /// Those of a group.
+    /// Name of a port group.
     Group(String),
 }
 
@@ -116,12 +115,12 @@ impl fmt::Display for Ports {
 
 written_as_text!(Ports, "ports such as 80 or \"1024-65535\", or \"@group\"");
 
-/// Numbers from a first to a last one. Written as one number or `first-last`.
+/// A range of numbers. Written as one number or `first-last`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Numbers {
-    /// The first.
+    /// First number.
     pub first: u16,
-    /// The last, included.
+    /// Last number, inclusive.
     pub last: u16,
 }
 

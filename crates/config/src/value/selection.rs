@@ -1,11 +1,11 @@
-//! Fields that rules of the filter name: protocols, ICMP types, TCP flags, marks and code points.
+//! Values of filter conditions: protocols, ICMP types, TCP flags, marks and code points.
 
 use std::fmt;
 use std::str::FromStr;
 
 use super::{ValueError, written_as_text};
 
-/// Name and number of what has both.
+/// Names with their numbers.
 type Named = [(&'static str, u8)];
 
 fn named(names: &Named, text: &str) -> Option<u8> {
@@ -35,7 +35,7 @@ const PROTOCOLS: &Named = &[
     ("udplite", 136),
 ];
 
-/// A protocol of IP, by name or number.
+/// An IP protocol, by name or number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IpProtocol(pub u8);
 
@@ -59,7 +59,7 @@ impl fmt::Display for IpProtocol {
 
 written_as_text!(IpProtocol, "a protocol such as \"tcp\" or 47");
 
-/// ICMP's types of IPv4 (RFC 792 and others).
+/// ICMP types for IPv4 (RFC 792 and others).
 const TYPES4: &Named = &[
     ("echo-reply", 0),
     ("destination-unreachable", 3),
@@ -74,7 +74,7 @@ const TYPES4: &Named = &[
     ("timestamp-reply", 14),
 ];
 
-/// ICMPv6's types (RFC 4443, 4861).
+/// ICMPv6 types (RFC 4443, 4861).
 const TYPES6: &Named = &[
     ("destination-unreachable", 1),
     ("packet-too-big", 2),
@@ -89,18 +89,18 @@ const TYPES6: &Named = &[
     ("redirect", 137),
 ];
 
-/// Type of an ICMP message, with or without its code: by number `3` or `3/4`, or by name. Names mean the types of both
-/// families, numbers those of the protocol that the rule names.
+/// ICMP type with an optional code: a number such as `3` or `3/4`, or a name. Names stand for the types of both
+/// families, numbers for those of the protocol in the rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
     name: Option<String>,
     types: [Option<u8>; 2],
-    /// The code; any where not given.
+    /// The code; any if omitted.
     pub code: Option<u8>,
 }
 
 impl Message {
-    /// Its type in ICMP or ICMPv6; none where that has no such type.
+    /// Type in ICMP or ICMPv6; `None` if the protocol has no such type.
     pub fn kind(&self, six: bool) -> Option<u8> {
         self.types[usize::from(six)]
     }
@@ -138,15 +138,16 @@ impl fmt::Display for Message {
 
 written_as_text!(Message, "an ICMP type such as \"echo-request\" or \"3/4\"");
 
-/// The flags of TCP by the bit that they have (RFC 9293).
+/// Names of the TCP flags by bit (RFC 9293).
 const FLAGS: [&str; 8] = ["fin", "syn", "rst", "psh", "ack", "urg", "ece", "cwr"];
 
-/// TCP flags that have to be set, of those that count. Written as `syn/syn,ack`; without the slash, all that are set count.
+/// TCP flags that must be set among those compared. Written as `syn/syn,ack`; without a slash, only the given flags are
+/// compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpFlags {
-    /// Have to be set.
+    /// Flags that must be set.
     pub set: u8,
-    /// Count.
+    /// Flags that are compared.
     pub of: u8,
 }
 
@@ -195,12 +196,13 @@ impl fmt::Display for TcpFlags {
 
 written_as_text!(TcpFlags, "TCP flags such as \"syn/syn,ack\"");
 
-/// A mark of sessions, and which of its bits count. Written as `value` or `value/mask`, each a number, `0x…` in hexadecimal.
+/// A session mark with a mask of its significant bits. Written as `value` or `value/mask`, each a number, with `0x…`
+/// for hexadecimal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
-    /// Its bits, of those that count.
+    /// Value of the significant bits.
     pub value: u32,
-    /// The bits that count.
+    /// Mask of the significant bits.
     pub mask: u32,
 }
 
@@ -233,7 +235,7 @@ impl fmt::Display for Mark {
 
 written_as_text!(Mark, "a mark such as \"0x10\" or \"0x10/0xf0\"");
 
-/// Code points of congestion (RFC 3168).
+/// ECN code points (RFC 3168).
 const CONGESTION: &[&str] = &["not-ect", "ect1", "ect0", "ce"];
 
 /// A code point of explicit congestion notification.
@@ -258,7 +260,7 @@ impl fmt::Display for Ecn {
 
 written_as_text!(Ecn, "a code point such as \"ect0\"");
 
-/// Code points with a name (RFC 2474, 2597, 3246, 8622).
+/// Code points with names (RFC 2474, 2597, 3246, 8622).
 const CODE_POINTS: &Named = &[
     ("cs0", 0),
     ("le", 1),

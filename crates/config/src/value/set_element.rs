@@ -1,4 +1,4 @@
-//! Elements of sets that change while rules name them.
+//! Elements of filter sets that can change at run time.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -9,31 +9,31 @@ use serde::{Deserialize, Serialize};
 
 use super::{Addresses, Ports, ValueError};
 
-/// What a set has.
+/// Element type of a set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SetType {
     /// Single addresses, of both families.
     #[default]
     Addresses,
-    /// Prefixes, of both families; ranges are as many as they are made of.
+    /// Prefixes, of both families; a range is split into prefixes.
     Networks,
     /// Ports.
     Ports,
 }
 
-/// An element: a prefix, an address, or a range of addresses; or ports. Written as `192.0.2.0/24`, `192.0.2.1`,
-/// `192.0.2.1-192.0.2.9`, `80`, `1024-65535`.
+/// A set element: a prefix, an address, an address range, a port or a port range. Written as `192.0.2.0/24`,
+/// `192.0.2.1`, `192.0.2.1-192.0.2.9`, `80`, `1024-65535`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetElement {
-    /// Addresses from a first to a last one, of one family.
+    /// Addresses from the first to the last, of one family.
     Addresses(IpAddr, IpAddr),
-    /// Ports from a first to a last one.
+    /// Ports from the first to the last.
     Ports(u16, u16),
 }
 
 impl SetElement {
-    /// The prefixes of which its addresses are made; none where it has ports.
+    /// Prefixes that form the address range; empty for ports.
     pub fn networks(&self) -> Vec<IpNet> {
         match *self {
             Self::Addresses(IpAddr::V4(first), IpAddr::V4(last)) => {
@@ -46,7 +46,7 @@ impl SetElement {
         }
     }
 
-    /// As how many elements it counts in a set of a type; none where that does not have it.
+    /// Number of elements that it occupies in a set of a type; `None` if the set can't contain it.
     pub fn count(&self, kind: SetType) -> Option<usize> {
         match (*self, kind) {
             (Self::Addresses(first, last), SetType::Addresses) => (first == last).then_some(1),
@@ -126,7 +126,7 @@ mod tests {
         assert_eq!([Some(1), Some(1), None], counts("192.0.2.1"));
         assert_eq!([None, Some(1), None], counts("0.0.0.0/0"));
         assert_eq!([None, Some(1), None], counts("::/0"));
-        // .1, .2-.3, .4-.7, .8
+        // The range consists of .1, .2-.3, .4-.7 and .8.
         assert_eq!([None, Some(4), None], counts("192.0.2.1-192.0.2.8"));
         assert_eq!([None, None, Some(65_536)], counts("0-65535"));
     }

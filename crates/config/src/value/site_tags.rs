@@ -1,19 +1,19 @@
-//! Tags of sites: numbers or ranges of them.
+//! VLAN tags of sites, as numbers or ranges.
 
 use std::fmt;
 use std::str::FromStr;
 
 use super::{Tags, ValueError, written_as_text};
 
-/// The tags of a group of sites: ranges of S-tags (802.1ad) and of C-tags (802.1Q) behind each of them, or of single
-/// tags (802.1Q). Written `100-109.1-1000`, `7.1`, `7-9` or `7`.
+/// Tags of a site group: ranges of S-tags (802.1ad) with C-tags (802.1Q), or of single tags (802.1Q). Written
+/// `100-109.1-1000`, `7.1`, `7-9` or `7`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SiteTags {
     outer: Option<TagRange>,
     last: TagRange,
 }
 
-/// Tags from a first to a last one, both included: 1 to 4094.
+/// An inclusive range of tags, 1 to 4094.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TagRange {
     first: u16,
@@ -21,22 +21,22 @@ pub struct TagRange {
 }
 
 impl TagRange {
-    /// The lowest tag.
+    /// Lowest tag.
     pub fn first(&self) -> u16 {
         self.first
     }
 
-    /// How many tags.
+    /// Number of tags.
     pub fn count(&self) -> u16 {
         self.last - self.first + 1
     }
 
-    /// Whether a tag is among them.
+    /// Whether the range contains a tag.
     pub fn contains(&self, tag: u16) -> bool {
         (self.first..=self.last).contains(&tag)
     }
 
-    /// In ascending order.
+    /// Tags in ascending order.
     pub fn tags(&self) -> impl Iterator<Item = u16> + use<> {
         self.first..=self.last
     }
@@ -72,17 +72,17 @@ impl fmt::Display for TagRange {
 }
 
 impl SiteTags {
-    /// The S-tags, where sites have two tags.
+    /// The S-tags, if sites have two tags.
     pub fn outer(&self) -> Option<TagRange> {
         self.outer
     }
 
-    /// The C-tags behind each S-tag, or single tags.
+    /// The C-tags of each S-tag, or the single tags.
     pub fn last(&self) -> TagRange {
         self.last
     }
 
-    /// How many sites have them.
+    /// Number of sites with these tags.
     pub fn count(&self) -> u32 {
         let outer = self.outer.map_or(1, |outer| u32::from(outer.count()));
         outer * u32::from(self.last.count())
@@ -93,7 +93,7 @@ impl SiteTags {
         self.place(tags).is_some()
     }
 
-    /// The place of tags among all of them: S-tag after S-tag, C-tag after C-tag.
+    /// Index of the tags: ordered by S-tag, then by C-tag.
     pub fn place(&self, tags: Tags) -> Option<u32> {
         let row = match (self.outer, tags.inner()) {
             (Some(outer), Some(_)) if outer.contains(tags.outer()) => tags.outer() - outer.first,
@@ -105,7 +105,7 @@ impl SiteTags {
         Some(u32::from(row) * u32::from(self.last.count()) + u32::from(place))
     }
 
-    /// The tags at a place.
+    /// The tags at an index.
     pub fn at(&self, place: u32) -> Option<Tags> {
         if place >= self.count() {
             return None;

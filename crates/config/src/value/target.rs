@@ -1,4 +1,4 @@
-//! Where a destination rule leads.
+//! Targets of destination rules.
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -11,27 +11,27 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::ValueError;
 
-/// Where a destination rule leads: an address, `"gateway"`, or a list of hosts.
+/// Target of a destination rule: an address, `"gateway"`, or a list of hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// One host.
     Host(Ipv4Addr),
-    /// The gateway's own address of the interface that a packet comes in by.
+    /// The gateway's own address on the input interface.
     Gateway,
     /// One of several hosts.
     Hosts(Vec<TargetHost>),
 }
 
-/// A host of several: an address, or `{ host = …, weight = … }`.
+/// One of several hosts: an address, or `{ host = …, weight = … }`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TargetHost {
-    /// Its address.
+    /// Address of the host.
     pub host: Ipv4Addr,
-    /// Its part of the flows, relative to the others'; 1 where not given.
+    /// Weight relative to the other hosts; default 1.
     pub weight: u16,
 }
 
-/// The table.
+/// Form of a host as a table.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct Table {
@@ -44,7 +44,7 @@ fn one() -> u16 {
     1
 }
 
-/// What the gateway itself is called among hosts and interfaces.
+/// Name of the gateway itself among hosts and interfaces.
 pub const GATEWAY: &str = "gateway";
 const EXPECTED: &str = "an address, \"gateway\", or a list of hosts";
 

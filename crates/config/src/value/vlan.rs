@@ -13,7 +13,7 @@ pub struct Tags {
 }
 
 impl Tags {
-    /// One tag.
+    /// A single tag.
     pub(super) fn single(tag: u16) -> Self {
         Self {
             outer: tag,
@@ -21,7 +21,7 @@ impl Tags {
         }
     }
 
-    /// Two of them.
+    /// Two tags.
     pub(super) fn double(outer: u16, inner: u16) -> Self {
         Self {
             outer,
@@ -29,12 +29,12 @@ impl Tags {
         }
     }
 
-    /// The tag next to the Ethernet header, 1 to 4094.
+    /// The outermost tag, 1 to 4094.
     pub fn outer(&self) -> u16 {
         self.outer
     }
 
-    /// The tag behind it, 1 to 4094, where there are two.
+    /// The inner tag, 1 to 4094; `None` for a single tag.
     pub fn inner(&self) -> Option<u16> {
         self.inner
     }
@@ -75,7 +75,7 @@ impl fmt::Display for Tags {
 
 written_as_text!(Tags, "VLAN tags such as \"100\" or \"100.200\"");
 
-/// Type of a tag: its tag protocol identifier. Written in hexadecimal, `0x88a8`.
+/// Tag protocol identifier. Written in hexadecimal: `0x88a8`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TagProtocol {
     /// 802.1Q.
@@ -83,14 +83,14 @@ pub enum TagProtocol {
     Vlan,
     /// 802.1ad.
     Service,
-    /// Service tags of older switches.
+    /// Service tags of older switches (0x9100).
     Qinq9100,
-    /// Service tags of older switches.
+    /// Service tags of older switches (0x9200).
     Qinq9200,
 }
 
 impl TagProtocol {
-    /// All of them.
+    /// All tag protocols.
     const ALL: [Self; 4] = [Self::Vlan, Self::Service, Self::Qinq9100, Self::Qinq9200];
 
     /// The tag protocol identifier.
@@ -107,7 +107,7 @@ impl TagProtocol {
 impl FromStr for TagProtocol {
     type Err = ValueError;
 
-    /// A number of TOML, written in whatever base, comes in decimal.
+    /// TOML converts numbers in any base to decimal text.
     fn from_str(text: &str) -> Result<Self, ValueError> {
         let number = match text.strip_prefix("0x") {
             Some(digits) => u16::from_str_radix(digits, 16),
@@ -128,13 +128,13 @@ impl fmt::Display for TagProtocol {
 
 written_as_text!(TagProtocol, "a type of VLAN tags such as \"0x88a8\"");
 
-/// Priority of the tags of frames that leave. Written `keep` or 0 to 7.
+/// Priority of the tags of sent frames. Written `keep` or 0 to 7.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum VlanPriority {
-    /// That of the tag that a frame came with.
+    /// Priority of the received tag.
     #[default]
     Keep,
-    /// This one.
+    /// A fixed priority.
     Set(u8),
 }
 

@@ -1,16 +1,16 @@
-//! Which cores move packets.
+//! Cores of the workers.
 
 use std::fmt;
 
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A number of workers, or the cores they are pinned to.
+/// Number of workers, or the cores that they are pinned to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Workers {
-    /// So many, on cores that are chosen.
+    /// Number of workers; their cores are chosen automatically.
     Count(u16),
-    /// One on each of these cores.
+    /// One worker per listed core.
     Cores(Vec<u16>),
 }
 

@@ -1,9 +1,9 @@
-//! How looking for applications goes.
+//! Statistics of application identification.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-use sluice_config::api::{ApplicationSessions, ApplicationsFate, ApplicationsStatus, operation};
+use sluice_config::api::{ApplicationResults, ApplicationSessions, ApplicationsStatus, operation};
 use sluice_engine::packet::counters::{Counter, OUTCOMES, WorkerCounters};
 
 use super::{Refusal, Serve};
@@ -21,13 +21,13 @@ impl Serve for operation::Applications {
         let fates = OUTCOMES
             .iter()
             .enumerate()
-            .map(|(place, (fate, help))| ApplicationsFate {
-                fate: (*fate).into(),
+            .map(|(place, (fate, help))| ApplicationResults {
+                result: (*fate).into(),
                 help: (*help).into(),
                 sessions: sum(&|worker| worker.applications.get(place)),
             });
-        let moved = ApplicationsFate {
-            fate: "moved".into(),
+        let moved = ApplicationResults {
+            result: "moved".into(),
             help: "sessions that were looked at no longer because their shard went to another worker".into(),
             sessions: sum(&|worker| Some(&worker.applications_moved)),
         };
@@ -40,14 +40,14 @@ impl Serve for operation::Applications {
             .collect();
         applications.sort_by_key(|application| Reverse(application.sessions));
         Ok(ApplicationsStatus {
-            sought: sum(&|worker| Some(&worker.applications_sought)),
-            fates: fates.chain([moved]).collect(),
+            identifying: sum(&|worker| Some(&worker.applications_sought)),
+            results: fates.chain([moved]).collect(),
             applications,
         })
     }
 }
 
-/// Why nothing can be said of applications.
+/// Error of a request while application identification is not configured.
 pub(super) fn nobody() -> Refusal {
     Refusal::Wrong("nobody looks for applications: the configuration has no [applications]".into())
 }

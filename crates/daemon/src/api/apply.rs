@@ -1,4 +1,4 @@
-//! `apply`: another configuration, taken over as one commit or refused whole.
+//! `apply`: commits another configuration as a whole, or rejects it as a whole.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,18 +22,18 @@ use crate::numbers::gone;
 use crate::routing;
 use crate::rules::RunningRules;
 
-/// How long a change waits for the one before to be seen through.
+/// Maximum time that a change waits for the previous pool migration.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How often it looks.
+/// Polling interval of this wait.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// What differs, and what of it a running process can't take over.
+/// Differences between two configurations, with those that require a restart.
 fn changes(old: &Config, new: &Config) -> Vec<Change> {
     difference(old, new).changes
 }
 
-/// What differs from what runs, rules that were inserted or removed too.
+/// Differences to the running configuration, including inserted and removed filter rules.
 fn differing(control: &Control, config: &Config) -> Vec<Change> {
     let running = control.config();
     let edited = control.rules().as_ref().and_then(|rules| rules.edited(&running));
@@ -49,7 +49,7 @@ fn needs_restart(changes: &[Change]) -> Option<ApplyAnswer> {
     (!fixed.is_empty()).then_some(ApplyAnswer::NeedsRestart { changes: fixed })
 }
 
-/// A refusal about the pools as a whole, and what to do.
+/// Rejection that concerns the pools as a whole, with a hint.
 fn refused_pools(request: &ApplyRequest, error: &ControlPlaneError) -> ApplyAnswer {
     let hint = match error {
         ControlPlaneError::PoolsTooLarge { .. } => {
@@ -68,7 +68,7 @@ fn refused_pools(request: &ApplyRequest, error: &ControlPlaneError) -> ApplyAnsw
     }
 }
 
-/// A configuration without parameters.
+/// Rejection of a configuration that can't be lowered into engine parameters.
 fn refused_build(request: &ApplyRequest, error: &BuildError) -> ApplyAnswer {
     match crate::filter::filter_fault(error) {
         Some(fault) => ApplyAnswer::Refused {
@@ -91,8 +91,8 @@ fn refused(message: String) -> ApplyAnswer {
     }
 }
 
-/// Whether the pools of a policy are possible. Waits a while for the sessions that the change before left without a
-/// port: they end first.
+/// Check whether the engine accepts the pools of a snapshot. Waits up to [`PATIENCE`] for the end of sessions whose
+/// port the previous change removed.
 async fn admitted(control: &Control, policy: &Snapshot) -> Result<(), ControlPlaneError> {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -104,7 +104,7 @@ async fn admitted(control: &Control, policy: &Snapshot) -> Result<(), ControlPla
     }
 }
 
-/// What a configuration comes to.
+/// Engine parameters that a configuration is lowered into.
 type Built = (Option<Rules>, Vec<RouteSet>, Snapshot);
 
 fn built(
@@ -154,7 +154,7 @@ impl Serve for operation::Apply {
         if let Some(answer) = needs_restart(&differing(&control, &checked.config)) {
             return Ok(answer);
         }
-        // While everything goes on: rules may take long to compile.
+        // Traffic and requests continue meanwhile, since compiling rules may take long.
         let renewed = match Renewed::of(&control, &checked.config, request.dry_run).await {
             Ok(renewed) => renewed,
             Err(error) => return Ok(error.answer(&request)),
@@ -206,7 +206,7 @@ impl Serve for operation::Apply {
             });
         }
         let committed = {
-            // No fold comes between the two.
+            // The lock keeps a filter rebuild from completing between the commit and the replacement of the rules.
             let mut running = control.rules();
             let committed = control.plane().commit(policy, &routes);
             if committed.is_ok() {
@@ -256,7 +256,8 @@ impl Serve for operation::Apply {
     }
 }
 
-/// What knows interfaces, routers and static neighbours that are gone since the configuration `before` is forgotten.
+/// Remove the sessions and neighbours of interfaces, routers and static neighbours that only the former configuration
+/// `before` had.
 async fn forget(control: &Control, before: &Config) -> Result<(), Refusal> {
     let config = control.config();
     for (number, name) in gone(&before.numbering.routers, &config.numbering.routers) {

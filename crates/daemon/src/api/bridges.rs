@@ -1,4 +1,4 @@
-//! Bridges: their links, what passed, and what passed in spite of a reason.
+//! Bridges: link states, forwarded packets, and packets that were forwarded despite a drop reason.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ impl Serve for operation::Bridges {
                 Bridge {
                     name: name.map_or_else(String::new, |(name, _)| name.clone()),
                     sides: [index, bridge.peer].map(|side| side_of(&control, side)).into(),
-                    spared: Reason::all()
+                    exempted: Reason::all()
                         .map(|reason| Counter {
                             name: reason.name().into(),
                             count: spared(reason),

@@ -1,4 +1,4 @@
-//! The graph: nodes, and chains of routers with what their steps have counted.
+//! The graph: its nodes, and the chains of routers with the counters of their steps.
 
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ impl Serve for operation::Graph {
     }
 }
 
-/// What all workers have counted of a node.
+/// Counters of a node, summed over all workers.
 fn work(control: &Control, place: usize) -> NodeWork {
     let all = control.counters.iter().filter_map(|worker| worker.nodes.get(place));
     all.fold(NodeWork::default(), |sum, node| NodeWork {

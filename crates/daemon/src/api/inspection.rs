@@ -1,4 +1,4 @@
-//! What inspection found, and how it goes.
+//! Alerts, records and statistics of inspection.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -68,7 +68,8 @@ impl Serve for operation::Inspection {
                 milliseconds: signatures.made.took.as_millis() as u64,
                 compiling: control.compiler.progress().get().map(|(done, total)| [done, total]),
             },
-            // A worker that looks again at what another let wait takes it away there.
+            // The sum wraps: a counter goes down when its worker inspects a packet that another worker had counted as
+            // waiting.
             received: (control.counters.iter()).fold(0, |all, worker| all.wrapping_add(worker.to_inspect.get())),
             inspected: sum(|worker| &worker.inspected),
             bypassed: all(&bypassed_by_reason),
@@ -78,7 +79,7 @@ impl Serve for operation::Inspection {
             waiting: sum(|worker| &worker.inspection_waiting),
             searched: sum(|worker| &worker.searched),
             urgent_cleared: sum(|worker| &worker.urgent_cleared),
-            left: sum(|worker| &worker.left),
+            bypassed_flows: sum(|worker| &worker.left),
             reopened: sum(|worker| &worker.reopened),
             anomalies: by_reason(Anomaly::ALL.iter().map(|&anomaly| {
                 let counters = control.counters.iter();
@@ -93,7 +94,7 @@ impl Serve for operation::Inspection {
             overloaded: sum(|worker| &worker.overloaded),
             overloads: sum(|worker| &worker.overloads),
             uncounted,
-            unnoted,
+            unrecorded: unnoted,
             alerts: sum(|worker| &worker.alerts),
             alerts_lost: sum(|worker| &worker.alerts_lost),
             records: written,
@@ -107,7 +108,7 @@ impl Serve for operation::Inspection {
     }
 }
 
-/// A rule that is not in force, as it is shown.
+/// A rejected rule as the API shows it.
 pub(super) fn refused_signature(refused: &RefusedRule) -> RefusedSignature {
     RefusedSignature {
         file: refused.file.display().to_string(),
@@ -121,7 +122,7 @@ fn sum(control: &Control, of: fn(&WorkerCounters) -> &Counter) -> u64 {
     control.counters.iter().map(|worker| of(worker).get()).sum()
 }
 
-/// How inspection goes, for a log of which so many lines were written and lost.
+/// Statistics of inspection, with the number of log lines written and lost.
 pub(crate) fn statistics(counters: &[Arc<WorkerCounters>], uptime: Duration, [written, lost]: [u64; 2]) -> Statistics {
     let sum = |of: fn(&WorkerCounters) -> &Counter| -> u64 { counters.iter().map(|worker| of(worker).get()).sum() };
     let reasons = Reason::all().filter(|reason| matches!(reason, Reason::Inspect(_)));
@@ -155,7 +156,7 @@ fn drops(counters: &[Arc<WorkerCounters>], reason: Reason) -> u64 {
     interfaces.map(|interface| interface.drops(reason)).sum()
 }
 
-/// What has happened, of what may.
+/// Reasons with a nonzero count.
 fn by_reason(reasons: impl Iterator<Item = (&'static str, &'static str, u64)>) -> Vec<InspectionReason> {
     reasons
         .filter(|(.., packets)| *packets > 0)

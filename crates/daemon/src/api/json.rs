@@ -1,4 +1,4 @@
-//! Bodies of requests and answers.
+//! JSON bodies of requests and responses.
 
 use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderValue, StatusCode, header};
@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sluice_config::text::to_json;
 
-/// A body in JSON. An answer has nothing in it that a terminal would act on.
+/// A JSON body. Responses contain no characters that a terminal would interpret.
 pub(super) struct Json<T>(pub(super) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {

@@ -1,4 +1,4 @@
-//! Everything that `show` lists beside sessions.
+//! All lists of `show` except sessions.
 
 use std::sync::Arc;
 
@@ -98,7 +98,7 @@ impl Serve for operation::Interfaces {
                 received_bytes: total(|counters| counters.received_bytes.get()),
                 sent: total(|counters| counters.sent.get()),
                 sent_bytes: total(|counters| counters.sent_bytes.get()),
-                made: total(|counters| counters.made.get()),
+                originated: total(|counters| counters.made.get()),
                 dropped: total(|counters| counters.all_drops()),
                 to_host: total(|counters| counters.taken_in.get()),
                 parked: total(|counters| counters.parked.get()),
@@ -150,7 +150,7 @@ fn known(control: &Control) -> Vec<(sluice_route::neighbour::Neighbour, Neighbou
         .map(|neighbour| {
             let interface = plane.snapshot().interface(neighbour.interface);
             let router = plane.snapshot().router_of(neighbour.interface);
-            // Who is at the other end of a tunnel is known by its outer address.
+            // The remote end of a point-to-point tunnel is listed by its outer address.
             let tunnel = interface.and_then(|interface| interface.tunnel.filter(|_| interface.is_pair()));
             let listed = Neighbour {
                 router: router_name(plane.snapshot(), router),
@@ -194,8 +194,8 @@ impl Serve for operation::ClearNeighbours {
     }
 }
 
-/// Times that somebody else was seen to use an own address: the control plane counts them, and the owner of what is not a flow
-/// has them in lists.
+/// Counter of address conflicts: another host used one of the gateway's addresses. The control plane counts them; the
+/// list shows them with the worker that owns the neighbour tables.
 const NEIGHBOUR_CONFLICTS: &str = "neighbour-conflicts";
 
 impl Serve for operation::Cores {
@@ -242,7 +242,7 @@ impl Serve for operation::Cores {
                 packets: counters.packets.get(),
                 rate: load.rate,
                 busy: load.busy,
-                forgotten: counters.forgotten.get(),
+                leaked: counters.forgotten.get(),
                 counters: others,
             }
         });

@@ -32,19 +32,19 @@ use crate::control::Control;
 use crate::desk::Gone;
 use json::Json;
 
-/// Largest request in bytes: a configuration with as many rules as there may be.
+/// Maximum size of a request in bytes, enough for a configuration with the maximum number of rules.
 const LARGEST: usize = 256 << 20;
 
-/// What handlers share.
+/// State that handlers share.
 type Shared = State<Arc<Control>>;
 
-/// Why a request is not answered.
+/// Why a request can't be served.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Refusal {
-    /// A name or value that means nothing here.
+    /// An unknown name, or an invalid value.
     #[error("{0}")]
     Wrong(String),
-    /// The data plane ends.
+    /// The data plane has ended.
     #[error(transparent)]
     Gone(#[from] Gone),
 }
@@ -63,26 +63,26 @@ fn failure(status: StatusCode, message: String) -> Response {
     (status, Json(Failure { message })).into_response()
 }
 
-/// Serve until the listener fails.
+/// Serve requests until the listener fails.
 ///
 /// # Errors
-/// Those of the listener.
+/// The errors of the listener.
 pub(crate) async fn serve(control: Arc<Control>, listener: tokio::net::UnixListener) -> std::io::Result<()> {
     axum::serve(listener, guarded(routes(), control)).await
 }
 
-/// How an operation is answered: every one of [`operation`] has one of these traits, by its kind.
+/// Handler of an operation. Each operation of [`operation`] has the handler trait of its kind.
 trait Serve: Answered {
-    /// The answer.
+    /// Compute the response.
     fn serve(
         control: Arc<Control>,
         request: Self::Request,
     ) -> impl Future<Output = Result<Self::Answer, Refusal>> + Send;
 }
 
-/// How a list in parts is answered.
+/// Handler of a paged list.
 trait ServePages: Listed {
-    /// The part at a position.
+    /// Compute the page at a position.
     fn serve(
         control: Arc<Control>,
         request: Self::Request,
@@ -90,9 +90,9 @@ trait ServePages: Listed {
     ) -> impl Future<Output = Result<Self::Answer, Refusal>> + Send;
 }
 
-/// How an answer that comes piece by piece is made.
+/// Handler of a streamed response.
 trait ServeStream: Operation {
-    /// The answer, with its content type.
+    /// Start the response, with its content type.
     fn serve(control: Arc<Control>, request: Self::Request) -> impl Future<Output = Result<Response, Refusal>> + Send;
 }
 
@@ -143,12 +143,12 @@ macro_rules! router {
     };
 }
 
-/// The handler of every operation.
+/// Routes to the handlers of all operations.
 pub(crate) fn routes() -> Router<Arc<Control>> {
     sluice_config::operations!(router)
 }
 
-/// Routes behind their boundary: what panics there fails alone.
+/// Routes with a panic boundary: a panic fails only the request that caused it.
 pub(crate) fn guarded(routes: Router<Arc<Control>>, control: Arc<Control>) -> Router {
     routes
         .layer(DefaultBodyLimit::max(LARGEST))
@@ -156,7 +156,7 @@ pub(crate) fn guarded(routes: Router<Arc<Control>>, control: Arc<Control>) -> Ro
         .with_state(control)
 }
 
-/// A request whose answering panics fails alone, and is counted.
+/// Fail and count a request whose handler panics.
 async fn guard(State(control): Shared, request: Request, next: Next) -> Response {
     match tokio::spawn(next.run(request)).await {
         Ok(response) => response,

@@ -1,12 +1,13 @@
-//! Translation: which outside ports belong to whom.
+//! Translation: port blocks, mappings and shares by subscriber.
 
 use std::sync::Arc;
 
 use ipnet::{IpNet, Ipv4Net};
 use sluice_config::api::{
-    Endpoint, EndpointFilter, Mapping, MappingFilter, NetFilter, Page, PortBlock, Position, Protocol, Span, Subscriber,
+    Endpoint, EndpointFilter, Mapping, MappingFilter, NetFilter, Page, PortBlock, Position, Span, Subscriber,
     SubscriberFilter, operation,
 };
+use sluice_config::value::Protocol;
 use sluice_engine::worker::request::{
     BindingFilter, BindingList, BlockInfo, Cursor, Filter, MappingInfo, Reply, Request, SubscriberInfo,
 };
@@ -18,13 +19,13 @@ use crate::build::PoolNames;
 use crate::control::Control;
 use crate::shares::Shares;
 
-/// Entries of a page where no limit is given, at least, and at most. The blocks of one subscriber come in one piece.
+/// Default, minimum and maximum number of entries per page. All blocks of one subscriber are on the same page.
 const PAGE: (usize, usize, usize) = (1_024, 1_024, 8_192);
 
-/// Shares of a page where no limit is given, and at most.
+/// Default and maximum number of shares per page.
 const SHARES: (u32, u32) = (256, 4_096);
 
-/// The place of the pool with a name.
+/// Index of the pool with a name.
 pub(super) fn pool(control: &Control, name: &str) -> Result<PoolIndex, Refusal> {
     let names = control.pools();
     let place = names.iter().position(|known| known.as_deref() == Some(name));
@@ -37,7 +38,7 @@ fn name(names: &PoolNames, pool: PoolIndex) -> String {
     names.get(usize::from(pool)).cloned().flatten().unwrap_or_default()
 }
 
-/// A network, or that of the subscriber that holds it.
+/// Subscriber network that contains the given network, or the given network if it is larger.
 pub(super) fn subscriber_net(control: &Control, net: IpNet) -> IpNet {
     let length = control.config().document.nat.subscriber_prefix;
     match net {
@@ -60,7 +61,7 @@ fn protocol(class: PortClass) -> Protocol {
     })
 }
 
-/// What the workers are asked; none where nothing can match.
+/// Filter for the requests to workers; `None` if nothing can match.
 fn wanted(control: &Control, filter: &MappingFilter, of_subscribers: bool) -> Result<Option<BindingFilter>, Refusal> {
     let inside = filter.inside.map(|inside| EndpointFilter {
         net: inside.net.map(|net| match of_subscribers {
@@ -79,7 +80,7 @@ fn wanted(control: &Control, filter: &MappingFilter, of_subscribers: bool) -> Re
     Ok((filter.protocol.is_none() || wanted.class.is_some()).then_some(wanted))
 }
 
-/// A page of what the workers have lent, and the cursor of the next.
+/// A page of the workers' bindings, and the cursor of the next page.
 async fn page(
     control: &Control,
     filter: BindingFilter,
@@ -221,7 +222,7 @@ pub(super) fn subscriber(shown: &SubscriberInfo, names: &PoolNames) -> Subscribe
 }
 
 impl Serve for operation::ClearMappings {
-    // A mapping goes with the last of its sessions.
+    // A mapping is removed when its last session ends, so clearing mappings ends sessions.
     async fn serve(control: Arc<Control>, filter: MappingFilter) -> Result<Self::Answer, Refusal> {
         let pool = filter.pool.as_deref().map(|name| pool(&control, name)).transpose()?;
         let sessions = Filter {

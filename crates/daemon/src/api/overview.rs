@@ -1,12 +1,13 @@
-//! `GET /v1/nat`: how full pools and tables are, and who uses them most.
+//! `GET /v1/nat`: utilisation of pools and tables, and the subscribers with the most ports.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use sluice_config::api::{
-    ByProtocol, HostState, Nat, NatRequest, Pool, PoolBlocks, Position, Protocol, Rule, RuleAction, RuleHost, RuleKind,
+    ByProtocol, HostState, Nat, NatRequest, Pool, PoolBlocks, Position, Rule, RuleAction, RuleHost, RuleKind,
     Subscriber, TableUse, operation,
 };
+use sluice_config::value::Protocol;
 use sluice_engine::worker::request::{BindingFilter, BindingUsage, Reply, Request, SubscriberInfo};
 use sluice_nat::pool::ValidPool;
 use sluice_nat::rule::{
@@ -18,13 +19,13 @@ use super::{Refusal, Serve};
 use crate::build::PoolNames;
 use crate::control::Control;
 
-/// Most subscribers that are named.
+/// Maximum number of subscribers listed.
 const TOP: usize = 1_000;
 
-/// Subscribers of a page.
+/// Number of subscribers per page.
 const PAGE: u32 = 8_192;
 
-/// What the subscribers of a pool have together.
+/// Sums over the subscribers of a pool.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sum {
     subscribers: u64,
@@ -49,7 +50,7 @@ impl Serve for operation::Nat {
         let table = |name: &str, [used, most]: [u64; 2]| TableUse {
             name: name.into(),
             used,
-            most,
+            capacity: most,
         };
         let held = u64::from(plane.start_parameters().subscribers.held);
         Ok(Nat {
@@ -61,7 +62,7 @@ impl Serve for operation::Nat {
                 table("port blocks", lent.blocks),
                 table("ports that wait", [lent.held, held]),
             ],
-            not_held: lent.not_held,
+            quarantine_overflows: lent.not_held,
             borrowed_blocks: valid.borrowed_blocks().into(),
             hosts: hosts(&control, &plane.snapshot().nat4.rules),
             rules: rules(&control, &plane.snapshot().nat4.rules, &names, request.rules as usize),
@@ -70,7 +71,7 @@ impl Serve for operation::Nat {
     }
 }
 
-/// Hosts that destination rules deal flows among, set by set.
+/// Hosts that destination rules balance flows over, by host set.
 fn hosts(control: &Control, rules: &Rules<u32>) -> Vec<RuleHost> {
     let config = control.config();
     let checked = |set: usize| config.host_sets.get(set).is_some_and(|set| set.health.is_some());
@@ -91,7 +92,7 @@ fn hosts(control: &Control, rules: &Rules<u32>) -> Vec<RuleHost> {
     rules.sets().iter().enumerate().flat_map(of_set).collect()
 }
 
-/// The first of the rules, destination rules before source rules.
+/// The first rules up to a maximum, destination rules before source rules.
 fn rules(control: &Control, rules: &Rules<u32>, names: &PoolNames, most: usize) -> Vec<Rule> {
     let config = control.config();
     let out = |index: u16| Some(config.interfaces.get(usize::from(index))?.name.clone());
@@ -130,7 +131,7 @@ fn destination(rule: &DestinationRule<u32>, flows: u64, name: &dyn Fn(u16) -> Op
         protocol: rule.protocol.map(Protocol),
         ports: rule.ports.map(ports),
         incoming: rule.inbound.and_then(name),
-        own: rule.context & FROM_HOST != 0,
+        local: rule.context & FROM_HOST != 0,
         out: None,
         action,
         to,
@@ -151,7 +152,7 @@ fn source(rule: &SourceRule<u32>, flows: u64, out: &dyn Fn(u16) -> Option<String
         protocol: rule.protocol.map(Protocol),
         ports: rule.port.map(|port| port.to_string()),
         incoming: None,
-        own: rule.context & FROM_HOST != 0,
+        local: rule.context & FROM_HOST != 0,
         out: rule.outside.and_then(out),
         action,
         to,
@@ -163,7 +164,7 @@ fn net(address: u32, length: u8) -> String {
     format!("{}/{length}", Ipv4Addr::from_bits(address))
 }
 
-/// What all workers have lent.
+/// Ports in use, summed over all workers.
 async fn allocated(control: &Control, pools: usize) -> Result<BindingUsage, Refusal> {
     let mut sum = BindingUsage {
         ports: vec![[0; 3]; pools],
@@ -177,7 +178,7 @@ async fn allocated(control: &Control, pools: usize) -> Result<BindingUsage, Refu
     Ok(sum)
 }
 
-/// Sums by pool, and the subscribers that use most ports.
+/// Sums per pool, and the subscribers that use most ports.
 async fn subscribers(control: &Control, names: &PoolNames, top: usize) -> Result<(Vec<Sum>, Vec<Subscriber>), Refusal> {
     let used = |shown: &SubscriberInfo| shown.ports.iter().map(|&ports| u64::from(ports)).sum::<u64>();
     let rank = |shown: &SubscriberInfo| std::cmp::Reverse((used(shown), shown.sessions));
@@ -210,7 +211,7 @@ async fn subscribers(control: &Control, names: &PoolNames, top: usize) -> Result
 }
 
 fn pool(name: String, valid: &ValidPool<u32>, sum: &Sum, lent: [u64; 3]) -> Pool {
-    // Computed and preserved ports are known by their subscribers alone, others by their bits.
+    // Deterministic and preserved ports are counted per subscriber only, all others in the pool's bitmap.
     let used = [0, 1, 2].map(|class: usize| sum.ports[class].max(lent[class]));
     let blocks = valid.blocks().map(|blocks| {
         let size = u64::from(blocks.size);

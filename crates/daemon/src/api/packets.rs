@@ -1,4 +1,4 @@
-//! Traces and captures: packets as they come, in one answer that ends when enough have come.
+//! Traces and captures: packets are streamed in one response, which ends when enough packets have been sent.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -24,25 +24,25 @@ use crate::desk::Gone;
 use crate::packet_text::describe;
 use crate::pcapng::Writer;
 
-/// How often what has come is fetched.
+/// Interval at which traced and captured packets are fetched from the workers.
 const FETCH: Duration = Duration::from_millis(50);
 
-/// Packets that one worker keeps between two fetches of a trace.
+/// Maximum number of packets that a worker buffers between two fetches of a trace.
 const TRACED: usize = 64;
 
-/// Bytes that one worker keeps between two fetches of a capture.
+/// Maximum number of bytes that a worker buffers between two fetches of a capture.
 const CAPTURED: usize = 16 << 20;
 
-/// Pieces of an answer that wait for their reader.
+/// Maximum number of chunks of a response that wait for its reader.
 const PIECES: usize = 16;
 
-/// An answer that comes in pieces.
+/// A response that is sent in chunks.
 fn pieces(receiver: mpsc::Receiver<Bytes>, kind: &'static str) -> Response {
     let body = Body::new(Pieces(receiver));
     ([("content-type", kind)], body).into_response()
 }
 
-/// The pieces as a body of HTTP.
+/// The chunks as an HTTP body.
 struct Pieces(mpsc::Receiver<Bytes>);
 
 impl axum::body::HttpBody for Pieces {
@@ -82,7 +82,7 @@ impl ServeStream for operation::Trace {
         tokio::spawn(async move {
             let count = request.count.min(limit) as usize;
             let seconds = Duration::from_secs(request.seconds.into());
-            // The reader is gone, or the workers are: either ends it.
+            // Returns an error when the client or the workers have disconnected; both end the trace.
             let _ = follow_trace(&control, filter, count, seconds, &sender).await;
             for worker in 0..control.workers() {
                 let _ = control.ask(worker, Request::EndTrace).await;
@@ -153,7 +153,7 @@ fn record(control: &Control, worker: u16, way: &PacketTrace) -> TraceRecord {
     }
 }
 
-/// What a capture is after.
+/// Parameters of a capture.
 struct Wanted {
     which: CaptureFilter,
     direction: CaptureDirection,
@@ -226,7 +226,7 @@ async fn follow_capture(
         let plane = control.plane();
         let interfaces = &plane.snapshot().interfaces;
         let names: Vec<_> = interfaces.iter().map(|interface| interface.name.clone()).collect();
-        // Ethernet header and two tags.
+        // Length of an Ethernet header with two VLAN tags.
         let longest = interfaces
             .iter()
             .map(|interface| interface.mtu.saturating_add(22))

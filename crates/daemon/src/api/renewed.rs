@@ -1,4 +1,4 @@
-//! The rules of inspection at `apply`: read anew each time, and compiled where they are others.
+//! Inspection rules at `apply`: the files are read again each time, and compiled if the rules have changed.
 
 use std::sync::Arc;
 
@@ -10,25 +10,25 @@ use super::inspection::refused_signature;
 use crate::build::{self, RefusedRule, SignatureError, SignatureReport};
 use crate::control::Control;
 
-/// What a configuration says of inspection, and what became of its rules.
+/// Inspection policy of a new configuration, with the result of loading its rules.
 pub(super) struct Renewed {
     pub inspection: Arc<InspectionPolicy>,
     pub report: SignatureReport,
 }
 
-/// Why there is nothing to inspect by.
+/// Why the inspection rules can't be loaded.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RenewalError {
-    /// The rules.
+    /// The rules can't be read or compiled.
     #[error(transparent)]
     Signatures(#[from] SignatureError),
-    /// What read them panicked.
+    /// The thread that read the rules panicked.
     #[error("a fault of the program: {0}")]
     Fault(#[from] tokio::task::JoinError),
 }
 
 impl RenewalError {
-    /// The configuration is refused, and what runs goes on.
+    /// Answer that the configuration is rejected; the running rules stay active.
     pub fn answer(&self, request: &ApplyRequest) -> ApplyAnswer {
         tracing::warn!("{} is refused, the rules of inspection stay: {self}", request.name);
         let fault = match self {
@@ -46,8 +46,8 @@ impl RenewalError {
 }
 
 impl Renewed {
-    /// Read the rules of a configuration, and compile them where other ones run. Requests are answered meanwhile. `None`
-    /// where nothing is inspected.
+    /// Read the rules of a configuration, and compile them if they differ from the running ones. Other requests are served
+    /// meanwhile. `None` if inspection is not configured.
     pub async fn of(control: &Control, config: &Config, is_dry: bool) -> Result<Option<Self>, RenewalError> {
         let running = control.plane().snapshot().inspection.clone();
         let Some(running) = running.filter(|_| config.inspection.is_some()) else {
@@ -61,8 +61,8 @@ impl Renewed {
         Ok(made.map(|(inspection, report)| Self { inspection, report }))
     }
 
-    /// What is to be said of the rules, where they are others than those that run, or others are refused; they are among the
-    /// changes then.
+    /// Report about the rules if they differ from the running ones or if other rules were rejected; the change is then
+    /// added to `changes`.
     pub fn applied(&self, control: &Control, changes: &mut Vec<Change>) -> Option<AppliedRules> {
         let running = control.plane().snapshot().inspection.clone()?;
         let before = control.signatures();
@@ -70,7 +70,7 @@ impl Renewed {
             return None;
         }
         if !changes.iter().any(|change| change.key.starts_with("inspection.")) {
-            // The configuration is the same, and a file that it names is not.
+            // The configuration is unchanged, but a rule file that it names has changed.
             changes.push(Change {
                 key: "inspection.signatures".into(),
                 kind: Kind::Changed,

@@ -1,10 +1,10 @@
-//! Virtual routers.
+//! Lists of virtual routers.
 
 use std::sync::Arc;
 
 use sluice_config::api::{Counter, Page, RouteOrigin, RouteTeller, Router, RouterFilter, RouterHost, operation};
-use sluice_engine::features::punt::PuntClass;
 use sluice_engine::packet::counters::InterfaceCounters;
+use sluice_engine::packet::punt::PuntClass;
 use sluice_engine::packet::reason::{Own, Reason};
 use sluice_engine::snapshot::shares::WEIGHT;
 use sluice_engine::snapshot::{self, Snapshot};
@@ -20,13 +20,13 @@ use crate::host::namespace_name;
 use crate::routing::{self, Standing};
 use crate::start::sum;
 
-/// The virtual routers that there are, by number.
+/// The configured virtual routers, by number.
 pub(super) fn numbered(snapshot: &Snapshot) -> impl Iterator<Item = (RouterIndex, &snapshot::Router)> {
     let all = (0..).zip(&snapshot.routers);
     all.filter(|(_, router)| !router.name.is_empty())
 }
 
-/// The name of a router.
+/// Name of a router.
 pub(super) fn router_name(snapshot: &Snapshot, number: RouterIndex) -> String {
     let router = snapshot.router(number.into());
     router.map_or(String::new(), |router| router.name.clone())
@@ -51,7 +51,7 @@ impl Serve for operation::Routers {
                 *count += 1;
             }
         }
-        // Reasons that keep packets out, rather than drop them on their way.
+        // These reasons keep packets from entering the router, unlike drops within it.
         let kept_out = [Own::OverShare, Own::RateLimited].map(Reason::from);
         let gone_on = |own: &mut dyn Iterator<Item = usize>| -> u64 {
             let all = own.map(|interface| {
@@ -122,7 +122,7 @@ impl Serve for operation::Routers {
     }
 }
 
-/// Drops for a reason at an interface, of all workers.
+/// Drops for a reason at an interface, summed over all workers.
 fn total_drops(control: &Control, interface: usize, reason: Reason) -> u64 {
     let own = control
         .counters
@@ -131,7 +131,7 @@ fn total_drops(control: &Control, interface: usize, reason: Reason) -> u64 {
     own.map(|counters| counters.drops(reason)).sum()
 }
 
-/// The host of a router.
+/// Host stack of a router.
 fn host(control: &Control, snapshot: &Snapshot, number: RouterIndex) -> Option<RouterHost> {
     let name = &snapshot.router(number.into())?.name;
     let counts = control.hosts.counts(name)?;
@@ -150,7 +150,7 @@ fn host(control: &Control, snapshot: &Snapshot, number: RouterIndex) -> Option<R
     })
 }
 
-/// What its routes are made of.
+/// Number of routes by origin.
 fn origins(counts: &Counts) -> Vec<RouteOrigin> {
     let all = Origin::ALL.iter().zip(counts.offers.iter().zip(&counts.stale));
     let origins = all.map(|(origin, (routes, stale))| RouteOrigin {
@@ -161,7 +161,7 @@ fn origins(counts: &Counts) -> Vec<RouteOrigin> {
     origins.filter(|origin| origin.routes > 0).collect()
 }
 
-/// Who tells a router its routes.
+/// Status of a route feed as the API shows it.
 fn teller(standing: &Standing) -> RouteTeller {
     let not_followed = Refused::ALL.iter().map(|&reason| Counter {
         name: reason.name().into(),
@@ -183,8 +183,8 @@ fn teller(standing: &Standing) -> RouteTeller {
         connections: standing.connections,
         refused: standing.refused.iter().sum(),
         refused_by: refused_by.filter(|counter| counter.count > 0).collect(),
-        broken: standing.broken,
-        swept: standing.swept,
+        errors: standing.broken,
+        aged_out: standing.swept,
         offered: standing.counts.offered,
         withdrawn: standing.counts.withdrawn,
         not_followed: not_followed.filter(|counter| counter.count > 0).collect(),

@@ -1,4 +1,4 @@
-//! Routes: of each network what is used, and on request what is not, with the reason.
+//! Routes: the best ones of each network and, on request, unused ones with the reason.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::sessions::router;
 use super::{Refusal, Serve, ServePages};
 use crate::control::Control;
 
-/// Routes that are looked at for a page where no limit is given, and at most.
+/// Default and maximum number of routes examined per page.
 const PAGE: (u32, u32) = (1_024, 8_192);
 
 impl ServePages for operation::Routes {
@@ -40,7 +40,7 @@ impl ServePages for operation::Routes {
         let (mut items, mut seen) = (Vec::new(), 0);
         if let Some(address) = wanted.address {
             for own in tables(policy).filter(|table| table.from.is_none() && is_meant(table)) {
-                // The longest network comes first, the router's own table last.
+                // The longest source network comes first, the router's own table last.
                 let mut asked: Vec<_> = tables(policy).filter(|table| table.router == own.router).collect();
                 asked.retain(|table| table.is_for(wanted.from));
                 asked.sort_by_key(|table| table.from.map_or(u8::MAX, |network| 128 - network.length()));
@@ -62,7 +62,7 @@ impl ServePages for operation::Routes {
             let rib = lister.rib;
             let mut last = if number == first { begin } else { 0 };
             for (place, shown) in rib.page(last) {
-                // What is offered for one network is on one page.
+                // All offers for one network are on the same page.
                 if seen >= limit && place != last {
                     let next = Some(format!("{number}-{last}"));
                     return Ok(Page { items, next });
@@ -83,14 +83,14 @@ impl Serve for operation::Uplinks {
     }
 }
 
-/// Router and place that a page begins at.
+/// Router and position at which a page begins.
 fn cursor(text: &str) -> Result<(RouterIndex, u64), Refusal> {
     let parts = text.split_once('-');
     let read = parts.and_then(|(router, place)| Some((router.parse().ok()?, place.parse().ok()?)));
     read.ok_or_else(|| Refusal::Wrong(format!("`{text}` is no cursor of a list")))
 }
 
-/// A table of routes: a router's own, or one by source.
+/// A routing table: a router's main table, or one for a source network.
 struct Table {
     number: RouterIndex,
     router: RouterIndex,
@@ -98,14 +98,14 @@ struct Table {
 }
 
 impl Table {
-    /// Whether packets from an address are looked up in it; from none it is the router's own.
+    /// Whether lookups for this source address use the table. Without an address, only the router's main table matches.
     fn is_for(&self, source: Option<IpAddr>) -> bool {
         let contains = |network: Prefix| source.is_some_and(|source| network.contains(source.into()));
         self.from.is_none_or(contains)
     }
 }
 
-/// All tables, in the order of their numbers.
+/// All tables, ordered by number.
 fn tables(policy: &Snapshot) -> impl Iterator<Item = Table> + '_ {
     let own = numbered(policy).map(|(number, _)| (number, None, number));
     let by_source = policy.sources.iter();
@@ -114,7 +114,7 @@ fn tables(policy: &Snapshot) -> impl Iterator<Item = Table> + '_ {
     all.map(|(router, from, number)| Table { number, router, from })
 }
 
-/// What lists the routes of a table.
+/// Lists the routes of a table.
 struct Lister<'p> {
     policy: &'p Snapshot,
     rib: &'p Rib,
@@ -122,14 +122,14 @@ struct Lister<'p> {
     from: Option<Prefix>,
     now: Time,
     all: bool,
-    /// It is about an address, whatever its route is.
+    /// Whether the request is a lookup of one address, which shows any kind of route.
     is_lookup: bool,
 }
 
 impl Lister<'_> {
-    /// The ways of an offer, a line each.
+    /// Add one line per next hop of an offer.
     fn list(&self, shown: &ListedRoute<'_>, items: &mut Vec<Route>) {
-        // The networks of interfaces are in each table.
+        // Connected networks are in every table, so only the main table lists them.
         if self.from.is_some() && shown.origin == Origin::Connected && !self.is_lookup {
             return;
         }
@@ -165,7 +165,7 @@ impl Lister<'_> {
             OfferedNextHop::Attached(index) => (None, name(index), "static"),
             OfferedNextHop::Gateway { interface, address } => (Some(address), name(interface), "static"),
             OfferedNextHop::Via(address) => (Some(address), None, "static"),
-            // Broadcast addresses of the links and link-local ones, which nobody configured.
+            // Implicit routes: broadcast addresses of the links, and link-local addresses.
             OfferedNextHop::Drop(RouteRefusal::DirectedBroadcast | RouteRefusal::LinkLocal) if !self.is_lookup => {
                 return None;
             }
@@ -196,7 +196,7 @@ impl Lister<'_> {
     }
 }
 
-/// What a route that does not forward does, in the words of the configuration and of `ip route`.
+/// Action of a route that does not forward, as the configuration and `ip route` name it.
 fn action(refusal: RouteRefusal) -> &'static str {
     match refusal {
         RouteRefusal::Blackhole => "blackhole",

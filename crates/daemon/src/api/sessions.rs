@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use sluice_config::Config;
-use sluice_config::api::{
-    Cleared, EndpointFilter, Flow, Initiator, Page, Position, Protocol, Session, SessionFilter, operation,
-};
+use sluice_config::api::{Cleared, EndpointFilter, Flow, Initiator, Page, Position, Session, SessionFilter, operation};
+use sluice_config::value::Protocol;
 use sluice_engine::snapshot::Snapshot;
 use sluice_engine::worker::request::{Cursor, Endpoint, Filter, Reply, Request, SessionInfo};
 use sluice_inspect::applications::ApplicationSelector;
@@ -18,10 +17,10 @@ use crate::build::PoolNames;
 use crate::control::Control;
 use crate::sites::site_name;
 
-/// Sessions of a page where no limit is given.
+/// Default number of sessions per page.
 const PAGE: u32 = 1_024;
 
-/// Most sessions of a page: their memory is brought by the control thread.
+/// Maximum number of sessions per page. The control thread allocates the memory for a page.
 const MOST: u32 = 8_192;
 
 fn prefix(net: ipnet::IpNet) -> Prefix {
@@ -35,7 +34,7 @@ pub(super) fn endpoint(filter: EndpointFilter) -> Endpoint {
     }
 }
 
-/// The place of the interface with a name.
+/// Index of the interface with a name.
 pub(super) fn interface(policy: &Snapshot, name: &str) -> Result<u16, Refusal> {
     let place = policy.interfaces.iter().position(|interface| interface.name == name);
     place
@@ -43,7 +42,7 @@ pub(super) fn interface(policy: &Snapshot, name: &str) -> Result<u16, Refusal> {
         .ok_or_else(|| Refusal::Wrong(format!("no interface is called `{name}`: show interfaces lists them")))
 }
 
-/// The number of the virtual router with a name, where one is given.
+/// Number of the virtual router with a name, if a name is given.
 pub(super) fn router(policy: &Snapshot, name: Option<&str>) -> Result<Option<RouterIndex>, Refusal> {
     let Some(name) = name else { return Ok(None) };
     let number = policy.router_named(name);
@@ -52,7 +51,7 @@ pub(super) fn router(policy: &Snapshot, name: Option<&str>) -> Result<Option<Rou
 }
 
 fn filter(wanted: &SessionFilter, control: &Control) -> Result<Filter, Refusal> {
-    // What was asked for must never be left out: all sessions would be cleared.
+    // A filter must never be dropped silently: all sessions would be cleared.
     let site = wanted.site.as_deref().map(|name| super::sites::context(control, name));
     let site = site.transpose()?;
     let pool = wanted
@@ -94,7 +93,7 @@ fn filter(wanted: &SessionFilter, control: &Control) -> Result<Filter, Refusal> 
     })
 }
 
-/// What the name of an application means.
+/// Selector for the name of an application.
 fn meant(policy: &Snapshot, name: &str) -> Result<ApplicationSelector, Refusal> {
     let Some(seeking) = &policy.applications else {
         return Err(applications::nobody());
@@ -115,7 +114,7 @@ impl ServePages for operation::Sessions {
             Some(text) => read_cursor(text)?,
         };
         let limit = position.limit.unwrap_or(PAGE).clamp(64, MOST) as usize;
-        // A list ends with its last worker, whose part may be empty: the next one goes on within the same page.
+        // A worker's part of the list may be empty; the list then continues with the next worker within the same page.
         while worker < control.workers() {
             let into = Vec::with_capacity(limit);
             let reply = control.ask(worker, Request::List { cursor, filter, into }).await?;
@@ -156,16 +155,16 @@ impl Serve for operation::ClearSessions {
     }
 }
 
-/// End the sessions that are meant.
+/// End all sessions that match the filter.
 pub(super) async fn clear_all(control: &Control, filter: Filter) -> Result<Cleared, Refusal> {
-    // No shard may go from a worker that is still to be asked to one that has been.
+    // A shard must not move from a worker that has yet to receive the request to one that has already handled it.
     let _none_moves = control.stand_still().await;
     let count = clear_standing(control, filter).await?;
     tracing::info!("{count} sessions cleared on request");
     Ok(Cleared { count })
 }
 
-/// End the sessions that are meant, while no shard moves. Returns how many.
+/// End all sessions that match the filter, while no shard moves. Returns the number of sessions.
 pub(super) async fn clear_standing(control: &Control, filter: Filter) -> Result<u64, Refusal> {
     let mut count = 0;
     for worker in 0..control.workers() {

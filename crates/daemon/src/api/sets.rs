@@ -1,4 +1,4 @@
-//! `/v1/sets`: sets that rules of the filter name, and that change without a commit.
+//! `/v1/sets`: element sets that filter rules refer to and that can be changed without a commit.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::{Refusal, Serve};
 use crate::build::elements;
 use crate::control::Control;
 
-/// Elements that sessions are asked about one by one when a set is flushed; where there are more, all are asked.
+/// Maximum number of flushed elements whose sessions are revalidated one by one. Above it, all sessions are.
 const ONE_BY_ONE: usize = 1_024;
 
 impl Serve for operation::Sets {
@@ -96,7 +96,7 @@ impl Serve for operation::FlushSet {
     }
 }
 
-/// The elements of a request, which are such as the set takes.
+/// Elements of a request, checked against the type of the set.
 fn requested(set: &ElementSet, request: &SetRequest) -> Result<Vec<Element>, Refusal> {
     let mut found = Vec::new();
     for written in &request.elements {
@@ -118,7 +118,7 @@ fn requested(set: &ElementSet, request: &SetRequest) -> Result<Vec<Element>, Ref
     Ok(found)
 }
 
-/// An element as it is written.
+/// An element in the form of the configuration.
 fn as_written(element: Element) -> SetElement {
     match element {
         Element::Ports(first, last) => SetElement::Ports(first, last),
@@ -148,7 +148,8 @@ fn named(control: &Control, name: &str) -> Result<Arc<ElementSet>, Refusal> {
     found.ok_or_else(|| Refusal::Wrong(format!("there is no set `{name}`: `sluice set list` lists them")))
 }
 
-/// Let sessions of elements that came or went be asked about again: of ports all, which are known by their addresses.
+/// Revalidate the sessions of added or removed elements. Sessions are found by address only, so elements with ports
+/// revalidate all sessions.
 fn follow(plane: &mut ControlPlane, elements: &[Element]) {
     let mut changed = CompiledRule {
         action: Action::Count,
@@ -176,7 +177,7 @@ fn follow(plane: &mut ControlPlane, elements: &[Element]) {
     plane.filter_changed(&changed);
 }
 
-/// Packets from some addresses, and those to them.
+/// Rules that match packets from a range of addresses, and packets to it.
 fn either<A: Address>(first: A, last: A) -> [Rule<A>; 2] {
     let (mut from, mut to) = (Rule::any(), Rule::any());
     let range = Range { first, last };
@@ -184,7 +185,7 @@ fn either<A: Address>(first: A, last: A) -> [Rule<A>; 2] {
     [from, to]
 }
 
-/// Remove elements whose time is over.
+/// Remove elements whose timeout has expired.
 pub(crate) fn expire(control: &Control) {
     let now = control.nanoseconds();
     for (_, set) in all(control) {

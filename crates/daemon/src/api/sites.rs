@@ -1,4 +1,4 @@
-//! Subscribers' sites, who has which private address, and how DHCP stands on both sides.
+//! Subscribers' sites, their leases, and the state of DHCP on the private and the public side.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -22,15 +22,15 @@ use crate::subscribers::relay::Tally;
 use crate::subscribers::service::{LeaseView, Service, SiteView};
 use crate::subscribers::virtual_mac::text;
 
-/// Entries of a page where no limit is given, and at most.
+/// Default and maximum number of entries per page.
 const PAGE: (u32, u32) = (1_024, 8_192);
 
-/// Entries that are looked at for a page, at most: the service stands still meanwhile.
+/// Maximum number of entries examined per page, because the service is locked meanwhile.
 const LOOKED_AT: usize = 8_192;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// The context of the site with a name.
+/// Context of the site with a name.
 pub(super) fn context(control: &Control, name: &str) -> Result<Context, Refusal> {
     context_of(&control.config(), name).ok_or_else(|| unknown("site", name))
 }
@@ -47,7 +47,7 @@ fn limit(position: &Position) -> usize {
     position.limit.unwrap_or(PAGE.0).clamp(1, PAGE.1) as usize
 }
 
-/// The numbers of the sites that a filter means, from the first up to behind the last.
+/// Range of site numbers that a filter selects: first, and one past the last.
 fn meant(config: &Config, site: Option<&str>, group: Option<&str>) -> Result<(u32, u32), Refusal> {
     let Some(subscribers) = &config.subscribers else {
         return Ok((0, 0));
@@ -138,7 +138,8 @@ fn site(view: SiteView, group: &SiteGroup, (config, subscribers): (&Config, &Sub
     }
 }
 
-/// The place of a lease in the list: first the terminals of sites, by site and address, then the others, by server and address.
+/// Position in the list of leases: first the terminals of sites, ordered by site and address, then all others, ordered
+/// by server and address.
 #[derive(Clone, Copy)]
 enum Place {
     Mapped(u32, Ipv4Addr),
@@ -164,19 +165,19 @@ impl Place {
     }
 }
 
-/// Which leases are looked for.
+/// Filter of a list of leases.
 struct Wanted {
-    /// Of sites from one up to behind another.
+    /// Range of sites: first, and one past the last.
     sites: (u32, u32),
-    /// Those of no site, too.
+    /// Whether leases that belong to no site are included.
     any: bool,
-    /// Of this network.
+    /// Network of the leased addresses.
     address: Option<NetFilter>,
-    /// How many at most.
+    /// Maximum number of leases.
     most: usize,
 }
 
-/// Leases from a place on, and the place behind them.
+/// Leases from a position on, and the position of the next page.
 fn leases_from(service: &Service, place: Place, wanted: &Wanted) -> (Vec<LeaseView>, Option<Place>) {
     let (first, behind) = wanted.sites;
     let meant = |view: &LeaseView| {
@@ -319,7 +320,7 @@ mod tests {
     use super::*;
     use crate::subscribers::service::tests::{World, lease as leased};
 
-    /// Five leases of two sites, and two of none.
+    /// A service with five leases in two sites and two leases without a site.
     fn world() -> World {
         let mut world = World::new();
         for (last, circuit) in (1..).zip(["homes-100.6", "homes-100.5", "homes-100.5", "shops-8", "shops-8"]) {
@@ -330,14 +331,14 @@ mod tests {
         world
     }
 
-    /// The last bytes of the addresses of each page.
+    /// The last byte of each address, by page.
     fn pages(world: &World, wanted: &Wanted) -> Vec<Vec<u8>> {
         let mut place = Some(Place::Mapped(0, Ipv4Addr::UNSPECIFIED));
         let mut pages = Vec::new();
         while let Some(from) = place {
             let (views, next) = leases_from(&world.service, from, wanted);
             pages.push(views.iter().map(|view| view.lease.address.octets()[3]).collect());
-            // What is given out is read again.
+            // The cursor must parse to the same position.
             place = next.map(|next| Place::read(&next.text()).expect("a cursor"));
         }
         pages
@@ -371,7 +372,7 @@ mod tests {
             any: false,
             ..all(1)
         };
-        // Leases that are not served are looked through in the end.
+        // The last page has examined the leases without a site and found none.
         assert_eq!(vec![vec![2], vec![3], vec![]], pages(&world, &of_site(0)));
         assert_eq!(vec![Vec::<u8>::new()], pages(&world, &of_site(2)));
         let network = Wanted {

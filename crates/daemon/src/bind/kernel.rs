@@ -1,4 +1,4 @@
-//! Steps that change which driver has a card, and the kernel that takes them.
+//! Steps that change the driver of a card, and the kernel that runs them.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,9 +7,9 @@ use std::{fmt, fs};
 
 use crate::files;
 
-/// What takes steps: the running kernel, or a test's.
+/// Runs steps: the real kernel, or a fake one in tests.
 pub(super) trait Kernel {
-    /// Load a module.
+    /// Load a kernel module.
     fn load(&self, module: &str) -> io::Result<()>;
     /// Write to a file of `/sys`.
     fn write(&self, path: &Path, text: &str) -> io::Result<()>;
@@ -18,15 +18,15 @@ pub(super) trait Kernel {
 /// One step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Load a module.
+    /// Load a kernel module.
     Load(String),
-    /// Load a module if there is one.
+    /// Load a kernel module if it is installed.
     Try(String),
     /// Write to a file of `/sys`.
     Write {
-        /// Its path.
+        /// Path of the file.
         path: PathBuf,
-        /// What to write; nothing clears it.
+        /// Text to write; an empty text clears the file.
         text: String,
     },
     /// Remove a file.
@@ -34,7 +34,7 @@ pub(super) enum Step {
 }
 
 impl fmt::Display for Step {
-    /// As a command.
+    /// The step as a shell command.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Step::Load(module) | Step::Try(module) => write!(f, "modprobe {module}"),
@@ -59,13 +59,13 @@ impl Step {
     }
 }
 
-/// The running kernel.
+/// The kernel of this machine.
 pub(super) struct Running;
 
 impl Kernel for Running {
     fn load(&self, module: &str) -> io::Result<()> {
         let run = |program| Command::new(program).arg(module).output();
-        // What udev and services start with may lack the folder of programs for root.
+        // The PATH of udev and of services may lack /sbin.
         let output = match run("modprobe") {
             Err(error) if error.kind() == io::ErrorKind::NotFound => run("/sbin/modprobe"),
             output => output,

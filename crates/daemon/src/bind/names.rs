@@ -1,17 +1,18 @@
-//! Names of makers and models, from the list that distributions install.
+//! Vendor and device names, from the PCI ID list that distributions install.
 
 use std::fs;
 
-/// Where the list is: Debian's packages `pci.ids`, Red Hat's `hwdata`.
+/// Paths of the list: package `pci.ids` on Debian, `hwdata` on Red Hat.
 const LISTS: [&str; 2] = ["/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids"];
 
-/// Maker and model by name.
+/// Vendor and device name of a card.
 pub(super) fn name(vendor: u16, device: u16) -> Option<String> {
     let list = LISTS.iter().find_map(|path| fs::read(path).ok())?;
     find(&String::from_utf8_lossy(&list), vendor, device)
 }
 
-/// In a list of `8086  Intel Corporation`, below it `<tab>10d3  82574L Gigabit Network Connection`.
+/// Find a device in a list with lines such as `8086  Intel Corporation`, followed by `<tab>10d3  82574L Gigabit Network
+/// Connection`.
 fn find(list: &str, vendor: u16, device: u16) -> Option<String> {
     let (vendor, device) = (format!("{vendor:04x}  "), format!("\t{device:04x}  "));
     let mut lines = list.lines();

@@ -7,14 +7,14 @@ use super::*;
 
 const CARD: &str = "0000:00:02.0";
 
-/// A kernel over files: what is written has the effect that it has in `/sys`.
+/// A fake kernel on a folder: writes have the same effect as in `/sys`.
 struct Files {
     machine: Machine,
-    /// Modules that are installed.
+    /// Installed kernel modules.
     modules: Vec<&'static str>,
-    /// Drivers that refuse the card.
+    /// Drivers that reject the card.
     refusing: Vec<&'static str>,
-    /// The driver that the kernel has for the card.
+    /// The kernel's own driver for the card.
     own: Option<&'static str>,
     log: RefCell<Vec<String>>,
 }

@@ -1,18 +1,18 @@
-//! Applications: whose are looked for, and what they are called.
+//! Lowering of application identification, and names of applications.
 
 use std::sync::{Arc, OnceLock};
 
 use sluice_config::{Config, nearest};
-use sluice_engine::features::applications::IdentificationSettings;
+use sluice_engine::session::identification::IdentificationSettings;
 use sluice_filter::ApplicationMatch;
 use sluice_inspect::applications::{ApplicationCapacity, ApplicationNames, ApplicationSelector, Error};
 
 use super::BuildError;
 
-/// What applications are called: the same for the whole process, since it takes a while to find out.
+/// Names of all applications, loaded once per process because loading takes a while.
 ///
 /// # Errors
-/// The library is another one.
+/// The installed library has another version.
 pub fn application_names() -> Result<Arc<ApplicationNames>, Error> {
     static NAMES: OnceLock<Arc<ApplicationNames>> = OnceLock::new();
     if let Some(names) = NAMES.get() {
@@ -22,7 +22,7 @@ pub fn application_names() -> Result<Arc<ApplicationNames>, Error> {
     Ok(NAMES.get_or_init(|| names).clone())
 }
 
-/// Whose applications are looked for; none where nobody's are.
+/// Settings of application identification; `None` if it is not configured.
 pub(super) fn seeking(config: &Config) -> Result<Option<Arc<IdentificationSettings>>, Error> {
     let Some(applications) = &config.applications else {
         return Ok(None);
@@ -34,7 +34,7 @@ pub(super) fn seeking(config: &Config) -> Result<Option<Arc<IdentificationSettin
     ))))
 }
 
-/// How much each worker looks at.
+/// Capacity of application identification per worker.
 pub(super) fn capacity(config: &Config) -> Option<ApplicationCapacity> {
     let written = config.document.applications.as_ref()?;
     Some(ApplicationCapacity {
@@ -49,17 +49,17 @@ pub(super) fn capacity(config: &Config) -> Option<ApplicationCapacity> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no application `{name}`{}", hint.as_deref().map(|hint| format!(": {hint}")).unwrap_or_default())]
 pub struct UnknownApplication {
-    /// As written.
+    /// Name as configured.
     pub name: String,
-    /// What to do about it.
+    /// Suggestion for a correction.
     pub hint: Option<String>,
-    /// Its place among those that the rule names.
+    /// Position of the name within the rule.
     pub place: usize,
-    /// The rule's place in the configuration.
+    /// Position of the rule in the configuration.
     pub rule: usize,
 }
 
-/// Applications that a rule names, by their numbers.
+/// Numbers of the applications that a rule names.
 pub(super) fn named(written: &[String]) -> Result<Vec<ApplicationMatch>, BuildError> {
     if written.is_empty() {
         return Ok(Vec::new());
@@ -77,7 +77,7 @@ pub(super) fn named(written: &[String]) -> Result<Vec<ApplicationMatch>, BuildEr
     written.iter().enumerate().map(one).collect()
 }
 
-/// The name that is least unlike one that is none.
+/// The application name most similar to an unknown one.
 fn near(written: &str, names: &ApplicationNames) -> Option<String> {
     let known: Vec<_> = names.iter().map(|(_, name)| name.to_owned()).collect();
     let one = |part: &str| match names.number(part).and_then(|number| names.name(number)) {

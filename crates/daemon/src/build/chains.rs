@@ -1,4 +1,4 @@
-//! Chains of routers as the data plane takes them.
+//! Lowering of the routers' chains.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use sluice_engine::snapshot::chains::{Action, ChainText, Chains, ClassText, Name
 use super::BuildError;
 use super::filter::{boxes4, boxes6};
 
-/// The chains by router; nothing where no router has any.
+/// Chains by router; empty if no router has a chain.
 ///
 /// # Errors
-/// They lead back, or nowhere.
+/// A chain has a loop, or refers to a missing chain.
 pub fn chains(config: &Config) -> Result<Vec<Option<Arc<Chains>>>, BuildError> {
     if config.chains.is_empty() {
         return Ok(Vec::new());
@@ -35,7 +35,7 @@ fn chain(chain: &Chain) -> Result<ChainText, BuildError> {
     for step in &chain.steps {
         let described = described(step)?;
         match steps.last_mut() {
-            // What comes out of the sessions is always routed.
+            // Packets are always routed after the session lookup.
             Some(last) if matches!(last.action, Action::Sessions) => {
                 last.text = format!("{}, {}", last.text, described.text);
             }

@@ -1,4 +1,4 @@
-//! The packet filter's rules as its matchers take them.
+//! Lowering of packet filter rules to the form that the matchers use.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -18,24 +18,24 @@ use sluice_filter::{
 use super::BuildError;
 use super::applications::{UnknownApplication, named};
 
-/// A rule as the configuration has it.
+/// A rule with its place in the configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Listed {
-    /// As it was written.
+    /// Text of the rule.
     pub text: schema::FilterRule,
-    /// What it asks and does.
+    /// Conditions and action of the rule.
     pub rule: FilterRule,
-    /// It was inserted while the daemon ran.
+    /// Whether the rule was inserted at run time.
     pub inserted: bool,
 }
 
-/// The rules of the filter in order, which come and go one by one too.
+/// Rules of the filter in order; single rules can be inserted and removed.
 pub type Rules = RuleList<Listed>;
 
-/// The filter of a configuration; none where it has none. Rules that were there `before` go on counting.
+/// Filter of a configuration; `None` if it has no filter. Rules that were already in `before` keep their counters.
 ///
 /// # Errors
-/// The matcher would take too much memory.
+/// The matcher would exceed its memory limit.
 pub fn filters(config: &Config, before: Option<&Rules>) -> Result<Option<Rules>, BuildError> {
     let Some(settings) = &config.filter_settings() else {
         return Ok(None);
@@ -69,7 +69,7 @@ pub fn filters(config: &Config, before: Option<&Rules>) -> Result<Option<Rules>,
     Ok(Some(rules.with_sets(sets)))
 }
 
-/// The sets of a configuration: those that there were, unless their size has changed.
+/// Sets of a configuration. An existing set is reused unless its size or type has changed.
 fn sets(config: &Config, before: Option<&Sets>) -> Sets {
     let set = |set: &FilterSet| {
         let (old, size) = (before.and_then(|sets| sets.get(&set.name)), set.settings.size as usize);
@@ -78,7 +78,7 @@ fn sets(config: &Config, before: Option<&Sets>) -> Sets {
             return (set.name.clone(), same.clone());
         }
         let new = ElementSet::new(kind_of(set.settings.kind), size);
-        // What the file says goes before.
+        // Elements of the configuration are added first, so that they fit if the new set is smaller.
         update(&new, &set.settings);
         old.into_iter().for_each(|old| new.copy(old));
         (set.name.clone(), Arc::new(new))
@@ -86,7 +86,7 @@ fn sets(config: &Config, before: Option<&Sets>) -> Sets {
     config.filter_sets.iter().map(set).collect()
 }
 
-/// Let the sets that were there before follow a configuration that is in force.
+/// Apply the configuration to sets that are reused, after a commit.
 pub fn update_sets(config: &Config, rules: &Rules) {
     for set in &config.filter_sets {
         if let Some(running) = rules.sets().get(&set.name) {
@@ -95,7 +95,7 @@ pub fn update_sets(config: &Config, rules: &Rules) {
     }
 }
 
-/// What a set has.
+/// Type of a set's elements.
 fn kind_of(kind: SetType) -> ElementKind {
     match kind {
         SetType::Addresses => ElementKind::Addresses,
@@ -104,7 +104,7 @@ fn kind_of(kind: SetType) -> ElementKind {
     }
 }
 
-/// An element as sets take it: a range of addresses is as many as prefixes make it.
+/// Elements of a set for one configured element: a range of addresses is split into prefixes.
 pub fn elements(element: &SetElement) -> Vec<Element> {
     match *element {
         SetElement::Ports(first, last) => vec![Element::Ports(first, last)],
@@ -126,7 +126,8 @@ fn update(set: &ElementSet, settings: &schema::NamedSet) {
     }
 }
 
-/// Where each rule was before. Rules are the same where they do and match the same, whatever their names and places are.
+/// Former position of each rule. Two rules are the same if their conditions and actions are equal, whatever their names
+/// and positions.
 fn places<'c>(old: &'c Rules, new: &'c [FilterRule]) -> impl Iterator<Item = Option<RulePosition>> + 'c {
     let text = |rule: &FilterRule| {
         let FilterRule {
@@ -188,10 +189,10 @@ fn verdict(verdict: schema::Verdict, with: RejectKind) -> Verdict {
     }
 }
 
-/// A rule as the filter takes it.
+/// Compile a rule for the filter.
 ///
 /// # Errors
-/// It asks for what no packet has.
+/// The rule has a condition that no packet can meet.
 pub fn written(rule: &FilterRule, sets: &Sets) -> Result<CompiledRule, BuildError> {
     let with = match rule.with {
         schema::RejectWith::Reset => RejectKind::Reset,
@@ -211,7 +212,7 @@ pub fn written(rule: &FilterRule, sets: &Sets) -> Result<CompiledRule, BuildErro
         schema::Action::SetEcn => Action::SetEcn(rule.new_ecn.unwrap_or(0)),
         schema::Action::SetMark => Action::SetMark(mark(rule.new_mark.unwrap_or(value::Mark { value: 0, mask: 0 }))),
     };
-    // A name that nothing has is refused before.
+    // Validation has already rejected unknown names, so the empty set is never used.
     let none = || Arc::new(AddressSet::new(1, None).into());
     let set = |name: &String| SharedSet(sets.get(name).cloned().unwrap_or_else(none));
     let membership = |of: &Option<OrNot<String>>| {
@@ -249,10 +250,10 @@ fn macs(selection: &MacSelection) -> MacCondition {
     }
 }
 
-/// Every combination of what a rule names, of IPv4 packets of a router, or of all.
+/// Hyperrectangles of a rule's conditions for IPv4 packets of one router, or of all routers.
 ///
 /// # Errors
-/// It asks for what no packet has.
+/// The rule has a condition that no packet can meet.
 pub(super) fn boxes4(selection: &Selection, router: Option<RouterIndex>) -> Result<Vec<Rule<u32>>, RuleError> {
     boxes(selection, router, false, |address| match address {
         IpAddr::V4(address) => address.to_bits(),
@@ -260,10 +261,10 @@ pub(super) fn boxes4(selection: &Selection, router: Option<RouterIndex>) -> Resu
     })
 }
 
-/// The same of IPv6 packets.
+/// Hyperrectangles of a rule's conditions for IPv6 packets of one router, or of all routers.
 ///
 /// # Errors
-/// It asks for what no packet has.
+/// The rule has a condition that no packet can meet.
 pub(super) fn boxes6(selection: &Selection, router: Option<RouterIndex>) -> Result<Vec<Rule<u128>>, RuleError> {
     boxes(selection, router, true, |address| match address {
         IpAddr::V6(address) => address.to_bits(),
@@ -271,7 +272,7 @@ pub(super) fn boxes6(selection: &Selection, router: Option<RouterIndex>) -> Resu
     })
 }
 
-/// What a selection says of fields other than addresses; nothing of a field that it leaves open.
+/// Value ranges of a selection for all fields except addresses. Fields without a condition have no ranges.
 fn fields(selection: &Selection, router: Option<RouterIndex>, six: bool) -> [(Field, Vec<(u32, u32)>); 12] {
     let routers: Vec<_> = router.iter().map(|&router| (router.into(), router.into())).collect();
     let wide = |list: &[(u16, u16)]| list.iter().map(|&(first, last)| (first.into(), last.into())).collect();

@@ -1,9 +1,9 @@
-//! What comes to the hosts of routers.
+//! Lowering of the limits on packets to routers' host stacks.
 
 use sluice_config::schema::{HostMulticast, RouterHost};
-use sluice_engine::features::punt::{Host, LIMITS, Multicast, PuntClass};
+use sluice_engine::packet::punt::{Host, LIMITS, Multicast, PuntClass};
 
-/// A router's host, as it is written, where there are so many interfaces.
+/// Limits of a router's host stack; `interfaces` is the number of interfaces.
 pub(super) fn host(written: &RouterHost, interfaces: usize) -> Host {
     let mut limits = LIMITS;
     for (name, given) in written.limits.given() {

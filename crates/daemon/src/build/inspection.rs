@@ -1,4 +1,4 @@
-//! Inspection: what a configuration says of it, and how much memory a shard inspects with.
+//! Lowering of inspection: policy, rules, and the capacity of the inspector of each shard.
 
 use std::sync::Arc;
 
@@ -20,21 +20,22 @@ use super::Secrets;
 use super::signatures::{ReadRules, SignatureError, SignatureReport};
 use crate::compiling::Compiler;
 
-/// Sources and destinations of rules that count matches, all together.
+/// Maximum number of sources and destinations tracked by rules that count matches, over all rules.
 const RATES: usize = 1 << 16;
 
-/// What would become of the signature files. `None` where nothing is inspected.
+/// Report on the signature files of a configuration; `None` if inspection is not configured.
 ///
 /// # Errors
-/// As [`inspection`].
+/// The same as [`inspection`].
 pub fn signatures(config: &Config) -> Result<Option<SignatureReport>, SignatureError> {
     Ok(inspection(config, Secrets::FIXED, &Compiler::of(config))?.map(|(_, report)| report))
 }
 
-/// What a configuration says of inspection, its rules, and what became of their files. `None` where nothing is inspected.
+/// Inspection policy of a configuration with its rules, and the report on the signature files. `None` if inspection is
+/// not configured.
 ///
 /// # Errors
-/// A file that can't be read, no rule that can be used, or nothing to search with.
+/// A file can't be read, no rule is usable, or the rules can't be compiled.
 pub fn inspection(
     config: &Config,
     secrets: Secrets,
@@ -50,11 +51,10 @@ pub fn inspection(
     Ok(Some((Arc::new(on), report)))
 }
 
-/// The same while another configuration runs: rules that are the same stay what they are, and what was counted for rules
-/// goes on.
+/// Inspection policy that replaces a running one: unchanged rules are reused, and the match counts of rules are kept.
 ///
 /// # Errors
-/// As [`inspection`].
+/// The same as [`inspection`].
 pub fn other_inspection(
     config: &Config,
     (running, before): (&InspectionPolicy, &SignatureReport),
@@ -121,7 +121,7 @@ fn settings(written: &sluice_config::schema::Inspection) -> Settings {
     }
 }
 
-/// Of which protocols records are written.
+/// Protocols whose transactions are recorded.
 fn wanted(written: &sluice_config::schema::Inspection) -> LoggedProtocols {
     let writes = |kind| written.eve.as_ref().is_some_and(|eve| eve.writes(kind));
     LoggedProtocols {
@@ -131,7 +131,7 @@ fn wanted(written: &sluice_config::schema::Inspection) -> LoggedProtocols {
     }
 }
 
-/// Which records workers make, beside alerts.
+/// Records that workers create in addition to alerts.
 fn records(written: &sluice_config::schema::Inspection) -> Records {
     let Some(eve) = &written.eve else {
         return Records::default();
@@ -142,7 +142,7 @@ fn records(written: &sluice_config::schema::Inspection) -> Records {
     Records { drops, flows, most }
 }
 
-/// A class of these, with nothing said about overload.
+/// Traffic class of these protocols, ports and networks, without an overload action.
 fn class(protocol: Option<IpProtocol>, ports: &PortRanges, networks: &[Prefix]) -> Class {
     let networks = networks.iter().map(|network| network.net());
     Class {
@@ -168,13 +168,13 @@ fn overload(written: &schema::Overload) -> Overload {
         ..class(written.protocol, &written.ports, &written.networks)
     };
     Overload {
-        begins: written.begins.into(),
+        begins: written.threshold.into(),
         ends: written.ends.into(),
         classes: written.classes.iter().map(class).collect(),
     }
 }
 
-/// How much a shard inspects at once. Flows don't spread evenly over shards: there is room for a quarter more.
+/// Inspector capacity of a shard. Flows are not evenly distributed over shards, so each has a reserve of a quarter.
 pub fn inspection_plan(config: &Config, shards: u32) -> Option<InspectorCapacity> {
     let written = config.document.inspection.as_ref()?;
     let share = |all: u32| match shards {

@@ -1,4 +1,4 @@
-//! Interfaces, their ports, their routes.
+//! Lowering of interfaces, their ports and their routes.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -18,8 +18,8 @@ use sluice_wire::{ndp, validity};
 
 use super::{BuildError, relays};
 
-/// The ports of a configuration, each with the interface that has its device. Where the process has just begun they are numbered
-/// without a gap, in the order of the file.
+/// Ports of a configuration, each with the interface that has its device. At the start of the process they are numbered
+/// without gaps, in the order of the file.
 pub fn ports(config: &Config) -> Vec<(PortIndex, InterfaceIndex)> {
     let named = (0..).zip(config.numbering.ports.names());
     named
@@ -27,13 +27,13 @@ pub fn ports(config: &Config) -> Vec<(PortIndex, InterfaceIndex)> {
         .collect()
 }
 
-/// The port of an interface that has a device of its own.
+/// Port of an interface that has its own device.
 pub fn port(config: &Config, interface: InterfaceIndex) -> Option<PortIndex> {
     let mut ports = ports(config).into_iter();
     ports.find(|&(_, owner)| owner == interface).map(|(port, _)| port)
 }
 
-/// Port and tags of an interface.
+/// Port and VLAN tags of an interface.
 fn place(config: &Config, ports: &[(PortIndex, InterfaceIndex)], index: InterfaceIndex) -> (PortIndex, Vec<Tag>) {
     let interface = config.interfaces.get(usize::from(index));
     let (device, tags) = match interface.map(|interface| &interface.link) {
@@ -51,7 +51,7 @@ fn place(config: &Config, ports: &[(PortIndex, InterfaceIndex)], index: Interfac
     (port.map_or(NO_PORT, |&(port, _)| port), tags)
 }
 
-/// The interfaces as the engine has them. `macs` has the Ethernet address of each port.
+/// Interfaces in the form of the engine. `macs` are the Ethernet addresses by port.
 pub fn interfaces(config: &Config, macs: &[[u8; 6]]) -> Vec<Interface> {
     let ports = ports(config);
     let translates = |router: RouterIndex| {
@@ -62,7 +62,7 @@ pub fn interfaces(config: &Config, macs: &[[u8; 6]]) -> Vec<Interface> {
         .zip(config.interfaces.iter().zip(sides(config)))
         .map(|(index, (configured, side))| {
             let (port, tags) = place(config, &ports, index);
-            // An end of a virtual link, or a tunnel, has a locally administered address.
+            // A virtual link end or a tunnel gets a locally administered address.
             let [high, low] = index.to_be_bytes();
             let own = macs
                 .get(usize::from(port))
@@ -142,19 +142,20 @@ fn tunnel(written: &sluice_config::config::Tunnel) -> Tunnel {
     }
 }
 
-/// Who is behind an interface.
+/// Side of an interface with respect to address translation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Side {
-    /// Hosts: no packet to an outside address comes in by it that a rule or a pool has to be asked about.
+    /// Inside hosts only: no packet from this interface needs a lookup in destination rules or pools.
     Inside,
-    /// Hosts, or nobody knows; packets to outside addresses may come in too.
+    /// Inside hosts or unknown; packets to outside addresses may arrive as well.
     Both,
-    /// Others: packets to outside addresses come in by it.
+    /// Outside: packets to outside addresses arrive here.
     Outside,
 }
 
-/// The sides of all interfaces. Source rules lead out where they say, or anywhere where one names no interface; destination
-/// rules are asked first on the others, or on those that they name, but not where the hosts are whose sources are translated.
+/// Sides of all interfaces. A source rule makes its output interface an outside one, or every interface if it names
+/// none. Destination rules make their input interfaces, or all others, outside ones, except interfaces of hosts whose
+/// source addresses are translated.
 fn sides(config: &Config) -> Vec<Side> {
     let mut routers: Vec<_> = config.interfaces.iter().map(|interface| interface.router).collect();
     routers.sort_unstable();
@@ -165,7 +166,7 @@ fn sides(config: &Config) -> Vec<Side> {
     (0..).zip(&config.interfaces).map(|(index, _)| side(index)).collect()
 }
 
-/// The sides of a router's interfaces.
+/// Sides of a router's interfaces.
 fn sides_of(config: &Config, router: RouterIndex) -> Vec<(InterfaceIndex, Side)> {
     let rules: Vec<_> = config
         .source
@@ -192,7 +193,7 @@ fn sides_of(config: &Config, router: RouterIndex) -> Vec<(InterfaceIndex, Side)>
             true => Side::Outside,
             false if has_hosts && anywhere => Side::Both,
             false if has_hosts || !anywhere && !forwards(index) => Side::Inside,
-            // Most likely it only carries VLANs.
+            // Probably an interface that only carries VLANs.
             false if interface.addresses.is_empty() => Side::Both,
             false => Side::Outside,
         };
@@ -205,8 +206,8 @@ fn sides_of(config: &Config, router: RouterIndex) -> Vec<(InterfaceIndex, Side)>
         .collect()
 }
 
-/// Whether the card of an interface is to hash what packets to outside addresses have in common: they come in by the interface,
-/// or a VLAN on it.
+/// Whether the card should hash by the outside address: packets to outside addresses arrive on the interface or on a
+/// VLAN on it.
 pub fn faces_outside(config: &Config, card: InterfaceIndex) -> bool {
     let mut all = (0..).zip(&config.interfaces).zip(sides(config));
     all.any(|((index, interface), side)| {
@@ -218,14 +219,14 @@ pub fn faces_outside(config: &Config, card: InterfaceIndex) -> bool {
     })
 }
 
-/// Addresses of an interface. One with IPv6 has a link-local address besides (RFC 4291, 2.5.6).
+/// Addresses of an interface. An interface with IPv6 also has a link-local address (RFC 4291, section 2.5.6).
 fn link(config: &Config, configured: &Configured, index: InterfaceIndex, mac: [u8; 6]) -> sluice_route::Interface {
     let mut addresses: Vec<(Address, u8)> = configured
         .addresses
         .iter()
         .map(|address| (address.address().into(), address.net().prefix_len()))
         .collect();
-    // What DHCP servers answer to is the router's own.
+    // DHCP servers reply to the relay addresses, so these are the router's own as well.
     let relays = relays(config, index).into_iter();
     addresses.extend(relays.map(|relay| (IpAddr::V4(relay).into(), 32)));
     let six = addresses.iter().any(|(address, _)| matches!(address, Address::V6(_)));
@@ -249,8 +250,8 @@ fn advertise(configured: &Configured) -> Option<Advertise> {
     })
 }
 
-/// By interface, the gateways that default routes of the file lead to by it, each the one of the lowest distance, and
-/// else that of an uplink.
+/// Default gateways by interface: that of the configured default route with the lowest distance, or else that of an
+/// uplink.
 pub fn uplinks(config: &Config) -> Vec<[Option<Address>; 2]> {
     let mut uplinks = vec![[None; 2]; config.interfaces.len()];
     let mut defaults: Vec<_> = config
@@ -280,7 +281,7 @@ pub fn uplinks(config: &Config) -> Vec<[Option<Address>; 2]> {
     uplinks
 }
 
-/// The tables of routes by source.
+/// Routing tables by source network.
 pub fn sources(config: &Config) -> SourceTables {
     let networks = config
         .routes
@@ -289,10 +290,11 @@ pub fn sources(config: &Config) -> SourceTables {
     SourceTables::new(config.routers.len(), networks)
 }
 
-/// The routes by router, and behind these by source: to the router's interfaces' addresses and networks, and the configured ones.
+/// Routes by router, followed by those of the tables by source: addresses and networks of the interfaces, and
+/// configured routes.
 ///
 /// # Errors
-/// Addresses or routes that contradict one another.
+/// Addresses or routes contradict one another.
 pub fn routes(config: &Config, interfaces: &[Interface]) -> Result<Vec<RouteSet>, BuildError> {
     let mut links = vec![Vec::new(); config.routers.len()];
     for interface in interfaces.iter().filter(|interface| interface.bridge.is_none()) {
@@ -301,7 +303,7 @@ pub fn routes(config: &Config, interfaces: &[Interface]) -> Result<Vec<RouteSet>
         }
     }
     let sources = sources(config);
-    // Attached networks come before routes by source, too.
+    // Connected networks take precedence over routes by source, too.
     let of_tables = sources
         .iter()
         .map(|(router, ..)| links.get(usize::from(router)).cloned());
@@ -377,7 +379,7 @@ mod tests {
         format!("{POOL}[[nat.source]]\nfrom = \"10.0.0.0/16\"\npool = \"a\"\n{out}\n")
     }
 
-    /// Names of the cards that face outside.
+    /// Names of the cards that are on the outside.
     fn cards_of(text: &str) -> Vec<String> {
         let config = config(text);
         let cards = ports(&config)
@@ -389,7 +391,7 @@ mod tests {
             .collect()
     }
 
-    /// Names of the outside interfaces of a gateway with a LAN and a WAN, with these rules.
+    /// Names of the outside interfaces of a gateway with a LAN, a WAN and these rules.
     fn outside_of(rules: &str) -> Vec<String> {
         let config = config(&format!("{LAN}{WAN}{rules}"));
         let found = interfaces(&config, &[[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]]);
@@ -402,27 +404,27 @@ mod tests {
         let named = source("out = \"wan\"");
         assert_eq!(vec!["wan"], outside_of(&named));
         assert_eq!(vec!["wan"], outside_of(&format!("{named}{FORWARD}")));
-        // Hosts of one network may be translated towards those of the other.
+        // Hosts of one network may be translated towards the other network.
         assert_eq!(vec!["lan", "wan"], outside_of(&source("")));
         assert_eq!(vec!["lan", "wan"], outside_of(FORWARD));
         assert!(outside_of("").is_empty());
-        // Rules of an interface are asked at that alone, and those about the router's host at none.
+        // Rules for an interface concern that interface only, and rules for the router's host stack none.
         let of_wan = "[[nat.destination]]\nin = \"wan\"\nprotocol = \"tcp\"\nport = 80\nto = \"10.0.0.5\"\n";
         assert_eq!(vec!["wan"], outside_of(of_wan));
-        let own = "[routers.default]\ndaemon = true\n[[nat.destination]]\nown = true\nto = \"10.0.0.5\"\n";
+        let own = "[routers.default]\ndaemon = true\n[[nat.destination]]\nlocal = true\nto = \"10.0.0.5\"\n";
         assert!(outside_of(own).is_empty());
     }
     #[test]
     fn card_faces_outside_where_rules_lead_by_itself_or_a_vlan_and_not_where_their_hosts_are() {
         let both = format!("{LAN}{WAN}");
         assert_eq!(vec!["wan"], cards_of(&format!("{both}{}", source("out = \"wan\""))));
-        // No rule says where: the hosts' card still has their packets.
+        // No rule names an interface: the card of the hosts still carries the hosts' packets.
         assert_eq!(vec!["wan"], cards_of(&format!("{both}{}", source(""))));
         assert_eq!(
             vec!["wan"],
             cards_of(&format!("{both}{}{FORWARD}", source("out = \"wan\"")))
         );
-        // Where nothing is translated nobody is outside.
+        // Without translation no interface is on the outside.
         let exempt = "[[nat.exempt]]\nfrom = \"10.0.0.0/16\"\nout = \"wan\"\n";
         assert!(cards_of(&format!("{both}{exempt}")).is_empty());
         let trunk = "[interfaces.trunk]\ndevice = \"null:\"\n[interfaces.wan]\nparent = \"trunk\"\nvlan = 7\n\

@@ -1,4 +1,5 @@
-//! From a valid configuration to the plain parameters of the data plane, which does not know it.
+//! Lowering of a valid configuration into the parameters of the data plane, which does not depend on the
+//! configuration's types.
 
 mod applications;
 mod chains;
@@ -31,9 +32,9 @@ use sluice_config::config::Timeouts;
 use sluice_config::schema;
 use sluice_engine::control::plane::NeighbourLimits;
 use sluice_engine::features::inspection::InspectionPolicy;
-use sluice_engine::features::virtual_reassembly;
 use sluice_engine::packet::io::WorkerIndex;
 use sluice_engine::placement::Part;
+use sluice_engine::snapshot::fragment_limits::FragmentLimits;
 use sluice_engine::snapshot::shard_owners::ShardOwners;
 use sluice_engine::snapshot::stages::Stages;
 use sluice_engine::snapshot::{LIMITS, Limits, Router, Snapshot, StartParameters, SubscriberCapacity};
@@ -44,67 +45,67 @@ use sluice_route::RouteError;
 use sluice_route::neighbour::Timing;
 use sluice_route::policer::ControlClass;
 
-/// Why a configuration that was found valid has no parameters: two crates disagree about what is.
+/// Why a valid configuration can't be lowered: the configuration crate accepts what another crate rejects.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
-    /// The number of shards.
+    /// The number of shards is invalid.
     #[error("{0} shards: a power of two from 1 to 1024 is possible")]
     Shards(u16),
-    /// Addresses and routes.
+    /// Addresses or routes are rejected.
     #[error(transparent)]
     Routes(#[from] RouteError),
-    /// Pools.
+    /// Pools are rejected.
     #[error(transparent)]
     Pools(#[from] sluice_nat::pool::PoolError),
-    /// Shares of deterministic pools.
+    /// The shares of deterministic pools are rejected.
     #[error(transparent)]
     Shares(#[from] DeterministicError),
-    /// Rules.
+    /// Translation rules are rejected.
     #[error(transparent)]
     Rules(#[from] sluice_nat::rule::RuleError),
-    /// The filter's matcher.
+    /// The filter can't be compiled.
     #[error(transparent)]
     Filter(#[from] sluice_filter::FilterError),
-    /// An application that a rule of the filter names.
+    /// A filter rule names an unknown application.
     #[error(transparent)]
     UnknownApplication(#[from] UnknownApplication),
-    /// A rule of the filter.
+    /// A filter rule is rejected.
     #[error(transparent)]
     FilterRule(#[from] sluice_filter::RuleError),
-    /// Chains.
+    /// Chains are rejected.
     #[error(transparent)]
     Chains(#[from] sluice_engine::snapshot::chains::ChainError),
-    /// What applications are found out with.
+    /// The application identification library can't be used.
     #[error(transparent)]
     Applications(#[from] sluice_inspect::applications::Error),
-    /// Timeouts.
+    /// Timeouts are rejected.
     #[error(transparent)]
     Timeouts(#[from] TimeoutError),
 }
 
-/// Secrets of the hashes.
+/// Secrets of keyed hashes.
 #[derive(Clone, Copy, Debug)]
 pub struct Secrets {
-    /// Of the hash that places sessions and chooses ports.
+    /// Secret of the hash that assigns sessions to buckets and chooses ports.
     pub sessions: [u64; 2],
-    /// What the keys that spread packets over shards are drawn from.
+    /// Secret from which the steering keys are derived.
     pub steering: u64,
-    /// Of transaction numbers of DHCP, and of the table of sites.
+    /// Secret of DHCP transaction IDs and of the site table.
     pub subscribers: [u64; 2],
 }
 
 impl Secrets {
-    /// The same in every process: for `replay`, whose bytes must not depend on chance.
+    /// Fixed secrets for `replay`, whose output must be reproducible.
     pub const FIXED: Self = Self {
         sessions: [0x736c_7569_6365_2e31, 0x9e37_79b9_7f4a_7c15],
         steering: 0x736c_7569_6365_2e32,
         subscribers: [0x736c_7569_6365_2e35, 0x736c_7569_6365_2e36],
     };
 
-    /// New ones, from the kernel's source of randomness.
+    /// Random secrets from the kernel.
     ///
     /// # Errors
-    /// The kernel has none.
+    /// The kernel provides no random numbers.
     pub fn random() -> Result<Self, getrandom::Error> {
         let word = getrandom::u64;
         Ok(Self {
@@ -115,10 +116,11 @@ impl Secrets {
     }
 }
 
-/// What is fixed from start to end, with places for so many ports. `stages` are those of so many workers.
+/// Parameters that are fixed for the life of the process, with room for this number of ports; `stages` assigns this
+/// number of workers.
 ///
 /// # Errors
-/// An impossible number of shards.
+/// The number of shards is invalid.
 pub fn setup(
     config: &Config,
     ports: usize,
@@ -133,12 +135,12 @@ pub fn setup(
         steering,
         owners: ShardOwners::dealt(shards, &stages.all(Part::Session, workers)).into(),
         stages,
-        // Who has a clock of cycles says how long they may.
+        // Set by the caller, which knows the frequency of the cycle counter.
         assist: None,
         sessions: [sessions.ipv4, sessions.ipv6],
         ports,
         secret: secrets.sessions,
-        fragments: virtual_reassembly::Limits {
+        fragments: FragmentLimits {
             datagrams: fragments.packets as usize,
             parked: fragments.parked as usize,
             patience: fragments.timeout.duration().as_nanos() as u64,
@@ -153,15 +155,15 @@ pub fn setup(
         subscribers: SubscriberCapacity {
             most: config.document.nat.subscribers,
             blocks: config.document.nat.port_blocks,
-            held: config.document.nat.held_ports,
+            held: config.document.nat.quarantined_ports,
             prefix: [config.document.nat.subscriber_prefix, 128],
         },
     })
 }
 
-/// What a commit decides. `macs` has the Ethernet address of each port; `pools` the pools' names at the places of their
-/// indexes; `filter` is that of [`filters`], `inspection` that of [`inspection()`], `sites` the table of subscribers' sites, where
-/// these are served.
+/// Snapshot of a configuration. `macs` are the Ethernet addresses by port; `pools` the pool names by pool index;
+/// `filter` the result of [`filters`], `inspection` that of [`inspection()`], `sites` the site table if the subscriber
+/// service is enabled.
 ///
 /// # Errors
 /// See [`BuildError`].
@@ -218,7 +220,7 @@ fn routers(config: &Config) -> Vec<Router> {
     config.routers.iter().map(router).collect()
 }
 
-/// Limits of the gateway's own traffic.
+/// Rate limits of packets to and from the gateway itself.
 fn limits(config: &Config) -> Limits {
     let gateway = &config.document.gateway;
     let mut limits = LIMITS;
@@ -233,13 +235,13 @@ fn limits(config: &Config) -> Limits {
     limits
 }
 
-/// Limits of neighbours.
+/// Parameters of neighbour resolution.
 pub fn neighbour_limits(config: &Config) -> NeighbourLimits {
     let neighbours = &config.document.neighbours;
     let nanoseconds = |period: sluice_config::value::Period| period.duration().as_nanos() as u64;
     let timing = Timing {
         reachable: nanoseconds(neighbours.reachable),
-        // Who wants answers to count for shorter wants silence to be noticed sooner too.
+        // A shorter reachable time also shortens the delay before the first probe.
         delay: Timing::default().delay.min(nanoseconds(neighbours.reachable)),
         retransmit: nanoseconds(neighbours.retransmit),
         attempts: neighbours.requests,
@@ -249,7 +251,7 @@ pub fn neighbour_limits(config: &Config) -> NeighbourLimits {
         capacity: neighbours.ipv4 as usize + neighbours.ipv6 as usize,
         parked: neighbours.parked_each.into(),
         parked_in_all: neighbours.parked as usize,
-        // As long as it may take to find out that nobody answers, and a little.
+        // Slightly longer than the time until an unanswered resolution fails.
         patience: timing.retransmit * (u64::from(timing.attempts) + 1),
         timing,
     }
@@ -275,10 +277,10 @@ pub(crate) fn timeouts(timeouts: &Timeouts) -> sluice_nat::Timeouts {
     }
 }
 
-/// Interfaces that may come while the process runs, beyond those of the start: each has its counters in every worker.
+/// Maximum number of interfaces added at run time. Every worker has counters for each of them.
 const SPARE_INTERFACES: usize = 1024;
 
-/// The worker that receives from a device with one queue.
+/// Worker that receives from devices with a single queue.
 pub const FIRST: WorkerIndex = 0;
 
 #[cfg(test)]
@@ -286,9 +288,9 @@ mod tests {
     use super::*;
     use sluice_config::memory::EntryBytes;
     use sluice_config::{Machine, check};
-    use sluice_engine::session::shard::ShardMemory;
-    use sluice_engine::session::shared_capacity;
     use sluice_engine::snapshot::PortLayouts;
+    use sluice_engine::snapshot::shard_memory::ShardMemory;
+    use sluice_engine::snapshot::shared_capacity;
 
     pub(super) fn config(text: &str) -> Config {
         let machine = Machine {
@@ -304,7 +306,7 @@ mod tests {
     fn fragments_of_the_configuration_limit_the_table() {
         let config =
             config("[interfaces.a]\ndevice = \"null:\"\n[fragments]\npackets = 9\nparked = 7\ntimeout = \"5s\"\n");
-        let expected = virtual_reassembly::Limits {
+        let expected = FragmentLimits {
             datagrams: 9,
             parked: 7,
             patience: 5_000_000_000,
@@ -370,7 +372,8 @@ mod tests {
         policy.leases = PortLayouts::of(&policy, setup.steering.shards());
         let taken = ShardMemory::of(&setup, &policy).total() as u64 * 64 * u64::from(setup.steering.shards().count());
         let taken = taken + shared_capacity::lines(&setup, &policy) as u64 * 64;
-        let of_shards = |key: [&str; 2]| !["neighbours", "fragments"].contains(&key[0]) && key[1] != "held-ports";
+        let of_shards =
+            |key: [&str; 2]| !["neighbours", "fragments"].contains(&key[0]) && key[1] != "quarantined-ports";
         let tables = config.tables.iter().filter(|table| of_shards(table.key));
         let listed: u64 = tables.map(|table| table.bytes.0).sum();
         assert!(

@@ -1,4 +1,4 @@
-//! What routers and interfaces may have.
+//! Lowering of the limits of routers and interfaces.
 
 use sluice_config::Config;
 use sluice_config::config::{Interface, Router};
@@ -7,7 +7,7 @@ use sluice_config::value::BitRate;
 use sluice_engine::snapshot::Quotas;
 use sluice_engine::snapshot::shares::{LinkShare, Rate, RouterShare};
 
-/// Shares of routers and of interfaces, by number.
+/// Limits of routers and of interfaces, by number.
 pub(super) fn shares(config: &Config) -> (Vec<RouterShare>, Vec<LinkShare>) {
     let router = |router: &Router| RouterShare {
         weight: router.weight,
@@ -32,7 +32,7 @@ fn rate(written: schema::TrafficRate) -> Rate {
     }
 }
 
-/// What a router may have beside sessions.
+/// Limits of a router other than sessions.
 pub(super) fn quotas(limits: &schema::RouterLimits) -> Quotas {
     Quotas {
         routes: limits.routes.map(|routes| routes as usize),

@@ -1,4 +1,4 @@
-//! Rules of inspection: their files read, and what finds them.
+//! Inspection rules: reading of the signature files, and compilation.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,55 +13,55 @@ use sluice_inspect::signatures::{Classes, ClassesError, Dialect, Lists, RuleErro
 
 use crate::compiling::{CompileError, Compiler, Made};
 
-/// Why there are no rules to inspect by.
+/// Why inspection rules can't be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum SignatureError {
-    /// A file.
+    /// A signature file can't be read.
     #[error("{}: {error}", path.display())]
     File {
-        /// Its path.
+        /// Path of the file.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the kernel.
         error: std::io::Error,
     },
-    /// The file of classes.
+    /// The classification file is invalid.
     #[error("{}: {error}", path.display())]
     Classes {
-        /// Its path.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong.
+        /// Error with its place in the file.
         error: ClassesError,
     },
-    /// A variable.
+    /// A variable of rules is invalid.
     #[error("${name} in [inspection]: {fault}")]
     Variable {
-        /// Its table.
+        /// Configuration table of the variable.
         table: &'static str,
-        /// Its name.
+        /// Name of the variable.
         name: String,
-        /// What is wrong.
+        /// Error in its value.
         fault: RuleError,
     },
-    /// No rule at all can be used.
+    /// No rule is usable.
     #[error("none of the {count} rules in the signature files can be used{}", first(.refused))]
     None {
-        /// How many there are.
+        /// Number of rules in the files.
         count: usize,
-        /// Why.
+        /// Rejected rules with reasons.
         refused: Vec<RefusedRule>,
     },
-    /// A rule that lets pass is refused: what it lets pass would be dropped.
+    /// A pass rule is rejected: traffic that it would pass might be dropped by other rules.
     #[error("{} of the rules that let pass can not be used{}", .refused.len(), first(.refused))]
     Pass {
-        /// Those.
+        /// Rejected pass rules.
         refused: Vec<RefusedRule>,
     },
-    /// What they are searched with.
+    /// The rules can't be compiled.
     #[error(transparent)]
     Compile(#[from] CompileError),
 }
 
-/// Where the first of them is, and why it is refused.
+/// Place of the first rejected rule, and the reason.
 fn first(refused: &[RefusedRule]) -> String {
     refused
         .first()
@@ -71,7 +71,7 @@ fn first(refused: &[RefusedRule]) -> String {
 }
 
 impl SignatureError {
-    /// At its place in the configuration.
+    /// The error as a fault with its place in the configuration.
     pub fn fault(&self) -> sluice_config::Fault {
         let below: &[&str] = match self {
             Self::File { .. } | Self::None { .. } | Self::Pass { .. } => &["signatures"],
@@ -95,33 +95,33 @@ impl SignatureError {
     }
 }
 
-/// A rule that is not in force.
+/// A rule that is not active.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusedRule {
-    /// Its file.
+    /// Path of the rule's file.
     pub file: PathBuf,
-    /// Its line.
+    /// Line number.
     pub line: u32,
-    /// Its number, where it has one.
+    /// Signature ID, if the rule has one.
     pub id: Option<Id>,
-    /// The option that it needs, and why that is not possible.
+    /// Option that is not supported, and the reason.
     pub why: String,
-    /// It lets pass what it is about, and its file must be in force as a whole.
+    /// Whether the rejection is an error: the rule is a pass rule, and its file must be loaded completely.
     pub is_missed: bool,
 }
 
-/// What became of the signature files.
+/// Result of loading the signature files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SignatureReport {
-    /// Rules in force.
+    /// Number of active rules.
     pub loaded: usize,
-    /// Rules that are not.
+    /// Rejected rules.
     pub refused: Vec<RefusedRule>,
-    /// Rules that are commented out.
+    /// Number of rules that are commented out.
     pub commented: usize,
-    /// Bytes of what is searched with.
+    /// Size of the compiled search database in bytes.
     pub search_bytes: usize,
-    /// How that was made.
+    /// How the search database was obtained.
     pub made: Made,
 }
 
@@ -137,7 +137,7 @@ impl std::fmt::Display for SignatureReport {
     }
 }
 
-/// Where rules are from. Numbers are unique within a file, and mostly between files.
+/// Origins of rules. Signature IDs are unique within a file, and usually across files.
 struct Homes(Vec<Home>);
 
 struct Home {
@@ -167,7 +167,7 @@ impl Homes {
     }
 }
 
-/// Rules that were read, and are not searched for yet.
+/// Rules that have been read but not compiled.
 pub struct ReadRules {
     ordered: OrderedRules,
     report: SignatureReport,
@@ -175,10 +175,10 @@ pub struct ReadRules {
 }
 
 impl ReadRules {
-    /// The rules of the files.
+    /// Read the rules of all files.
     ///
     /// # Errors
-    /// A file that can't be read, or a variable that stands for nothing.
+    /// A file can't be read, or a variable is invalid.
     pub fn read(inspection: &config::Inspection, written: &schema::Inspection) -> Result<Self, SignatureError> {
         let variables = variables(written)?;
         let classes = match &inspection.classes {
@@ -227,10 +227,10 @@ impl ReadRules {
         Ok(Self { ordered, report, total })
     }
 
-    /// Whether they are those that run, whose report is with them: what became of the files now then.
+    /// If the rules are the running ones, the new report on their files; otherwise `None`.
     ///
     /// # Errors
-    /// A rule that lets pass is refused, and was not before.
+    /// A pass rule is rejected.
     pub fn same(&self, running: &Ruleset, before: &SignatureReport) -> Result<Option<SignatureReport>, SignatureError> {
         if !self.ordered.has_same_rules(running) {
             return Ok(None);
@@ -255,10 +255,10 @@ impl ReadRules {
         SignatureError::None { count, refused }
     }
 
-    /// The rules with what finds them, and what became of their files.
+    /// Compile the rules, and report on their files.
     ///
     /// # Errors
-    /// What searches can't be had, or no rule can be used.
+    /// The search database can't be compiled, or no rule is usable.
     pub fn compiled(self, compiler: &Compiler) -> Result<(Ruleset, SignatureReport), SignatureError> {
         let (prefilter, made) = match self.report.refused.len() < self.total {
             true => compiler.prefilter(self.ordered.pattern_set())?,
@@ -273,7 +273,7 @@ impl ReadRules {
     }
 }
 
-/// A rule that lets pass and is silently not there turns into drops.
+/// Fail on rejected pass rules, since traffic that they would pass might be dropped by other rules.
 fn none_is_missed(refused: &[RefusedRule]) -> Result<(), SignatureError> {
     let refused: Vec<_> = refused.iter().filter(|refused| refused.is_missed).cloned().collect();
     match refused.is_empty() {
@@ -355,11 +355,11 @@ mod tests {
             (std::sync::Arc::ptr_eq(&running.rules, &other.0.rules), other.1)
         };
         assert_eq!((true, report.clone()), again(&plain));
-        // What does not concern the rules.
+        // A setting that does not affect the rules.
         let detects = config(&folder, "[inspection.exceptions]\nmidstream = \"bypass\"\n");
         assert!(again(&detects).0);
         assert!(!again(&config(&folder, "[inspection.addresses]\nHOME_NET = \"10.0.0.0/24\"\n")).0);
-        // The pattern is the same, and what is done about it is not.
+        // The pattern is the same, but the action differs.
         write(&folder, &RULES.replace("alert", "drop"));
         assert!(!again(&plain).0);
         write(
@@ -392,7 +392,7 @@ mod tests {
             assert!(error.hint.is_some_and(|hint| hint.contains("partial = true")));
             let (_, report) = inspection(&partial, Secrets::FIXED, &here).unwrap().unwrap();
             assert_eq!((1, 1), (report.loaded, report.refused.len()));
-            // A rule that drops may be refused.
+            // A rejected drop rule is not an error.
             write(&folder, &(RULES.to_owned() + &pass.replace("pass", "drop")));
             assert!(inspection(&plain, Secrets::FIXED, &here).is_ok());
         }

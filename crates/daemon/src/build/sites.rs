@@ -1,4 +1,4 @@
-//! Subscribers' sites: which frames are of which, and where their addresses are.
+//! Lowering of subscribers' sites: classification of frames, and networks of their addresses.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -11,20 +11,20 @@ use sluice_engine::snapshot::sites::{SINGLE, SiteClassifier, SiteKey, SiteSettin
 use sluice_nat::sites::{Network, Sites, context};
 use sluice_wire::Context;
 
-/// The context of a site of a group.
+/// Context of a site in a group.
 pub fn site_context(group: &SiteGroup, site: u32) -> Context {
     let pooled = matches!(group.outside, SitesOutside::Pool(_));
     context(site, group.router, pooled)
 }
 
-/// The interfaces by which sites have public addresses.
+/// DHCP clients on the public side that sites use.
 fn used(subscribers: &Subscribers) -> impl Iterator<Item = &PublicClient> {
     let all = (0..).zip(&subscribers.public);
     all.filter(|(place, _)| subscribers.clients(*place) > 0)
         .map(|(_, public)| public)
 }
 
-/// Networks of public addresses that are sites' own.
+/// Networks of the public addresses that are assigned to single sites.
 pub fn site_networks(config: &Config) -> Vec<Network> {
     let network = |interface: InterfaceIndex, prefix: &Ipv4Net| {
         let interface = config.interfaces.get(usize::from(interface));
@@ -43,7 +43,7 @@ pub fn site_networks(config: &Config) -> Vec<Network> {
     config.subscribers.iter().flat_map(used).flat_map(of).collect()
 }
 
-/// Sites as workers have them, with the table that control writes; none where there are none.
+/// Classifier of sites for the workers, with the table that the control plane writes; `None` without sites.
 pub fn access(config: &Config, table: &Arc<Sites>) -> Option<SiteClassifier> {
     let subscribers = config.subscribers.as_ref()?;
     let mut rows: BTreeMap<InterfaceIndex, Vec<&SiteRow>> = BTreeMap::new();
@@ -98,7 +98,7 @@ fn behind(subscribers: &Subscribers, rows: &[&SiteRow]) -> SiteKey {
     }
 }
 
-/// Addresses by which DHCP is relayed behind an interface, and which it does not have itself.
+/// Addresses of the DHCP relays on an interface, excluding the interface's own addresses.
 pub fn relays(config: &Config, interface: InterfaceIndex) -> Vec<Ipv4Addr> {
     let groups = config.subscribers.iter().flat_map(|subscribers| &subscribers.groups);
     let mut relays: Vec<Ipv4Addr> = groups

@@ -1,4 +1,4 @@
-//! How packets spread over shards: as the configuration asks, and its pools allow.
+//! Distribution of packets over shards, as configured and as the pools allow.
 
 use sluice_config::Config;
 use sluice_config::schema;
@@ -9,16 +9,16 @@ use sluice_nat::shard::BLOCK;
 use super::translation::keeps_clients;
 use super::{BuildError, Secrets, pool};
 
-/// The function for a configuration, its keys drawn from a secret.
+/// Steering function of a configuration; its keys are derived from a secret.
 ///
 /// # Errors
-/// Pools that contradict one another, or an impossible number of shards.
+/// The pools contradict one another, or the number of shards is invalid.
 pub fn steering(config: &Config, secrets: Secrets) -> Result<Steering, BuildError> {
     let count = config.document.system.shards();
     let pools: Vec<_> = config.pools.iter().map(pool).collect();
     let pools = Pools::new(&pools)?;
     let by_flow = config.document.system.steering == schema::Steering::FiveTuple;
-    // Cards keep together what the pool with most addresses does.
+    // A card can keep only one pool's ports together, so the pool with the most addresses decides.
     let largest = pools.iter().map(|(_, pool)| pool).max_by_key(|pool| pool.addresses());
     let wanted = SteeringSettings {
         hashed: if by_flow {

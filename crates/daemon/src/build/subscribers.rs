@@ -1,4 +1,4 @@
-//! What the service of subscribers' sites is made of.
+//! Lowering of the subscriber service.
 
 use std::net::IpAddr;
 
@@ -13,11 +13,11 @@ use super::PoolNames;
 use crate::subscribers::service::{Finder, Interface, Parameters};
 use crate::subscribers::virtual_mac::{VirtualMacError, VirtualMacs};
 
-/// Together with an installation's name, its key of virtual MACs.
+/// Constant that is combined with the installation's name into the key of virtual MACs.
 const KEY: Secret = Secret([0x736c_7569_6365_2e33, 0x736c_7569_6365_2e34]);
 
-/// What the service is made of, with the interfaces that the engine has; none where there are no sites. `macs` are the virtual
-/// MACs of [`virtual_macs`], and `secret` what transactions follow from.
+/// Parameters of the subscriber service, with the engine's interfaces; `None` without sites. `macs` are the virtual
+/// MACs from [`virtual_macs`], and `secret` is the secret of DHCP transaction IDs.
 pub fn subscribers(
     config: &Config,
     interfaces: &[snapshot::Interface],
@@ -55,11 +55,11 @@ fn addresses(configured: &Configured) -> Vec<Ipv4Net> {
     configured.addresses.iter().filter_map(four).collect()
 }
 
-/// The virtual MACs of all sites by number; those of sites with a pool are nobody's. They follow from the installation's name
-/// and the sites' own.
+/// Virtual MACs of all sites by number; those of sites with a pool are not used. They are derived from the
+/// installation's name and the site's name.
 ///
 /// # Errors
-/// As good as all addresses below the configured prefix are taken.
+/// Almost all addresses of the configured prefix are taken.
 pub fn virtual_macs(config: &Config) -> Result<Vec<Mac>, VirtualMacError> {
     let Some(subscribers) = &config.subscribers else {
         return Ok(Vec::new());
@@ -86,7 +86,7 @@ fn with_virtual_macs(subscribers: &Subscribers) -> impl Iterator<Item = u32> + '
     public.flat_map(|group| group.first..group.first + group.count)
 }
 
-/// An installation's key.
+/// Key of an installation.
 fn installation(name: &str) -> Secret {
     let words = |first: u64| -> Vec<u64> {
         let chunks = name.as_bytes().chunks(8).map(|chunk| {
@@ -145,7 +145,7 @@ prefixes = ["198.51.100.0/25"]
         assert_eq!(4, own.len());
         assert!(own[..3].iter().all(|mac| mac.starts_with(&[0x02, 0x5e])));
         assert_eq!([0; 6], own[3], "a site with a pool has none");
-        // The same sites by other numbers.
+        // The same sites with other numbers.
         let swapped = TEXT.replace("tags = \"100.5-7\"", "tags = \"99-100.5-7\"");
         assert_eq!(own[..3], macs(&swapped)[3..6]);
         assert_ne!(own, macs(&TEXT.replace("access-1", "access-2")));

@@ -1,4 +1,4 @@
-//! Pools and rules of address translation.
+//! Lowering of pools and rules of address translation.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::Ipv4Addr;
@@ -21,11 +21,11 @@ use sluice_wire::ipv4::protocol;
 
 use super::{BuildError, timeouts};
 
-/// Names of pools at the places of their indexes; none where a pool was removed.
+/// Pool names by pool index; `None` for a removed pool.
 pub type PoolNames = Vec<Option<String>>;
 
-/// The names of a configuration's pools: those of the configuration `before` keep their indexes, which sessions hold,
-/// and a new one gets a place that was free before.
+/// Pool names of a configuration. Pools of the configuration `before` keep their indexes, which sessions store; a new
+/// pool gets an index that was free before.
 pub fn pool_names(config: &Config, before: &PoolNames) -> PoolNames {
     let stays = |name: &String| config.pools.iter().any(|pool| pool.name == *name);
     let mut names: PoolNames = before.iter().map(|name| name.clone().filter(&stays)).collect();
@@ -42,10 +42,10 @@ pub fn pool_names(config: &Config, before: &PoolNames) -> PoolNames {
     names
 }
 
-/// Pools and rules. A pool's index is the place of its name in `names`: sessions hold it.
+/// Lower pools and rules. The index of a pool is the position of its name in `names`, because sessions store it.
 ///
 /// # Errors
-/// Pools or rules that contradict one another.
+/// Pools or rules contradict one another.
 pub fn translation(config: &Config, names: &PoolNames) -> Result<Nat<V4>, BuildError> {
     let find = |name: &Option<String>| config.pools.iter().find(|pool| Some(&pool.name) == name.as_ref());
     let pools: Vec<_> = names.iter().map(|name| find(name).map(pool)).collect();
@@ -66,7 +66,7 @@ pub fn translation(config: &Config, names: &PoolNames) -> Result<Nat<V4>, BuildE
     })
 }
 
-/// A pool as the data plane takes it.
+/// A pool in the form of the data plane.
 pub(crate) fn pool(configured: &configured::Pool) -> Pool<u32> {
     let range = |range: &AddressRange| (range.first().to_bits(), range.last().to_bits());
     Pool {
@@ -97,7 +97,7 @@ pub(crate) fn pool(configured: &configured::Pool) -> Pool<u32> {
         }),
         hold: Quarantine {
             seconds: u32::try_from(configured.hold.as_secs()).unwrap_or(u32::MAX),
-            // As many as `held-ports` of all pools.
+            // Only `held-ports` limits the number, over all pools.
             most: u32::MAX,
         },
         deterministic: configured.deterministic.as_ref().map(deterministic),
@@ -127,7 +127,7 @@ fn behaviour((mapping, filtering): (schema::Mapping, schema::Filtering)) -> Beha
 }
 
 fn deterministic(written: &schema::Deterministic) -> Deterministic<u32> {
-    // A valid configuration has the key where it is needed.
+    // Validation ensures that the key is present where it is required.
     let key = written.key.map_or([0; 2], |key| key.words());
     Deterministic {
         inside: (written.inside.first().to_bits(), written.inside.last().to_bits()),
@@ -158,7 +158,7 @@ fn rate(written: schema::Rate) -> Rate {
     }
 }
 
-/// The context of a rule: what a router's host sends itself is asked about apart.
+/// Context of a rule. Packets that the router's host stack sends have a separate context.
 fn context(router: configured::RouterIndex, own: bool) -> Context {
     Context::from(router) | if own { FROM_HOST } else { 0 }
 }
@@ -215,8 +215,8 @@ fn host_set(set: &configured::HostSet) -> HostSet<u32> {
     }
 }
 
-/// Whether a destination rule keeps all flows of a client in its shard: it is asked of what hosts send, or leads to the router's own
-/// host or to one of several.
+/// Whether the rules require that all flows of a client are in the same shard: a rule concerns packets of the host
+/// stack, or a destination rule leads to the router's own host stack or to a set of hosts.
 pub fn keeps_clients(config: &Config) -> bool {
     let is_own = |rule: &DestinationRule, address: Ipv4Addr| {
         let mut of_router = config
@@ -281,7 +281,7 @@ mod tests {
         let name = |name: &str| Some(name.to_owned());
         let first = pool_names(&config(&["a", "b", "c"]), &Vec::new());
         assert_eq!(vec![name("a"), name("b"), name("c")], first);
-        // Sessions may still name the place of `b`.
+        // Sessions may still store the index of pool `b`.
         let second = pool_names(&config(&["d", "c", "a"]), &first);
         assert_eq!(vec![name("a"), None, name("c"), name("d")], second);
         let third = pool_names(&config(&["e", "c", "d"]), &second);
@@ -307,7 +307,7 @@ overlap = true
 parity = true
 rewrite-ip-id = false
 protocols = ["gre", "200"]
-hold = "30s"
+quarantine = "30s"
 deterministic = { inside = "10.0.0.0/24", compression = 16, dynamic = 0, algorithm = "random", maximum-ports = 5000, key = "000000000000000a000000000000000b" }
 subscriber = { ports = { udp = 100 }, sessions = 300, new-sessions = { rate = 5, burst = 7 } }
 limits = { sessions = 9000 }

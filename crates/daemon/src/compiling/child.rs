@@ -1,7 +1,8 @@
-//! The process that compiles, from both its ends.
+//! The compiler process: its main function, and the code that starts it.
 //!
-//! It gets a plan on its standard input and a path, writes how far it is to its standard output, a line of two numbers
-//! each, and what it has compiled to the path. Last comes the most memory that it had.
+//! The process reads a plan from its standard input and gets a path as argument. It reports its progress on its
+//! standard output, as lines of two numbers, and writes the compiled database to the path. The last line is its peak
+//! memory.
 
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -17,38 +18,38 @@ use sluice_inspect::prefilter::{CacheError, Error, PatternSet, Truncated};
 
 use super::{CompileError, Cores, Progress};
 
-/// What makes this program compile.
+/// Command-line argument that makes this program the compiler process.
 pub const COMMAND: &str = "compile-signatures";
-/// Memory that it may have: nothing that is worth waiting for takes as much.
+/// Memory limit of the process; rules that need more are not worth compiling.
 const MEMORY: u64 = 8 << 30;
-/// It can't write what it compiled.
+/// Exit status for a database that can't be written.
 const UNKEPT: u8 = 74;
 
-/// Why the process that compiles fails.
+/// Why the compiler process fails.
 #[derive(Debug, thiserror::Error)]
 pub enum ChildError {
-    /// Its input.
+    /// The input can't be read.
     #[error("the plan can't be read: {0}")]
     Input(#[from] io::Error),
-    /// Its input says something else.
+    /// The input is not a valid plan.
     #[error(transparent)]
     Plan(#[from] Truncated),
-    /// Vectorscan.
+    /// Vectorscan rejects the patterns.
     #[error(transparent)]
     Search(#[from] Error),
-    /// Its output.
+    /// The database can't be written.
     #[error(transparent)]
     Store(#[from] CacheError),
 }
 
 impl ChildError {
-    /// Status that the process exits with.
+    /// Exit status of the process.
     pub fn status(&self) -> u8 {
         if matches!(self, Self::Store(_)) { UNKEPT } else { 1 }
     }
 }
 
-/// Compile the plan on `input` into a file: the process that [`super::Compiler`] starts.
+/// Compile the plan on `input` into a file. This is the main function of the process that [`super::Compiler`] starts.
 ///
 /// # Errors
 /// See [`ChildError`].
@@ -59,7 +60,7 @@ pub fn compile_child(input: &mut dyn Read, path: &Path, output: &mut dyn Write) 
     let plan = PatternSet::from_bytes(&bytes)?;
     drop(bytes);
     let mut say = |words: String| {
-        // Whether somebody listens is not our concern: whoever does not ends this process.
+        // A write error is ignored: if the parent stops reading, it also ends this process.
         let _ = output.write_all(words.as_bytes()).and_then(|()| output.flush());
     };
     let prefilter = plan.compile(&mut |done, total| say(format!("{done} {total}\n")))?;
@@ -68,8 +69,8 @@ pub fn compile_child(input: &mut dyn Read, path: &Path, output: &mut dyn Write) 
     Ok(())
 }
 
-/// This process is the first to go where memory is short, the last to run, and none without the one that started it. What
-/// the system refuses of it changes nothing about what is compiled.
+/// Make this process the first victim of the OOM killer, give it low scheduling priority, and end it with its parent.
+/// Errors are ignored, since the result of the compilation does not depend on these settings.
 fn humble() {
     let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
     let _ = crate::files::set(std::path::Path::new("/proc/self/oom_score_adj"), "1000");
@@ -81,7 +82,7 @@ fn humble() {
     let _ = rustix::process::setrlimit(Resource::As, limit);
 }
 
-/// Bytes of memory that this process had at most.
+/// Peak memory of this process in bytes.
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -93,27 +94,27 @@ fn peak() -> u64 {
 #[derive(Clone)]
 pub(super) struct Program {
     pub path: PathBuf,
-    /// Before the path of the file.
+    /// Arguments that precede the path of the file.
     pub arguments: Vec<OsString>,
-    /// Cores that it may use.
+    /// Cores that the process may use.
     pub cores: Option<Cores>,
-    /// How long it may take.
+    /// Maximum run time.
     pub patience: Duration,
 }
 
-/// How it ended.
+/// Result of a process that succeeded.
 #[derive(Debug)]
 pub(super) enum Ended {
-    /// The file is there.
+    /// The file was written.
     Kept,
-    /// It could not be written.
+    /// The file could not be written, for this reason.
     Unkept(String),
 }
 
 impl Program {
-    /// Let it compile a plan into a file.
+    /// Compile a plan into a file.
     pub fn compile(&self, plan: &PatternSet, path: &Path, progress: &Progress) -> Result<Ended, CompileError> {
-        // It inherits its cores from this thread, which has others before and afterwards.
+        // The process inherits the core affinity of this thread, so it is changed for the spawn and then restored.
         let before = rustix::thread::sched_getaffinity(None).ok();
         let stay_on = |cores: &Option<Cores>| cores.map(|cores| rustix::thread::sched_setaffinity(None, &cores));
         stay_on(&self.cores);
@@ -130,7 +131,7 @@ impl Program {
         let followed = std::thread::scope(|scope| {
             let (input, output) = (child.stdin.take(), child.stdout.take());
             scope.spawn(move || {
-                // Where it does not read, its end says why.
+                // A write error is ignored, since the exit status shows why the process stopped reading.
                 input.map(|mut input| input.write_all(&bytes))
             });
             let (said, heard) = mpsc::channel();
@@ -144,7 +145,7 @@ impl Program {
             });
             let mut followed = Followed::default();
             let is_late = !followed.follow(&heard, self.patience, progress);
-            // The threads wait for its ends of the pipes.
+            // The threads end once the process closes its pipes.
             let status = if is_late { end(&mut child) } else { child.wait() };
             (followed, status, is_late)
         });
@@ -174,20 +175,20 @@ impl Program {
     }
 }
 
-/// End a process, and wait until it has.
+/// Kill a process and wait for its exit.
 fn end(child: &mut Child) -> io::Result<ExitStatus> {
     child.kill()?;
     child.wait()
 }
 
-/// What the process has said.
+/// Reports of the process.
 #[derive(Default)]
 struct Followed {
     peak: u64,
 }
 
 impl Followed {
-    /// Follow it until it says no more; false where that takes too long.
+    /// Read the reports until the process closes its output; `false` if that takes longer than `patience`.
     fn follow(&mut self, heard: &mpsc::Receiver<String>, patience: Duration, progress: &Progress) -> bool {
         let deadline = Instant::now() + patience;
         loop {

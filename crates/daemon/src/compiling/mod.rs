@@ -1,4 +1,5 @@
-//! Rules as they are searched for: taken from a cache, or compiled by a process of its own, whose memory goes with it.
+//! Compiled inspection rules: loaded from a cache, or compiled by a separate process so that its memory is released
+//! afterwards.
 
 mod child;
 mod progress;
@@ -22,52 +23,52 @@ use child::{Ended, Program};
 pub use child::{ChildError, compile_child};
 pub use progress::Progress;
 
-/// The file in the folder of the cache.
+/// Name of the file in the cache folder.
 const FILE: &str = "signatures.db";
-/// Compiling ends after so long, and fails.
+/// Maximum duration of a compilation, after which it fails.
 const PATIENCE: Duration = Duration::from_mins(5);
 
-/// Why there is nothing to search with.
+/// Why rules can't be compiled.
 #[derive(Debug, thiserror::Error)]
 pub enum CompileError {
-    /// Vectorscan, in this process.
+    /// Vectorscan failed in this process.
     #[error("the rules can't be searched for: {0}")]
     Search(#[from] prefilter::Error),
-    /// The process that compiles can't be had.
+    /// The compiler process can't be started.
     #[error("the rules can't be compiled: their process does not start: {0}")]
     Start(io::Error),
-    /// It says why it failed.
+    /// The compiler process reported an error.
     #[error("the rules can't be compiled: {why}")]
     Failed {
-        /// In its own words.
+        /// Error text of the process.
         why: String,
     },
-    /// It was ended.
+    /// The compiler process was killed by a signal.
     #[error(
         "the process that compiles the rules was ended by signal {signal}: most likely memory is short, take rules away or \
          add memory"
     )]
     Killed {
-        /// By which signal.
+        /// Number of the signal.
         signal: i32,
     },
-    /// It took too long.
+    /// The compilation exceeded its time limit.
     #[error("the rules were not compiled within {} s: give the process a core of its own, or take rules away", after.as_secs())]
     Late {
-        /// How long it had.
+        /// The time limit.
         after: Duration,
     },
-    /// What it left is not what it was to leave.
+    /// The compiled database can't be loaded.
     #[error("what was compiled can't be loaded: {0}")]
     Broken(CacheError),
 }
 
-/// How rules came to be searched for.
+/// How the compiled rules were obtained.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Made {
-    /// They were not found in the cache, for this reason; none: they were.
+    /// Why the cache could not be used; `None` if the rules were loaded from it.
     pub compiled: Option<String>,
-    /// How long it took.
+    /// Time taken.
     pub took: Duration,
 }
 
@@ -82,19 +83,19 @@ impl fmt::Display for Made {
     }
 }
 
-/// Who compiles, and where what is compiled is kept.
+/// Compiles rules, and caches the result.
 pub struct Compiler {
-    /// None: this process does.
+    /// Program of the compiler process; `None`: compile within this process.
     program: Option<Program>,
-    /// None: nowhere.
+    /// Cache folder; `None`: no cache.
     cache: Option<PathBuf>,
-    /// Whether what is compiled is put there.
+    /// Whether compiled rules are stored in the cache.
     stores: bool,
     progress: Arc<Progress>,
 }
 
 impl Compiler {
-    /// This process compiles, and keeps nothing.
+    /// A compiler that runs within this process and does not cache.
     pub fn here() -> Self {
         Self {
             program: None,
@@ -104,11 +105,11 @@ impl Compiler {
         }
     }
 
-    /// A process of this program compiles, on the cores that this one may use now and no worker has; what is in the cache is
-    /// used, and stays as it is.
+    /// A compiler that starts this program as a separate process, on the cores that this process may use and no worker
+    /// occupies. It reads the cache but does not write it.
     pub fn of(config: &sluice_config::Config) -> Self {
         Self {
-            // The file that runs, whatever lies at its path by now.
+            // The running executable, even if its path has been replaced since.
             program: Some(Program {
                 path: "/proc/self/exe".into(),
                 arguments: vec![child::COMMAND.into()],
@@ -120,12 +121,12 @@ impl Compiler {
         }
     }
 
-    /// What is compiled is kept.
+    /// Store compiled rules in the cache.
     pub fn storing(self) -> Self {
         Self { stores: true, ..self }
     }
 
-    /// The same for another configuration.
+    /// A compiler with the cache of another configuration.
     pub fn following(&self, config: &sluice_config::Config, stores: bool) -> Self {
         Self {
             program: self.program.clone(),
@@ -135,12 +136,12 @@ impl Compiler {
         }
     }
 
-    /// How far compiling is.
+    /// Progress of the compilation.
     pub fn progress(&self) -> &Progress {
         &self.progress
     }
 
-    /// What searches for the rules of a plan.
+    /// Load or compile the search database of a plan.
     ///
     /// # Errors
     /// See [`CompileError`].
@@ -158,7 +159,7 @@ impl Compiler {
         Ok((prefilter, Made { compiled, took }))
     }
 
-    /// What the cache has, or why it has nothing.
+    /// Load from the cache; the error is the reason for a miss.
     fn load(&self, fingerprint: Fingerprint) -> Result<Prefilter, String> {
         let Some(folder) = &self.cache else {
             return Err("no `cache` is configured".into());
@@ -194,7 +195,7 @@ impl Compiler {
     }
 }
 
-/// The cores that this process may use and workers do not; all that it may, where no other is left.
+/// Cores that this process may use and that no worker occupies; all its cores if none is left.
 fn spare_cores(workers: &[u16]) -> Option<Cores> {
     let all = sched_getaffinity(None).ok()?;
     let mut spare = all;
@@ -208,7 +209,7 @@ fn cache(config: &sluice_config::Config) -> Option<PathBuf> {
     config.inspection.as_ref()?.cache.clone()
 }
 
-/// A folder of this process alone for what is not kept.
+/// Private temporary folder for a result that is not cached.
 struct Passing(PathBuf);
 
 impl Passing {
@@ -224,20 +225,20 @@ impl Passing {
 
 impl Drop for Passing {
     fn drop(&mut self) {
-        // What is left of it harms nobody.
+        // A failure leaves only temporary files behind.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// Whether files can be made in a folder, which is made where there is none.
+/// Check that files can be created in a folder, which is created if it does not exist.
 fn writable(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     let probe = folder.join(format!(".probe.{}", std::process::id()));
-    // Of a process that died here; and no link is followed.
+    // Remove the probe of a process that was killed here. `create_new` does not follow links.
     let _ = fs::remove_file(&probe);
     files::create_new(&probe, 0o600)?;
     fs::remove_file(probe)
 }
 
-/// The cores of a thread, as they are set again.
+/// Core affinity of a thread.
 type Cores = CpuSet;

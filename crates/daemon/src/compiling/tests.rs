@@ -1,4 +1,4 @@
-//! Rules from the cache, from the process that compiles, and from one that fails.
+//! Rules from the cache, from the compiler process, and from a compiler process that fails.
 
 use std::io::{stdin, stdout};
 use std::os::unix::fs::MetadataExt;
@@ -15,7 +15,7 @@ alert tcp any any -> any 80 (msg:"literal"; content:"evil"; sid:1;)
 alert tcp any any -> any 80 (msg:"expression"; pcre:"/ab.*cd/"; sid:2;)
 "#;
 
-/// The process that compiles, where a test has started this program so.
+/// Entry point of the compiler process when a test starts this program for it.
 #[test]
 fn child_compiles() {
     let Some(path) = std::env::args().next_back().filter(|last| last.ends_with(FILE)) else {
@@ -36,7 +36,7 @@ fn program(path: &Path, arguments: &[&str]) -> Program {
     }
 }
 
-/// One that compiles in a process of its own, with its cache in a folder.
+/// A compiler that starts a separate process and caches in a folder.
 fn compiler(cache: &Path) -> Compiler {
     let test = std::env::current_exe().unwrap();
     let arguments = ["compiling::tests::child_compiles", "--exact", "--nocapture"];
@@ -48,7 +48,7 @@ fn compiler(cache: &Path) -> Compiler {
     }
 }
 
-/// One whose process does what a shell is told.
+/// A compiler whose process runs a shell script.
 fn shell(script: &str, patience: Duration) -> Compiler {
     Compiler {
         program: Some(Program {

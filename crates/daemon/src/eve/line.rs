@@ -1,4 +1,4 @@
-//! A record as a line of EVE JSON, in the words of Suricata.
+//! Records as lines of EVE JSON, with the field names of Suricata.
 
 use std::time::{Duration, SystemTime};
 
@@ -15,28 +15,28 @@ use sluice_inspect::transactions::{Part, Transaction};
 use super::transaction::{dns, http, tls};
 use crate::known::KnownRule;
 
-/// What is said of every record.
+/// Context that every record needs.
 pub struct Scene<'a> {
-    /// Interfaces by number.
+    /// Interface names by number.
     pub interfaces: &'a [String],
-    /// When the engine's clock began.
+    /// Time at which the engine's clock started.
     pub started: SystemTime,
-    /// What applications are called, where they are looked for.
+    /// Names of applications, if application identification is enabled.
     pub applications: Option<&'a ApplicationNames>,
 }
 
 impl Scene<'_> {
-    /// A moment of the engine's clock.
+    /// A time of the engine's clock as text.
     pub fn time(&self, nanoseconds: u64) -> String {
         humantime::format_rfc3339_micros(self.started + Duration::from_nanos(nanoseconds)).to_string()
     }
 
-    /// An interface's name.
+    /// Name of an interface.
     pub fn interface(&self, number: u16) -> &str {
         self.interfaces.get(usize::from(number)).map_or("", String::as_str)
     }
 
-    /// What numbers of flows are to be told apart by from those of another run: Suricata's have 53 bits, too.
+    /// Flow ID that also differs between runs of the process, limited to 53 bits like Suricata's.
     fn flow(&self, number: u64) -> Option<u64> {
         let run = self.started.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let mut mixed = number ^ run.as_nanos() as u64;
@@ -69,7 +69,7 @@ impl Scene<'_> {
         })
     }
 
-    /// How a flow ended.
+    /// The line for the end of a flow.
     pub fn ended(&self, about: &About, ended: &Ended) -> Vec<u8> {
         let [begin, end] = ended.seen;
         let said = FlowSaid {
@@ -99,7 +99,7 @@ impl Scene<'_> {
         self.line(about, EveType::Flow, said)
     }
 
-    /// What a flow said; none where it can't be read.
+    /// The line of a transaction; `None` if it can't be decoded.
     pub fn transaction(&self, about: &About, said: &Transaction) -> Option<Vec<u8>> {
         match said.service {
             Service::Http => Some(self.line(about, EveType::Http, http(said))),
@@ -112,7 +112,7 @@ impl Scene<'_> {
         }
     }
 
-    /// How inspection goes, `uptime` seconds after the start.
+    /// The line with the inspection statistics, `uptime` seconds after the start.
     pub fn statistics(&self, now: u64, stats: impl Serialize) -> Vec<u8> {
         #[derive(Serialize)]
         struct Statistics<S> {
@@ -128,14 +128,14 @@ impl Scene<'_> {
     }
 }
 
-/// As a line. Nothing that is serialized here can fail to be.
+/// Serialise as a line. Serialisation of these types can't fail.
 fn finish(line: &impl Serialize) -> Vec<u8> {
     let mut text = to_json(line).unwrap_or_default();
     text.push('\n');
     text.into_bytes()
 }
 
-/// A protocol over IP by its name.
+/// Name of an IP protocol.
 pub fn protocol(number: u8) -> String {
     match number {
         1 => "ICMP".into(),
@@ -202,7 +202,7 @@ struct Line<'a, S> {
     said: S,
 }
 
-/// What an alert says.
+/// Content of an alert.
 #[derive(Serialize)]
 pub struct AlertSaid<'a> {
     alert: Rule<'a>,
@@ -240,7 +240,7 @@ impl Counts {
 }
 
 impl<'a> AlertSaid<'a> {
-    /// Of an alert that is shown.
+    /// Content for an alert of the API.
     pub fn new(alert: &'a api::Alert) -> Self {
         Self {
             alert: Rule {
@@ -257,7 +257,7 @@ impl<'a> AlertSaid<'a> {
     }
 }
 
-/// What the record of a dropped packet says.
+/// Content of the record of a dropped packet.
 #[derive(Serialize)]
 pub struct DropSaid<'a> {
     drop: Dropped,
@@ -273,7 +273,7 @@ struct Dropped {
 }
 
 impl<'a> DropSaid<'a> {
-    /// Of a packet of so many bytes, 0 where they are not known, for a reason, by a rule if one did it.
+    /// Content for a packet of this length, 0 if unknown, a drop reason, and the rule that dropped it, if any.
     pub fn new(length: u32, reason: &'static str, rule: Option<&'a KnownRule>) -> Self {
         Self {
             drop: Dropped {
@@ -300,7 +300,7 @@ struct FlowSaid {
     ndpi: Option<Ndpi>,
 }
 
-/// As nDPI's own records have it.
+/// Field names of nDPI's own records.
 #[derive(Serialize)]
 struct Ndpi {
     proto: String,

@@ -56,7 +56,7 @@ fn about(service: Option<Service>) -> About {
     }
 }
 
-/// The line of a record, and its number taken out, which is the same for all of a flow.
+/// The JSON of a record, without the flow number, which is the same for all records of a flow.
 fn read_back(said: RecordKind, service: Option<Service>) -> Value {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("eve.json");
@@ -75,7 +75,7 @@ fn read_back(said: RecordKind, service: Option<Service>) -> Value {
     line
 }
 
-/// What every record says, and `said`.
+/// The fields of every record, merged with `said`.
 fn expected(kind: &str, said: Value) -> Value {
     let mut line = json!({
         "timestamp": "2023-11-14T22:13:21.500000Z",

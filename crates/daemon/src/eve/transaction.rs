@@ -1,17 +1,17 @@
-//! What a transaction of HTTP, TLS or DNS says, in the words of EVE.
+//! HTTP, TLS and DNS transactions as EVE JSON.
 
 use serde::Serialize;
 use sluice_inspect::signature::Toward;
 use sluice_inspect::transactions::dns_message::{self, Message};
 use sluice_inspect::transactions::{Part, Transaction};
 
-/// A text; none where there is none.
+/// A text of the transaction; `None` if it is absent.
 fn text(said: &Transaction, part: Part) -> Option<String> {
     let bytes = said.text(part);
     (!bytes.is_empty()).then(|| String::from_utf8_lossy(bytes).into())
 }
 
-/// The names of texts that did not fit.
+/// Names of the texts that were truncated.
 fn cut(said: &Transaction, parts: &[(Part, &'static str)]) -> Vec<&'static str> {
     let cut = parts.iter().filter(|(part, _)| said.is_cut(*part));
     cut.map(|(_, name)| *name).collect()

@@ -1,4 +1,4 @@
-//! Lines on their way out: a thread of its own writes them, so that a disk or a reader that is slow holds nobody up.
+//! Writer of EVE lines on a separate thread, so that a slow disk or reader does not block others.
 
 use std::io::{Error, ErrorKind, Write};
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixStream};
@@ -12,13 +12,13 @@ use sluice_config::config::EveTarget;
 
 use crate::files::{Log, Rotation};
 
-/// How long a reader may keep the thread from looking around, and how often who does not listen is asked again.
+/// Maximum time that a write may block the thread, and interval between attempts to connect.
 const PATIENCE: Duration = Duration::from_millis(250);
 
-/// How long the last lines may take when the process ends.
+/// Maximum time for writing the last lines when the process ends.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// Where lines go. What does not fit into its queue is counted and lost.
+/// Queue to the writer thread. Lines that don't fit into the queue are counted as lost.
 #[derive(Debug)]
 pub struct Writer {
     lines: Option<SyncSender<Vec<u8>>>,
@@ -30,17 +30,17 @@ pub struct Writer {
 struct Shared {
     written: AtomicU64,
     lost: AtomicU64,
-    /// Among the lost: those that the file did not take.
+    /// Number of lost lines that could not be written to the file.
     failed: AtomicU64,
     reopen: AtomicBool,
     ending: AtomicBool,
 }
 
 impl Writer {
-    /// To a target, a file being rotated, with so many lines that wait at most.
+    /// Start a writer to a target, with a queue of `most` lines; a file is rotated.
     ///
     /// # Errors
-    /// A file that can't be opened, a socket's name that can't be one, no thread.
+    /// The file can't be opened, the socket's name is invalid, or the thread can't be started.
     pub fn start(target: EveTarget, rotation: Rotation, most: usize) -> std::io::Result<Self> {
         let sink = match &target {
             EveTarget::File(path) => Sink::File(Log::open(path, rotation)?),
@@ -67,7 +67,7 @@ impl Writer {
         Ok(Self { lines, shared, ended })
     }
 
-    /// Write a line, with its end, when its turn comes.
+    /// Queue a line, including its line feed.
     pub fn write(&self, line: Vec<u8>) {
         let taken = self.lines.as_ref().is_some_and(|lines| lines.try_send(line).is_ok());
         if !taken {
@@ -75,17 +75,17 @@ impl Writer {
         }
     }
 
-    /// Open the file anew, or connect again.
+    /// Reopen the file, or reconnect the socket.
     pub fn reopen(&self) {
         self.shared.reopen.store(true, Ordering::Relaxed);
     }
 
-    /// Lines that were written, and lines that were lost.
+    /// Number of lines written, and number of lines lost.
     pub fn counts(&self) -> [u64; 2] {
         [&self.shared.written, &self.shared.lost].map(|count| count.load(Ordering::Relaxed))
     }
 
-    /// Lines among those that were lost because the file did not take them.
+    /// Number of lost lines that could not be written to the file.
     pub fn failures(&self) -> u64 {
         self.shared.failed.load(Ordering::Relaxed)
     }
@@ -104,7 +104,7 @@ enum Sink {
     File(Log),
     Stream(UnixStream),
     Datagram(UnixDatagram),
-    /// Nobody listens.
+    /// The socket is not connected.
     None,
 }
 
@@ -113,7 +113,7 @@ struct Thread {
     rotation: Rotation,
     sink: Sink,
     shared: Arc<Shared>,
-    /// It was said that lines are lost or wait, and nothing was written since.
+    /// Whether the failure has been logged; reset after a successful write.
     complained: bool,
 }
 
@@ -135,7 +135,7 @@ impl Thread {
         }
     }
 
-    /// Open the file anew where that was asked for.
+    /// Reopen the file if that was requested.
     fn follow(&mut self) {
         if !self.shared.reopen.swap(false, Ordering::Relaxed) {
             return;
@@ -150,7 +150,7 @@ impl Thread {
         }
     }
 
-    /// Write a line, however long a reader takes. False where it was lost.
+    /// Write a line, and wait for a slow reader. `false` if the line was lost.
     fn deliver(&mut self, line: &[u8]) -> bool {
         let mut at = 0;
         loop {
@@ -166,17 +166,17 @@ impl Thread {
                 Err(error) => error,
             };
             match error.kind() {
-                // A reader that is slow.
+                // The reader is slow: try again.
                 ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted => {}
                 _ if matches!(self.sink, Sink::File(_)) || is_too_long(&error) => {
                     self.shared.failed.fetch_add(1, Ordering::Relaxed);
-                    self.complain(&error);
+                    self.log_error(&error);
                     return false;
                 }
-                // A reader that is gone: another one gets the line from its begin.
+                // The reader has disconnected: the next one gets the line from its beginning.
                 _ => {
                     (self.sink, at) = (Sink::None, 0);
-                    self.complain(&error);
+                    self.log_error(&error);
                     if !self.is_ending() {
                         std::thread::sleep(PATIENCE);
                     }
@@ -192,7 +192,7 @@ impl Thread {
         self.shared.ending.load(Ordering::Relaxed)
     }
 
-    /// Write what is taken at once of some bytes.
+    /// Write as many bytes as are accepted without waiting.
     fn push(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         if matches!(self.sink, Sink::None) {
             self.sink = connect(&self.target, self.rotation)?;
@@ -203,13 +203,13 @@ impl Thread {
                 0 => Err(Error::from(ErrorKind::WriteZero)),
                 taken => Ok(taken),
             },
-            // A datagram has an end of its own.
+            // A datagram needs no line feed.
             Sink::Datagram(socket) => socket.send(bytes.trim_ascii_end()).map(|_| bytes.len()),
             Sink::None => Err(Error::from(ErrorKind::NotConnected)),
         }
     }
 
-    fn complain(&mut self, error: &Error) {
+    fn log_error(&mut self, error: &Error) {
         if !std::mem::replace(&mut self.complained, true) {
             tracing::error!("records can't be written to {}: {error}", path(&self.target).display());
         }
@@ -316,7 +316,7 @@ mod tests {
     fn queue_that_is_full_loses_lines_and_nobody_waits() {
         let folder = folder();
         let path = folder.path().join("socket");
-        // Somebody listens, and reads nothing.
+        // The reader listens but never reads.
         let listener = UnixListener::bind(&path).unwrap();
         let writer = Writer::start(EveTarget::Stream(path), Rotation::default(), 4).unwrap();
         let line = vec![b'x'; 64 << 10];
@@ -325,7 +325,7 @@ mod tests {
             writer.write(line.clone());
         }
         let [written, lost] = writer.counts();
-        // What the thread has in hand, and what waits, is neither.
+        // Lines that the thread is writing or that are queued count neither as written nor as lost.
         assert!(lost > 0 && written + lost + 5 >= sent, "{written} {lost}");
         drop(writer);
         drop(listener);
@@ -340,7 +340,7 @@ mod tests {
             kept: 1,
         };
         let writer = Writer::start(EveTarget::File(path.clone()), rotation, 8).unwrap();
-        // A folder stands where the old file goes.
+        // A folder at the path of the rotated file makes the rotation fail.
         let old = folder.path().join("eve.json.1");
         std::fs::create_dir(&old).unwrap();
         for line in ["{1}\n", "{2}\n"] {

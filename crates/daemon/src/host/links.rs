@@ -1,4 +1,4 @@
-//! The interfaces of a host, as they should be.
+//! Configuration of the interfaces of a host stack.
 
 use std::collections::BTreeMap;
 use std::io::{Error, ErrorKind};
@@ -15,29 +15,29 @@ use super::netlink::Netlink;
 use super::{HostCounts, HostInterface, HostRouter};
 use crate::files;
 
-/// Why a host can't be had.
+/// Why a host stack can't be created.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
-    /// The namespace.
+    /// The namespace can't be created.
     #[error(
         "the network namespace {name} can't be had: {error}; a router with a daemon needs the right to make namespaces \
          (CAP_SYS_ADMIN) and a writable /run/netns"
     )]
     Namespace {
-        /// Its name.
+        /// Name of the namespace.
         name: String,
-        /// Why.
+        /// Error of the kernel.
         error: Error,
     },
-    /// An interface in it.
+    /// An interface in the namespace can't be created.
     #[error("the host of router {router}: {error}; it needs /dev/net/tun, and names of at most 15 bytes")]
     Interface {
-        /// The router.
+        /// Name of the router.
         router: String,
-        /// Why.
+        /// Error of the kernel.
         error: Error,
     },
-    /// Who serves them.
+    /// The serving thread can't be started.
     #[error("hosts of routers can't be served: {0}; raise the limits on threads and descriptors (ulimit -u -n)")]
     Thread(#[from] Error),
 }
@@ -54,18 +54,18 @@ impl HostError {
     }
 }
 
-/// An interface, and what has become of frames there.
+/// A TAP interface with its frame counters.
 #[derive(Debug)]
 pub struct Line {
-    /// The interface.
+    /// The TAP device.
     pub tap: Tap,
-    /// Written to the namespace.
+    /// Frames delivered to the namespace.
     pub delivered: AtomicU64,
-    /// Not taken there.
+    /// Frames that the namespace did not accept.
     pub undelivered: AtomicU64,
-    /// Given to the worker.
+    /// Frames passed to the worker.
     pub sent: AtomicU64,
-    /// Not taken by it.
+    /// Frames that the worker's queue did not accept.
     pub lost: AtomicU64,
 }
 
@@ -80,7 +80,7 @@ impl Line {
         }
     }
 
-    /// What has become of frames.
+    /// The frame counters.
     pub fn counts(&self) -> HostCounts {
         let value = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         HostCounts {
@@ -92,14 +92,15 @@ impl Line {
     }
 }
 
-/// Interfaces by their place in the configuration.
+/// Interfaces by index in the configuration.
 pub type Taps = BTreeMap<u16, Arc<Line>>;
 
-/// Of interfaces by their place in the configuration, the kernel's number.
+/// Kernel interface indexes, by index in the configuration.
 pub type Numbers = BTreeMap<u16, u32>;
 
-/// What is the same on every link of a host, and before there is one: the kernel forwards nothing, takes no
-/// advertisements, asks for no address twice, and lets everything in that Sluice has let through.
+/// Kernel settings of every link of a host stack, also applied to `all` and `default`. The kernel does not forward,
+/// ignores router advertisements, performs no duplicate address detection, and accepts every packet that Sluice passes
+/// to it.
 const SETTINGS: [(&str, &str, &str); 9] = [
     ("ipv4", "forwarding", "0"),
     ("ipv4", "rp_filter", "0"),
@@ -109,7 +110,7 @@ const SETTINGS: [(&str, &str, &str); 9] = [
     ("ipv6", "accept_ra", "0"),
     ("ipv6", "accept_redirects", "0"),
     ("ipv6", "accept_dad", "0"),
-    // Sluice's own link-local address is among those that it gets.
+    // Sluice sets its own link-local address, so the kernel must not generate one.
     ("ipv6", "addr_gen_mode", "1"),
 ];
 
@@ -121,7 +122,7 @@ fn set(interface: &str) -> Result<(), Error> {
             .join(interface)
             .join(name);
         match files::set(&path, value) {
-            // A kernel without IPv6, or one that has it for single links alone.
+            // The kernel has no IPv6, or has this setting per link only.
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) if name == "addr_gen_mode" && error.kind() == ErrorKind::InvalidInput => {}
             Err(error) => return Err(Error::other(format!("{}: {error}", path.display()))),
@@ -131,8 +132,8 @@ fn set(interface: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Let a namespace have a router's interfaces. `taps` has those that are held open already, and then those of the router.
-/// Returns the kernel's numbers, and what went wrong on the way.
+/// Create and configure a router's interfaces in a namespace. `taps` initially holds the open TAP devices, and
+/// afterwards those of the router. Returns the kernel's interface indexes, and the first error.
 pub fn settle(
     namespace: &Namespace,
     router: &HostRouter,
@@ -153,7 +154,7 @@ pub fn settle(
         for link in before.iter().filter(|link| link.ours && !wanted(&link.name)) {
             netlink.delete_link(link.index)?;
         }
-        // An interface may have another place in the configuration than before.
+        // The index of an interface in the configuration may have changed.
         let mut held: BTreeMap<String, Arc<Line>> = Default::default();
         if let Some((old, _)) = known {
             let named = |interface: &HostInterface| Some((interface.name.clone(), taps.remove(&interface.index)?));
@@ -200,11 +201,11 @@ pub fn settle(
     })
 }
 
-/// How long daemons get to notice new links before these have addresses: FRR hears of both by ways of their own, and forgets an
-/// address whose link it does not know yet.
+/// Delay between creating links and setting addresses. FRR receives both by separate sockets, and discards an address
+/// whose link it does not know yet.
 const NOTICED: Duration = Duration::from_millis(100);
 
-/// Let the namespace have an interface, up, for now without addresses.
+/// Create an interface in the namespace and set it up, without addresses.
 fn link(
     netlink: &mut Netlink,
     interface: &HostInterface,
@@ -225,7 +226,7 @@ fn link(
     Ok((number, tap))
 }
 
-/// Let an interface have its addresses and no others, but those that daemons have set.
+/// Set the addresses of an interface and remove others, except those that daemons have set.
 fn address(
     netlink: &mut Netlink,
     interface: &HostInterface,
@@ -247,7 +248,7 @@ fn address(
     Ok(())
 }
 
-/// Take every interface out of a namespace that Sluice has made.
+/// Delete all interfaces in a namespace that Sluice has created.
 pub fn delete(namespace: &Namespace) -> Result<(), Error> {
     namespace.within(|| {
         let mut netlink = Netlink::open()?;

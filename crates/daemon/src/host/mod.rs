@@ -1,10 +1,10 @@
-//! Hosts of routers: network namespaces where daemons live that speak for a router.
+//! Host stacks of virtual routers: network namespaces in which daemons run on behalf of a router.
 //!
-//! A router's host is the namespace `sluice-NAME`, with a TAP interface for each of the router's, of the same name, with its
-//! MAC address, addresses, MTU and carrier. What the workers have for hosts is written to these, and what the kernel sends by
-//! them goes to the worker that sends for the gateway: Sluice forwards, resolves neighbours and answers echo requests, the
-//! kernel and its daemons do the rest. There is no ARP on these links: the kernel sends to everybody at once, and Sluice
-//! finds out who that is.
+//! The host stack of a router is the namespace `sluice-NAME`. For each interface of the router it has a TAP interface
+//! with the same name, MAC address, addresses, MTU and carrier. Punted packets are written to the TAP interfaces, and
+//! packets that the kernel sends there go to the worker that sends for the gateway. Sluice forwards, resolves
+//! neighbours and answers echo requests; the kernel and its daemons do everything else. ARP is disabled on these links:
+//! the kernel sends to the broadcast address, and Sluice resolves the neighbour.
 
 mod links;
 mod namespace;
@@ -17,70 +17,72 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use sluice_engine::features::punt::{PuntReceiver, PuntSender};
+use sluice_engine::packet::punt::{PuntReceiver, PuntSender};
 
 pub use links::HostError;
 use namespace::Namespace;
 use serving::Shared;
 
-/// A router with a host.
+/// A router with a host stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostRouter {
-    /// The router's name.
+    /// Name of the router.
     pub name: String,
-    /// Its interfaces.
+    /// Interfaces of the router.
     pub interfaces: Vec<HostInterface>,
-    /// Of IPv4 and IPv6: the interface by which the host sends what no route in it knows, for Sluice to route.
+    /// Output interfaces of the host stack's default routes of last resort, for IPv4 and IPv6. Sluice routes these
+    /// packets.
     pub uplinks: [Option<u16>; 2],
 }
 
-/// An interface of such a router.
+/// An interface of a host stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostInterface {
-    /// Its place in the configuration.
+    /// Index in the configuration.
     pub index: u16,
-    /// Its name.
+    /// Name of the interface.
     pub name: String,
-    /// Its MAC address.
+    /// MAC address.
     pub mac: [u8; 6],
-    /// Bytes of the largest IP packet.
+    /// MTU: length of the largest IP packet in bytes.
     pub mtu: u16,
-    /// Its addresses, each with the length of its network.
+    /// Addresses with their prefix lengths.
     pub addresses: Vec<(IpAddr, u8)>,
 }
 
-/// Takes frames that hosts send, by interface; those that it does not take go on.
+/// Receives frames from host stacks, with the index of the interface. Returns whether it consumed the frame; other
+/// frames are processed as usual.
 pub type Diversion = Box<dyn Fn(u16, &[u8]) -> bool + Send + Sync>;
 
-/// What goes between workers and hosts.
+/// Queues between workers and host stacks.
 pub struct Queues {
-    /// From each worker.
+    /// Queue from each worker.
     pub to_hosts: Vec<PuntReceiver>,
-    /// To the one that sends for the gateway.
+    /// Queue to the worker that sends for the gateway.
     pub from_hosts: Option<PuntSender>,
 }
 
-/// An interface as the kernel has it in a host.
+/// An interface as the kernel numbers it in a host stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelLink {
-    /// The router's name.
+    /// Name of the router.
     pub router: String,
-    /// The number that the namespace has for it.
+    /// Interface index in the namespace.
     pub link: u32,
-    /// Its place in the configuration.
+    /// Index in the configuration.
     pub index: u16,
 }
 
-/// What has become of frames between workers and hosts.
+/// Counters of frames between workers and host stacks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostCounts {
-    /// Written to namespaces.
+    /// Frames delivered to namespaces.
     pub delivered: u64,
-    /// Given to the worker.
+    /// Frames passed to the worker.
     pub sent: u64,
-    /// Not taken by the namespace: its interface was down there, or its kernel had no memory.
+    /// Frames that the namespace did not accept: its interface was down, or the kernel had no memory.
     pub undelivered: u64,
-    /// Sent by namespaces while the queue to the worker was full.
+    /// Frames sent by namespaces and lost because the queue to the worker was full.
     pub lost: u64,
 }
 
@@ -97,7 +99,7 @@ impl std::ops::Add for HostCounts {
     }
 }
 
-/// A host that runs.
+/// A running host stack.
 #[derive(Debug)]
 struct Running {
     namespace: Namespace,
@@ -105,7 +107,7 @@ struct Running {
     links: BTreeMap<u16, u32>,
 }
 
-/// The hosts, and the thread that serves them.
+/// All host stacks, and the thread that serves them.
 pub struct Hosts {
     running: Mutex<BTreeMap<String, Running>>,
     shared: Arc<Shared>,
@@ -116,16 +118,16 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The namespace of a router's host.
+/// Name of the namespace of a router's host stack.
 pub fn namespace_name(router: &str) -> String {
     format!("sluice-{router}")
 }
 
 impl Hosts {
-    /// Make the hosts of these routers, or take over those that a process before this one has left, and serve them.
+    /// Create the host stacks of these routers and serve them. Namespaces that a former process has left are reused.
     ///
     /// # Errors
-    /// A namespace or an interface can't be had, or no thread.
+    /// A namespace, an interface or the thread can't be created.
     pub fn start(routers: Vec<HostRouter>, queues: Queues) -> Result<Self, HostError> {
         let shared = Arc::new(Shared::new()?);
         let thread = serving::start(queues, shared.clone())?;
@@ -138,11 +140,11 @@ impl Hosts {
         Ok(hosts)
     }
 
-    /// Other routers have hosts, or other interfaces: what stays is not disturbed, what is no longer named ends. Takes some
-    /// milliseconds for each that changes.
+    /// Apply another set of routers or interfaces: unchanged ones are not disturbed, missing ones are removed. Takes
+    /// some milliseconds per changed host stack.
     ///
     /// # Errors
-    /// A namespace or an interface can't be had; the others are as asked.
+    /// A namespace or an interface can't be created; the other changes are applied.
     pub fn update(&self, routers: Vec<HostRouter>) -> Result<(), HostError> {
         let mut running = lock(&self.running);
         let mut first = Ok(());
@@ -172,7 +174,7 @@ impl Hosts {
         first
     }
 
-    /// Let a host be as a router says, as far as that can be had.
+    /// Bring a host stack into the configured state, as far as possible.
     fn settle(
         &self,
         before: Option<Running>,
@@ -191,7 +193,7 @@ impl Hosts {
             }
         };
         let old = || known.iter().flat_map(|(_, links)| links.keys().copied());
-        // Interfaces that stay are held open already.
+        // Interfaces that remain keep their open TAP devices.
         let mut taps = self.shared.taps_of(old());
         let (links, wrong) = match links::settle(&namespace, &router, known.as_ref(), &mut taps) {
             Ok(settled) => settled,
@@ -200,7 +202,7 @@ impl Hosts {
         taps.retain(|index, _| links.contains_key(index));
         self.shared.replace(old(), taps);
         let settled = wrong.map_or(Ok(()), |error| Err(HostError::interface(&router.name, error)));
-        // What is missing is asked for again by the next change.
+        // Forget failed interfaces, so that the next change tries to create them again.
         router
             .interfaces
             .retain(|interface| links.contains_key(&interface.index));
@@ -221,24 +223,24 @@ impl Hosts {
         deleted.and(removed).map_err(|error| HostError::namespace(&name, error))
     }
 
-    /// An interface's link is up or down.
+    /// Set the link state of an interface.
     pub fn set_link(&self, index: u16, up: bool) {
         self.shared.set_link(index, up);
     }
 
-    /// Let an interface's router's host receive a frame by it. False where there is no such host, or its kernel does not take
-    /// it. It drops what comes from an address of its own.
+    /// Deliver a frame to the host stack of an interface's router. `false` if the router has no host stack or its
+    /// kernel rejects the frame. The kernel drops frames from one of its own addresses.
     pub fn deliver(&self, index: u16, frame: &[u8]) -> bool {
         self.shared.deliver(index, frame)
     }
 
-    /// Frames that hosts send are offered to `taker` first, with the interface's place. What it takes goes no further. There
-    /// can be one.
+    /// Offer all frames from host stacks to `taker` first, with the index of the interface. Frames that it consumes are
+    /// not processed further. Only one can be set.
     pub fn divert(&self, taker: Diversion) {
         let _ = self.shared.diversion.set(taker);
     }
 
-    /// Interfaces that hosts have.
+    /// Interfaces of all host stacks.
     pub fn links(&self) -> Vec<KernelLink> {
         let running = lock(&self.running);
         let links = running.values().flat_map(|host| {
@@ -251,7 +253,7 @@ impl Hosts {
         links.collect()
     }
 
-    /// What has become of frames of a router's host since its interfaces were made; none where it has no host.
+    /// Frame counters of a router's host stack since its interfaces were created; `None` if it has no host stack.
     pub fn counts(&self, router: &str) -> Option<HostCounts> {
         let running = lock(&self.running);
         let taps = self.shared.taps_of(running.get(router)?.links.keys().copied());
@@ -259,17 +261,17 @@ impl Hosts {
         Some(counts.fold(HostCounts::default(), |sum, counts| sum + counts))
     }
 
-    /// Frames for interfaces that no host has: they were on their way when it lost them.
+    /// Frames for interfaces that no host stack has: they were queued when the interface was removed.
     pub fn strays(&self) -> u64 {
         self.shared.strays.load(Ordering::Relaxed)
     }
 
-    /// Times that the thread that serves hosts failed by a fault of the program, and went on.
+    /// Number of panics of the serving thread, after each of which it continued.
     pub fn panics(&self) -> u64 {
         self.shared.panics.load(Ordering::Relaxed)
     }
 
-    /// End in order: namespaces are removed.
+    /// Stop in order, and remove the namespaces.
     pub fn stop(&self) {
         for (_, host) in std::mem::take(&mut *lock(&self.running)) {
             if let Err(error) = self.end(host) {

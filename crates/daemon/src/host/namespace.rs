@@ -1,4 +1,4 @@
-//! Network namespaces with names, as `ip netns` knows them.
+//! Named network namespaces, compatible with `ip netns`.
 
 use std::fs::{self, File};
 use std::io::{Error, ErrorKind};
@@ -11,10 +11,10 @@ use sluice_dpdk::tap::leave_network;
 
 use crate::files;
 
-/// Where their names are.
+/// Folder of the named namespaces.
 const FOLDER: &str = "/run/netns";
 
-/// A network namespace that has a name.
+/// A named network namespace.
 #[derive(Debug)]
 pub struct Namespace {
     path: PathBuf,
@@ -22,10 +22,10 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// The namespace of that name, and whether it is new: one that is there is taken over.
+    /// Open or create the namespace with this name; returns whether it was created.
     ///
     /// # Errors
-    /// This process may not make or enter one.
+    /// This process lacks the privilege to create or enter a namespace.
     pub fn named(name: &str) -> Result<(Self, bool), Error> {
         let path = Path::new(FOLDER).join(name);
         if let Ok(file) = File::open(&path)
@@ -50,7 +50,7 @@ impl Namespace {
         Ok((Self::of(&path, file)?, true))
     }
 
-    /// A file is a network namespace where a thread can enter it.
+    /// Treat a file as a network namespace; fails if a thread can't enter it.
     fn of(path: &Path, file: File) -> Result<Self, Error> {
         let namespace = Self {
             path: path.into(),
@@ -60,10 +60,10 @@ impl Namespace {
         Ok(namespace)
     }
 
-    /// Do something inside, on a thread of its own.
+    /// Run a function inside the namespace, on a separate thread.
     ///
     /// # Errors
-    /// What it returns, or this process may not enter.
+    /// The error of the function, or this process may not enter the namespace.
     pub fn within<R: Send>(&self, work: impl FnOnce() -> Result<R, Error> + Send) -> Result<R, Error> {
         in_thread(|| {
             rustix::thread::move_into_link_name_space(self.file.as_fd(), Some(LinkNameSpaceType::Network))?;
@@ -71,13 +71,13 @@ impl Namespace {
         })
     }
 
-    /// Take its name away: it ends with the last process in it.
+    /// Remove the name of the namespace. The namespace ends with the last process in it.
     ///
     /// # Errors
-    /// This process may not.
+    /// This process lacks the privilege.
     pub fn remove(self) -> Result<(), Error> {
         match rustix::mount::unmount(&self.path, UnmountFlags::DETACH) {
-            // Nothing is mounted there: somebody has removed it.
+            // The namespace is no longer mounted: another process has removed it.
             Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOENT) | Ok(()) => {}
             Err(error) => return Err(error.into()),
         }
@@ -88,7 +88,7 @@ impl Namespace {
     }
 }
 
-/// Mounts below the folder are seen by all, as `ip netns` does it.
+/// Make mounts below the folder shared, as `ip netns` does.
 fn prepare() -> Result<(), Error> {
     fs::create_dir_all(FOLDER)?;
     let share = || rustix::mount::mount_change(FOLDER, MountPropagationFlags::SHARED | MountPropagationFlags::REC);
@@ -101,7 +101,7 @@ fn prepare() -> Result<(), Error> {
     }
 }
 
-/// A thread that has entered another namespace does nothing else afterwards.
+/// The thread ends afterwards, because it can't be used in its former namespace again.
 fn in_thread<R: Send>(work: impl FnOnce() -> Result<R, Error> + Send) -> Result<R, Error> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new()

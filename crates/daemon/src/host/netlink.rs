@@ -1,5 +1,5 @@
-//! Requests to the kernel about links, addresses, routes and rules of a network namespace: as few as hosts need, one after
-//! the other, each waited for.
+//! Netlink requests about links, addresses, routes and rules of a network namespace. Only what host stacks need is
+//! implemented; requests are synchronous.
 
 use std::io::Error;
 use std::net::IpAddr;
@@ -34,13 +34,13 @@ const UP: u32 = 1;
 const NO_ARP: u32 = 0x80;
 const NO_DETECTION: u32 = 2;
 
-/// What marks the links that Sluice has made, so that those of a process before this one are known.
+/// Link group of all links created by Sluice, by which a new process recognises those of its predecessor.
 const GROUP: u32 = 0x534c;
-/// What marks the addresses (`IFA_PROTO`): others are daemons'.
+/// Protocol (`IFA_PROTO`) of addresses set by Sluice; daemons' addresses have other ones.
 const ORIGIN: u8 = 0x53;
-/// The table of routes that Linux asks last, where nothing else knows the way. No daemon looks there.
+/// Routing table that Linux looks up last (`RT_TABLE_DEFAULT`). Routing daemons do not use it.
 const LAST_TABLE: u8 = 253;
-/// Where rules lead to it: behind all others.
+/// Priority of the rule for that table, behind all other rules.
 const LAST_RULE: u32 = 32_767;
 
 /// A request under construction.
@@ -80,7 +80,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
-/// The attributes behind a body of so many bytes.
+/// Attributes of a message that follow a body of this length.
 fn attributes(message: &[u8], body: usize) -> impl Iterator<Item = (u16, &[u8])> {
     let mut rest = message.get(body..).unwrap_or_default();
     std::iter::from_fn(move || {
@@ -106,26 +106,26 @@ fn family(six: bool) -> u8 {
 /// A link of the namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// Its number.
+    /// Interface index of the link.
     pub index: u32,
-    /// Its name.
+    /// Name of the link.
     pub name: String,
-    /// Sluice has made it.
+    /// Whether Sluice has created the link.
     pub ours: bool,
 }
 
-/// An address of the namespace.
+/// An address in the namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Address {
-    /// The number of its link.
+    /// Interface index of its link.
     pub link: u32,
-    /// It, and the length of its network.
+    /// Address and prefix length.
     pub address: (IpAddr, u8),
-    /// Sluice has set it.
+    /// Whether Sluice has set the address.
     pub ours: bool,
 }
 
-/// A socket to the kernel, of the network namespace that it was made in.
+/// A netlink socket, bound to the network namespace that it was created in.
 #[derive(Debug)]
 pub struct Netlink {
     socket: OwnedFd,
@@ -133,10 +133,10 @@ pub struct Netlink {
 }
 
 impl Netlink {
-    /// Of the calling thread's network namespace.
+    /// Open a socket in the calling thread's network namespace.
     ///
     /// # Errors
-    /// No descriptor is left.
+    /// No file descriptor is available.
     pub fn open() -> Result<Self, Error> {
         let kind = (AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC);
         let socket = rustix::net::socket_with(kind.0, kind.1, kind.2, None)?;
@@ -144,7 +144,7 @@ impl Netlink {
         Ok(Self { socket, sequence: 0 })
     }
 
-    /// Ask, and give every message of the answer, its header cut off, to `each`.
+    /// Send a request, and pass the body of each reply message to `each`.
     fn ask(&mut self, request: Request, mut each: impl FnMut(&[u8])) -> Result<(), Error> {
         self.sequence += 1;
         let request = request.finish(self.sequence);
@@ -180,7 +180,7 @@ impl Netlink {
         self.ask(values.iter().fold(request, add), |_| {})
     }
 
-    /// Every link.
+    /// All links.
     pub fn links(&mut self) -> Result<Vec<Link>, Error> {
         let mut links = Vec::new();
         self.ask(Request::new(number::GET_LINK, number::DUMP, &[0; 16]), |message| {
@@ -198,12 +198,12 @@ impl Netlink {
         Ok(links)
     }
 
-    /// Bring a link up.
+    /// Set a link up.
     pub fn set_up(&mut self, link: u32) -> Result<(), Error> {
         self.tell(number::NEW_LINK, 0, &link_body(link, UP, UP), &[])
     }
 
-    /// Give a link its Ethernet address and MTU, let nobody resolve addresses there, mark it as ours, and bring it up.
+    /// Set the Ethernet address and MTU of a link, disable ARP, mark the link as created by Sluice, and set it up.
     pub fn set_link(&mut self, link: u32, mac: [u8; 6], mtu: u16) -> Result<(), Error> {
         let values: [(u16, &[u8]); 3] = [
             (1, &mac),
@@ -218,7 +218,7 @@ impl Netlink {
         self.tell(number::DELETE_LINK, 0, &link_body(link, 0, 0), &[])
     }
 
-    /// Every address.
+    /// All addresses.
     pub fn addresses(&mut self) -> Result<Vec<Address>, Error> {
         let mut addresses = Vec::new();
         self.ask(Request::new(number::GET_ADDRESS, number::DUMP, &[0; 8]), |message| {
@@ -249,7 +249,7 @@ impl Netlink {
         Ok(addresses)
     }
 
-    /// Give a link an address, without asking whether somebody else has it.
+    /// Add an address to a link, without duplicate address detection.
     pub fn add_address(&mut self, link: u32, (address, length): (IpAddr, u8)) -> Result<(), Error> {
         let value = bytes(address);
         let flags = NO_DETECTION.to_ne_bytes();
@@ -269,17 +269,17 @@ impl Netlink {
         self.tell(number::NEW_ADDRESS, number::CREATE | number::REPLACE, &body, &values)
     }
 
-    /// Take an address from a link.
+    /// Delete an address from a link.
     pub fn delete_address(&mut self, link: u32, address: (IpAddr, u8)) -> Result<(), Error> {
         let value = bytes(address.0);
         let values: [(u16, &[u8]); 2] = [(1, &value), (2, &value)];
         self.tell(number::DELETE_ADDRESS, 0, &address_body(link, address), &values)
     }
 
-    /// What no route knows goes out by a link; nowhere where there is none.
+    /// Set the default route of last resort to a link; remove it if `link` is `None`.
     pub fn set_last_resort(&mut self, six: bool, link: Option<u32>) -> Result<(), Error> {
         if six {
-            // Linux asks this table for IPv4 by itself.
+            // Linux has a rule for this table by default for IPv4 only.
             let body = [family(true), 0, 0, 0, LAST_TABLE, 0, 0, 1, 0, 0, 0, 0];
             let create = number::CREATE | number::EXCLUSIVE;
             match self.tell(number::NEW_RULE, create, &body, &[(6, &LAST_RULE.to_ne_bytes())]) {
@@ -291,7 +291,7 @@ impl Netlink {
         }
         let (universe, on_link) = (0, 253);
         let scope = if six { universe } else { on_link };
-        // Of static origin, unicast.
+        // Protocol static, type unicast.
         let mut body = [family(six), 0, 0, 0, LAST_TABLE, 4, scope, 1, 0, 0, 0, 0];
         let Some(link) = link else {
             (body[6], body[7]) = (255, 0);

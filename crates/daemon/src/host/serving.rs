@@ -1,4 +1,4 @@
-//! The thread that serves hosts: from the workers' queues to TAP interfaces, and back.
+//! The thread that moves frames between the workers' queues and the TAP interfaces of host stacks.
 
 use std::collections::BTreeMap;
 use std::io::Error;
@@ -14,38 +14,38 @@ use rustix::event::epoll;
 use super::links::Taps;
 use super::{Diversion, Queues, lock};
 
-/// How long it sleeps at most: workers don't wake it, for that would be a system call of theirs.
+/// Maximum sleep. Workers don't wake the thread, since that would cost them a system call.
 const NAP: Duration = Duration::from_millis(1);
 
-/// The same where there are no hosts.
+/// Maximum sleep while no host stack exists.
 const LONG_NAP: Duration = Duration::from_millis(20);
 
-/// Frames that one interface or one worker may bring before others have their turn.
+/// Maximum number of frames from one interface or worker before the next is served.
 const TURN: usize = 64;
 
-/// Longest frame.
+/// Maximum frame length in bytes.
 const LONGEST: usize = u16::MAX as usize;
 
-/// What the thread shares with who configures.
+/// State shared with the configuring thread.
 pub struct Shared {
     taps: Mutex<Taps>,
-    /// Links that are down.
+    /// Interfaces whose link is down.
     down: Mutex<BTreeMap<u16, bool>>,
-    /// Raised whenever the interfaces change.
+    /// Incremented whenever the set of interfaces changes.
     version: AtomicU64,
     epoll: OwnedFd,
-    /// Who has the first look at what hosts send.
+    /// Function that is offered all frames from hosts first.
     pub diversion: OnceLock<Diversion>,
-    /// The thread is to end.
+    /// Request to end the thread.
     pub stop: AtomicBool,
-    /// Frames for interfaces that are not there.
+    /// Number of frames for interfaces that do not exist.
     pub strays: AtomicU64,
-    /// Faults of the thread.
+    /// Number of panics of the thread.
     pub panics: AtomicU64,
 }
 
 impl Shared {
-    /// Without any interface.
+    /// Create the state without interfaces.
     pub fn new() -> Result<Self, Error> {
         Ok(Self {
             taps: Mutex::default(),
@@ -59,7 +59,7 @@ impl Shared {
         })
     }
 
-    /// Those of some interfaces.
+    /// The TAP interfaces with these indexes.
     pub fn taps_of(&self, indexes: impl Iterator<Item = u16>) -> Taps {
         let taps = lock(&self.taps);
         indexes
@@ -67,7 +67,7 @@ impl Shared {
             .collect()
     }
 
-    /// Serve these in the place of others.
+    /// Replace the interfaces `old` by `new`.
     pub fn replace(&self, old: impl Iterator<Item = u16>, new: Taps) {
         let mut taps = lock(&self.taps);
         let down = lock(&self.down);
@@ -76,7 +76,7 @@ impl Shared {
             let _ = epoll::delete(&self.epoll, &line.tap);
         }
         for (index, line) in new {
-            // It may have had another place, and another state there.
+            // The index of the interface may have changed, and with it the recorded link state.
             let _ = line.tap.set_carrier(!down.get(&index).is_some_and(|&down| down));
             let number = epoll::EventData::new_u64(index.into());
             if let Err(error) = epoll::add(&self.epoll, &line.tap, number, epoll::EventFlags::IN) {
@@ -87,7 +87,7 @@ impl Shared {
         self.version.fetch_add(1, Ordering::Release);
     }
 
-    /// Let a host receive a frame. False where it does not.
+    /// Deliver a frame to a host stack; `false` if that fails.
     pub fn deliver(&self, index: u16, frame: &[u8]) -> bool {
         let line = lock(&self.taps).get(&index).cloned();
         let Some(line) = line else { return false };
@@ -97,7 +97,7 @@ impl Shared {
         sent
     }
 
-    /// A link is up or down.
+    /// Set the link state of an interface.
     pub fn set_link(&self, index: u16, up: bool) {
         let mut down = lock(&self.down);
         if down.get(&index).copied().unwrap_or(false) != up {
@@ -111,7 +111,7 @@ impl Shared {
     }
 }
 
-/// What the thread works with.
+/// State of the thread.
 struct Server {
     queues: Queues,
     shared: Arc<Shared>,
@@ -141,7 +141,7 @@ pub fn start(queues: Queues, shared: Arc<Shared>) -> Result<JoinHandle<()>, Erro
 }
 
 impl Server {
-    /// Until it is to end.
+    /// Serve until the thread is to end.
     fn serve(&mut self) {
         let mut events = Vec::with_capacity(TURN);
         let mut busy = false;
@@ -174,7 +174,7 @@ impl Server {
         }
     }
 
-    /// Interfaces may have changed.
+    /// Reload the interfaces if they have changed.
     fn follow(&mut self) {
         let version = self.shared.version.load(Ordering::Acquire);
         if version != self.version {
@@ -183,7 +183,7 @@ impl Server {
         }
     }
 
-    /// What workers have for hosts. Returns whether there may be more.
+    /// Deliver queued frames of the workers to host stacks. Returns whether more frames may be queued.
     fn deliver(&mut self) -> bool {
         let mut more = false;
         for queue in &mut self.queues.to_hosts {
@@ -203,14 +203,14 @@ impl Server {
         more
     }
 
-    /// What a host sends by an interface.
+    /// Read frames that a host stack has sent on an interface.
     fn collect(&mut self, index: u16) {
         let Some(line) = self.taps.get(&index) else { return };
         for _ in 0..TURN {
             let length = match line.tap.receive(&mut self.frame) {
                 Ok(Some(length)) => length,
                 Ok(None) => return,
-                // It was deleted: nobody asks for it again until it is made anew.
+                // The interface was deleted: stop polling it until it is created again.
                 Err(_) => {
                     let _ = epoll::delete(&self.shared.epoll, &line.tap);
                     return;

@@ -1,4 +1,4 @@
-//! What can't be measured without opening devices, or without a second core.
+//! Assumed costs that can't be measured without opening devices or without a second core.
 
 use sluice_config::Config;
 use sluice_dpdk::Driver;
@@ -7,8 +7,8 @@ use sluice_wire::Checksums;
 
 use crate::ports::outlook;
 
-/// Hand-overs at distances that this machine does not have, in the order of `Distance::ALL`: cycles that ring and headers took
-/// elsewhere.
+/// Assumed cost of hand-overs at distances that this machine does not have, in the order of `Distance::ALL`: cycles for
+/// ring and headers, measured on other machines.
 pub const HAND_OVERS: [HandOver; 4] = [
     HandOver { out: 20.0, take: 40.0 },
     HandOver { out: 30.0, take: 65.0 },
@@ -19,8 +19,8 @@ pub const HAND_OVERS: [HandOver; 4] = [
     },
 ];
 
-/// Nanoseconds that a driver takes per packet to receive and to send, beside what frames in memory take: what is usual, not
-/// measured here.
+/// Assumed nanoseconds that a driver takes per packet to receive and to send, beyond the cost of frames in memory.
+/// These are typical values, not measured here.
 fn nanoseconds(driver: Driver) -> [f64; 2] {
     match driver {
         Driver::Null | Driver::Ring => [0.0, 0.0],
@@ -32,7 +32,7 @@ fn nanoseconds(driver: Driver) -> [f64; 2] {
     }
 }
 
-/// Cycles per packet and part that are assumed for the devices: the mean of all.
+/// Assumed cycles per packet and part for the devices, averaged over all ports.
 pub fn cycles(config: &Config, frequency: u64) -> [f64; 4] {
     let ports = outlook(config).unwrap_or_default();
     let count = ports.len().max(1) as f64 * 1e9 / frequency as f64;
@@ -43,7 +43,7 @@ pub fn cycles(config: &Config, frequency: u64) -> [f64; 4] {
     [receive / count, 0.0, 0.0, transmit / count]
 }
 
-/// Whether cards have looked at checksums: where all of them have drivers of their own.
+/// Whether cards verify checksums: only if all cards use DPDK drivers of their own.
 pub fn checksums(config: &Config) -> Checksums {
     let ports = outlook(config).unwrap_or_default();
     let vouches = |driver| matches!(driver, Driver::Native | Driver::Bond);

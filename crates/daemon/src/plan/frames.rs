@@ -5,32 +5,32 @@ use std::net::Ipv4Addr;
 use sluice_wire::checksum;
 use sluice_wire::vlan::Tag;
 
-/// Bytes of Ethernet, IPv4 and TCP headers.
+/// Total length of the Ethernet, IPv4 and TCP headers in bytes.
 pub const HEADERS: u16 = 14 + 20 + 20;
 
 /// Address and port.
 pub type End = (Ipv4Addr, u16);
 
-/// A packet to be written.
+/// Parameters of a packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Written<'t> {
-    /// Who sends it.
+    /// Source address and port.
     pub source: End,
-    /// Who gets it.
+    /// Destination address and port.
     pub destination: End,
-    /// TCP control flags; none for UDP.
+    /// TCP control flags; `None` for UDP.
     pub tcp: Option<u8>,
-    /// TCP's sequence and acknowledgment numbers.
+    /// TCP sequence and acknowledgment number.
     pub numbers: (u32, u32),
     /// Ethernet addresses: destination, source.
     pub macs: [[u8; 6]; 2],
-    /// Tags of the VLAN.
+    /// VLAN tags.
     pub tags: &'t [Tag],
-    /// Bytes of the frame, without tags and check sequence.
+    /// Length of the frame in bytes, without tags and check sequence.
     pub length: u16,
 }
 
-/// The frame, with right checksums.
+/// Build the frame, with correct checksums.
 pub fn write(packet: &Written<'_>) -> Vec<u8> {
     let mut frame = packet.macs.concat();
     for tag in packet.tags {

@@ -1,23 +1,23 @@
-//! TCP segments that the kernel joined when it received them, cut as they may have been on the wire.
+//! Segmentation of TCP packets that the kernel's GRO has joined, so that frames resemble those on the wire.
 
 use sluice_wire::checksum;
 use sluice_wire::layers::{Class, Fragment, Layers, parse};
 
-/// Flags that only the last of the segments has: FIN and PSH.
+/// Flags that only the last segment has: FIN and PSH.
 const OF_THE_LAST: u8 = 0x09;
 
-/// Bytes of an IPv6 header, which its length does not count.
+/// Length of an IPv6 header, which its payload length field excludes.
 const IPV6: usize = 40;
 
-/// A frame's segments, each in an IP packet of `mtu` bytes at most, with right checksums. None where it is no TCP segment that
-/// could be cut.
+/// Split a frame into TCP segments whose IP packets have at most `mtu` bytes, with correct checksums. `None` if the
+/// frame is not a TCP segment that can be split.
 pub fn cut(frame: &[u8], mtu: usize) -> Option<Vec<Vec<u8>>> {
     let layers = parse(frame).ok()?;
     if layers.protocol != 6 || layers.fragment != Fragment::Whole {
         return None;
     }
     let (l3, l4) = (usize::from(layers.l3), usize::from(layers.l4));
-    // A header that is shorter than TCP's makes no segment.
+    // A TCP header length below 20 bytes is invalid.
     let head = Some(usize::from(frame.get(l4 + 12)? >> 4) * 4).filter(|head| *head >= 20)?;
     let data = l4 + head;
     let room = mtu.checked_sub(data - l3).filter(|room| *room > 0)?;
@@ -46,7 +46,7 @@ pub fn cut(frame: &[u8], mtu: usize) -> Option<Vec<Vec<u8>>> {
     Some(pieces.collect())
 }
 
-/// Length, identification and checksum of the IP header.
+/// Update length, identification and checksum of the IP header.
 fn header(segment: &mut [u8], layers: &Layers, number: u16) {
     let (l3, l4) = (usize::from(layers.l3), usize::from(layers.l4));
     let length = segment.len() - l3;
@@ -97,7 +97,7 @@ mod tests {
             four.payload(payload).flags(0x10).numbers(sequence, 7).build()
         };
         let found = cut(&four(&data, 5), 1500).unwrap();
-        // The builder gives all packets one identification.
+        // The packet builder uses the same identification for all packets.
         assert_eq!(four(&data[..1460], 5), found[0]);
         assert_eq!(3, found.len());
         assert!(found.iter().all(|frame| checksum::checksum(&frame[14..34]) == 0));

@@ -1,4 +1,4 @@
-//! Live traffic of the kernel's interfaces, where no daemon runs.
+//! Live traffic of kernel interfaces, used if no daemon runs.
 
 use std::io::{Error, ErrorKind};
 use std::time::{Duration, Instant};
@@ -13,10 +13,10 @@ use super::live::{Live, LiveError, Pace, Room, Witness};
 use crate::build;
 use crate::replay::captures::Captured;
 
-/// How long nothing may come until it is told how far it is.
+/// Maximum wait for frames between two progress reports.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Frames of one interface before the others are looked at.
+/// Maximum number of frames read from one interface before the next is served.
 const TURN: usize = 256;
 
 /// An interface that is listened on.
@@ -26,10 +26,10 @@ struct Ear {
     listener: Listener,
 }
 
-/// Listen on all interfaces of a configuration that are the kernel's, and tell from time to time how far it is.
+/// Listen on all kernel interfaces of a configuration, and report the progress to `watch`.
 ///
 /// # Errors
-/// None is the kernel's, this process may not listen, or nothing comes.
+/// The configuration has no kernel interface, this process may not listen, or nothing is received.
 pub fn listen(config: &Config, time: Duration, watch: &mut dyn FnMut(Pace)) -> Result<Live, LiveError> {
     let mut ears = ears(config)?;
     let mut live = Live::new(config, Witness::Kernel);

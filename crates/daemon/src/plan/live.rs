@@ -1,4 +1,4 @@
-//! Live traffic: what interfaces receive for a while, within bounds.
+//! Live traffic: frames that interfaces receive for a limited time, up to a maximum size.
 
 use std::time::Duration;
 
@@ -13,13 +13,13 @@ use super::report::Origin;
 use crate::build;
 use crate::replay::captures::{Captured, Stream};
 
-/// Bytes of frames that are kept at most, beside the number of frames.
+/// Maximum total size of the frames kept, in bytes.
 pub const MOST_BYTES: usize = 64 << 20;
 
-/// What a frame may have beside the IP packet: the Ethernet header and two tags.
+/// Maximum number of bytes that a frame has beyond its IP packet: the Ethernet header and two tags.
 const AROUND: u32 = 22;
 
-/// Why there is no live traffic.
+/// Why live traffic is not available.
 #[derive(Debug, thiserror::Error)]
 pub enum LiveError {
     /// The daemon's interfaces received nothing.
@@ -27,131 +27,131 @@ pub enum LiveError {
         "the running daemon received no packet on {interfaces} within {seconds:.0} s: `sluice show interfaces` tells whether their links are up; listen longer, --live 60s, or leave --live out to plan for the carrier mix"
     )]
     DaemonSilent {
-        /// The interfaces.
+        /// Names of the interfaces.
         interfaces: String,
-        /// How long it was waited.
+        /// Duration of listening in seconds.
         seconds: f64,
     },
-    /// The kernel's interfaces received nothing.
+    /// The kernel interfaces received nothing.
     #[error(
         "no daemon runs, and no packet came to {interfaces} within {seconds:.0} s: `ip -s link` tells whether they are up and receive, and what another program takes by XDP or DPDK is not seen here; listen longer, --live 60s, or leave --live out to plan for the carrier mix"
     )]
     KernelSilent {
-        /// The interfaces.
+        /// Names of the interfaces.
         interfaces: String,
-        /// How long it was waited.
+        /// Duration of listening in seconds.
         seconds: f64,
     },
-    /// All that came can't be measured with.
+    /// All received packets are unsuitable for the measurement.
     #[error(
         "all {packets} packets that came are longer than the links of this configuration carry: say their `mtu`, or, where the kernel has joined datagrams, turn that off for the time being, `ethtool -K DEVICE gro off`"
     )]
     TooLong {
-        /// How many.
+        /// Number of packets.
         packets: u64,
     },
-    /// The daemon has other interfaces.
+    /// The daemon has other interfaces than the configuration.
     #[error(
         "the running daemon has none of the interfaces of this configuration ({interfaces}): name the one that it runs with, or its socket with --socket"
     )]
     Strangers {
-        /// Those configured.
+        /// Interfaces of the configuration.
         interfaces: String,
     },
-    /// No interface is the kernel's.
+    /// The configuration has no kernel interface.
     #[error(
         "no daemon runs, and none of the devices is an interface of the kernel to listen on ({devices}): start the daemon with this configuration, or give captures, --in INTERFACE=CAPTURE"
     )]
     NoneOfTheKernel {
-        /// The devices.
+        /// Devices of the configuration.
         devices: String,
     },
-    /// Listening is not allowed.
+    /// The process lacks the privilege to listen.
     #[error("no daemon runs, and listening on {0} takes the right to open packet sockets: run this as root")]
     Forbidden(String),
     /// A device can't be listened on.
     #[error("no daemon runs, and {device} can't be listened on: {error}; `ip link` lists what there is")]
     Device {
-        /// The device.
+        /// Name of the device.
         device: String,
-        /// What the kernel says.
+        /// Error of the kernel.
         error: std::io::Error,
     },
-    /// The capture of the daemon.
+    /// The daemon's capture can't be decoded.
     #[error("the daemon's capture can't be read ({0}); is it of another version than this command?")]
     Unreadable(String),
 }
 
-/// Who saw it.
+/// Source of live traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Witness {
-    /// The running daemon.
+    /// Capture of the running daemon.
     Daemon,
-    /// The kernel.
+    /// Packet sockets on kernel interfaces.
     Kernel,
 }
 
-/// Whether more is wanted.
+/// Whether more frames can be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Room {
-    /// It is.
+    /// More frames can be kept.
     Left,
-    /// Enough frames have come.
+    /// A limit has been reached.
     Full,
 }
 
-/// What an interface received.
+/// Traffic received on an interface.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct SeenInterface {
-    /// Its name.
+    /// Name of the interface.
     pub name: String,
-    /// Its device as written; of a bond, those of its members.
+    /// Device as configured; for a bond, its members.
     pub device: String,
-    /// Packets, those of its VLANs included.
+    /// Packets, including those of its VLANs.
     pub packets: u64,
-    /// Their bytes.
+    /// Bytes of these packets.
     pub bytes: u64,
-    /// Packets that are measured with.
+    /// Packets used for the measurement.
     pub kept: u64,
 }
 
-/// Rate and size of what was received.
+/// Summary of the received traffic.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Seen {
-    /// How long it was listened.
+    /// Duration of listening in seconds.
     pub seconds: f64,
-    /// Packets that were received.
+    /// Packets received.
     pub packets: u64,
-    /// In a second.
+    /// Packets per second.
     pub packets_per_second: f64,
-    /// Bits of frames in a second, without check sequence.
+    /// Frame bits per second, without check sequence.
     pub bits_per_second: f64,
-    /// Mean bytes of a frame, without check sequence.
+    /// Mean frame size in bytes, without check sequence.
     pub bytes: f64,
-    /// Packets that are measured with.
+    /// Packets used for the measurement.
     pub kept: u64,
-    /// Frames that the kernel had joined from several segments, and that are cut again.
+    /// Frames that the kernel had joined from several segments and that were split again.
     pub joined: u64,
-    /// Frames left out, for they are longer than the links carry.
+    /// Frames discarded because they exceed the MTU of the links.
     pub too_long: u64,
-    /// By interface.
+    /// Traffic by interface.
     pub interfaces: Vec<SeenInterface>,
 }
 
-/// How far it is.
+/// Progress of listening.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pace {
-    /// How long it was listened.
+    /// Duration of listening so far.
     pub elapsed: Duration,
     /// Packets kept.
     pub packets: usize,
-    /// Their bytes.
+    /// Bytes of the packets kept.
     pub bytes: usize,
 }
 
-/// Frames and what was seen of them.
+/// Received frames and their statistics.
 #[derive(Debug)]
 pub struct Live {
     witness: Witness,
@@ -159,9 +159,9 @@ pub struct Live {
     bytes: usize,
     joined: u64,
     too_long: u64,
-    /// By port.
+    /// Statistics by port.
     interfaces: Vec<SeenInterface>,
-    /// Longest frame that their links carry.
+    /// Maximum frame length of the links.
     longest: u32,
     stream: Stream,
     elapsed: Duration,
@@ -169,13 +169,13 @@ pub struct Live {
 }
 
 impl Live {
-    /// Nothing so far.
+    /// An empty collection.
     pub fn new(config: &Config, witness: Witness) -> Self {
         let ports = build::ports(config);
         let interfaces = ports
             .iter()
             .filter_map(|&(_, index)| config.interfaces.get(usize::from(index)));
-        // A VLAN may be given a larger MTU than its parent is.
+        // A VLAN may have a larger MTU than its parent.
         let mtu = config.interfaces.iter().map(|interface| interface.mtu).max();
         Self {
             witness,
@@ -197,7 +197,7 @@ impl Live {
         }
     }
 
-    /// A frame that the kernel received: count it and keep it, cut where the kernel has joined segments.
+    /// Count and keep a frame that the kernel received. Joined segments are split.
     pub(super) fn hear(&mut self, port: PortIndex, frame: Captured) -> Room {
         let Captured { at, length, .. } = frame;
         let pieces = (length > self.longest).then(|| cut(&frame.bytes, (self.longest - AROUND) as usize));
@@ -216,7 +216,8 @@ impl Live {
         Room::Left
     }
 
-    /// Frames that the kernel received and that came too fast: they are taken to be as those that were counted.
+    /// Count frames that the kernel dropped because they came too fast. Their size is assumed to be the mean of the
+    /// received ones.
     pub(super) fn missed(&mut self, port: PortIndex, frames: u64) {
         if let Some(seen) = self.interfaces.get(usize::from(port)) {
             let mean = seen.bytes as f64 / seen.packets.max(1) as f64;
@@ -249,10 +250,10 @@ impl Live {
         Room::Left
     }
 
-    /// Keep the frames of a piece of the daemon's capture.
+    /// Keep the frames of a chunk of the daemon's capture.
     ///
     /// # Errors
-    /// It is no capture.
+    /// The chunk is not in the capture format.
     pub fn take(&mut self, config: &Config, piece: &[u8]) -> Result<Room, LiveError> {
         let mut stream = std::mem::take(&mut self.stream);
         let taken = stream.take(piece, &mut |name, frame| {
@@ -265,14 +266,14 @@ impl Live {
         Ok(if self.full { Room::Full } else { Room::Left })
     }
 
-    /// Packets and bytes that an interface received meanwhile, kept or not.
+    /// Count packets and bytes that an interface received, whether the frames were kept or not.
     pub fn received(&mut self, config: &Config, name: &str, packets: u64, bytes: u64) {
         if let Some(port) = port(config, name) {
             self.count(port, packets, bytes);
         }
     }
 
-    /// How far it is after some time.
+    /// Progress after the elapsed time.
     pub fn pace(&self, elapsed: Duration) -> Pace {
         Pace {
             elapsed,
@@ -281,10 +282,10 @@ impl Live {
         }
     }
 
-    /// That is all, after some time.
+    /// End the collection after the elapsed time.
     ///
     /// # Errors
-    /// It is nothing, or nothing that can be measured with.
+    /// No packet was received, or none that is suitable for the measurement.
     pub fn finish(mut self, elapsed: Duration) -> Result<Self, LiveError> {
         self.elapsed = elapsed;
         self.frames.sort_by_key(|(_, frame)| frame.at);
@@ -353,7 +354,7 @@ fn device(link: &Link) -> String {
     }
 }
 
-/// The port of an interface; of a VLAN, its parent's.
+/// Port of an interface; for a VLAN, the port of its parent.
 fn port(config: &Config, name: &str) -> Option<PortIndex> {
     let (index, interface) = config.interface(name)?;
     let owner = match &interface.link {

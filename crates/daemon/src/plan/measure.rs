@@ -1,4 +1,4 @@
-//! Cycles per packet of each part, by the counters of a worker that this configuration and traffic keep busy.
+//! Cycles per packet and part, measured by the counters of a worker that runs this configuration and traffic.
 
 use sluice_config::Config;
 use sluice_dpdk::tsc;
@@ -16,21 +16,22 @@ use crate::replay::captures::{Captured, Input};
 use crate::replay::world::World;
 use crate::replay::{ReplayError, earliest};
 
-/// Sessions that the table has place for, at most: more cost memory and time and show nothing else.
+/// Maximum capacity of the session table. More sessions cost memory and time without changing the result.
 const MOST_SESSIONS: u32 = 1 << 18;
 
-/// Frames of captures, or of live traffic, that are used.
+/// Maximum number of frames used from captures or live traffic.
 pub const MOST_FRAMES: usize = 1 << 16;
 
-/// Frames that wait at the ports when a worker begins: they have left the nearest caches by then, as those of a card.
+/// Number of frames queued at the ports when a batch begins. They have left the innermost caches by then, like frames
+/// from a card.
 const WAITING: usize = 2048;
 
-/// Passes, of whose batches the median counts.
+/// Number of passes. The median is taken over their batches.
 const PASSES: usize = 7;
 
-/// What traffic is measured with.
+/// Traffic to measure with.
 pub enum Source<'s> {
-    /// Made up.
+    /// Generated from a profile.
     Mix(Profile),
     /// Captures, by port.
     Captures(Vec<(u16, Input)>),
@@ -38,26 +39,26 @@ pub enum Source<'s> {
     Live(&'s Live),
 }
 
-/// What was measured.
+/// Result of a measurement.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Measured {
-    /// Cycles per packet by part, without devices; a session's share of its opening included.
+    /// Cycles per packet by part, without devices; includes the packet's fraction of the session creation.
     pub parts: [f64; 4],
-    /// Cycles to open a session, beside what any packet takes.
+    /// Cycles of a session creation beyond those of any packet.
     pub opening: f64,
-    /// Packets of a session.
+    /// Packets per session.
     pub packets_per_session: Option<f64>,
-    /// Sessions.
+    /// Number of sessions.
     pub sessions: u64,
-    /// Packets of a pass.
+    /// Packets per pass.
     pub packets: u64,
-    /// Mean bytes of a frame.
+    /// Mean frame size in bytes.
     pub bytes: f64,
-    /// Share of the packets that leave again.
+    /// Fraction of the packets that are forwarded.
     pub forwarded: f64,
-    /// Share of the packets that the busiest shard has; none where traffic is even.
+    /// Fraction of the packets in the busiest shard; `None` if the traffic is evenly distributed.
     pub busiest: Option<f64>,
-    /// What most of the others were dropped for.
+    /// The most frequent drop reason.
     pub dropped_for: Option<&'static str>,
 }
 
@@ -90,7 +91,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or(0.0)
 }
 
-/// Some frames through the engine; the cycles by part, and how many frames left.
+/// Pass some frames through the engine; returns the cycles by part and the number of forwarded frames.
 fn batch(world: &mut World<'_>, frames: &[Frame], checksums: Checksums) -> ([f64; 4], usize) {
     let before = spent(world.plane());
     for (port, frame) in frames {
@@ -102,7 +103,7 @@ fn batch(world: &mut World<'_>, frames: &[Frame], checksums: Checksums) -> ([f64
     ([0, 1, 2, 3].map(cycles), sent)
 }
 
-/// All frames through the engine; the cycles of the part of the sessions.
+/// Pass all frames through the engine; returns the cycles of the session part.
 fn pass(world: &mut World<'_>, frames: &[Frame], checksums: Checksums) -> f64 {
     let batches = frames.chunks(WAITING);
     batches.map(|frames| batch(world, frames, checksums).0[2]).sum()
@@ -111,7 +112,7 @@ fn pass(world: &mut World<'_>, frames: &[Frame], checksums: Checksums) -> f64 {
 /// Measure on the core that this thread runs on.
 ///
 /// # Errors
-/// A configuration without parameters, or traffic that can't be had.
+/// The configuration can't be lowered into engine parameters, or the traffic can't be read.
 pub fn measure(config: &Config, source: Source<'_>, checksums: Checksums) -> Result<Measured, PlanError> {
     let mut config = config.clone();
     let sessions = &mut config.document.sessions;
@@ -142,13 +143,14 @@ pub fn measure(config: &Config, source: Source<'_>, checksums: Checksums) -> Res
     Ok(measured)
 }
 
-/// The cost of packets whose sessions are there.
+/// Cost of packets of existing sessions.
 fn established(world: &mut World<'_>, traffic: &Traffic, checksums: Checksums) -> Measured {
     let count = traffic.data.len().max(1) as f64;
     let mut parts: [Vec<f64>; 4] = Default::default();
     let mut sent = 0;
     pass(world, &traffic.data, checksums);
-    // Batches are short beside the time slices of whoever else wants the core, so that the median is of undisturbed ones.
+    // Batches are shorter than the time slices of competing processes, so that the median is that of undisturbed
+    // batches.
     for frames in (0..PASSES).flat_map(|_| traffic.data.chunks(WAITING)) {
         let (cycles, left) = batch(world, frames, checksums);
         for (part, cycles) in parts.iter_mut().zip(cycles) {
@@ -175,8 +177,8 @@ fn established(world: &mut World<'_>, traffic: &Traffic, checksums: Checksums) -
     }
 }
 
-/// Cycles that a session's opening takes beside those of any packet: the same frames with and without sessions, either time
-/// after all sessions were looked through.
+/// Cycles of a session creation beyond those of any packet: the difference between passes of the same frames without
+/// and with sessions. Each pass follows a scan of all sessions, so that both find the same cache state.
 fn opening(world: &mut World<'_>, traffic: &Traffic, checksums: Checksums) -> f64 {
     let frames = match traffic.opening.is_empty() {
         true => &traffic.data,
@@ -199,7 +201,7 @@ fn opening(world: &mut World<'_>, traffic: &Traffic, checksums: Checksums) -> f6
     median(costs.collect())
 }
 
-/// Frames of captures in the order of their timestamps.
+/// Frames of all captures, ordered by timestamp.
 fn captured(mut inputs: Vec<(u16, Input)>) -> impl Iterator<Item = Result<(u16, Captured), ReplayError>> {
     std::iter::from_fn(move || {
         loop {
@@ -213,7 +215,7 @@ fn captured(mut inputs: Vec<(u16, Input)>) -> impl Iterator<Item = Result<(u16, 
     })
 }
 
-/// Frames sent one by one, so that their sessions are there, and how many there are of a session.
+/// Send frames one by one to create their sessions; returns the traffic and the mean number of packets per session.
 fn given(
     world: &mut World<'_>,
     frames: impl Iterator<Item = Result<(u16, Captured), ReplayError>>,
@@ -229,7 +231,7 @@ fn given(
         }
         data.push((port, bytes));
     }
-    // Answers that came before the first packet from inside.
+    // Retry replies that preceded the first packet from inside.
     for place in dropped {
         if let Some((port, bytes)) = data.get_mut(place).filter(|(_, bytes)| returns.answers(bytes)) {
             returns.send(world, *port, bytes)?;
@@ -247,7 +249,7 @@ fn given(
     Ok((traffic, (made > 0).then_some(mean)))
 }
 
-/// The share of the packets that the busiest shard has: a worker for each shard shows it.
+/// Fraction of the packets in the busiest shard, measured with one worker per shard.
 fn busiest(config: &Config, frames: &[Frame]) -> Result<Option<f64>, PlanError> {
     let shards = config.document.system.shards_of_many();
     let mut config = config.clone();
@@ -264,6 +266,6 @@ fn busiest(config: &Config, frames: &[Frame]) -> Result<Option<f64>, PlanError> 
     let by_shard: Vec<u64> = by_shard.collect();
     let all: u64 = by_shard.iter().sum();
     let most = by_shard.into_iter().max().unwrap_or(0);
-    // What no session is made for belongs to no shard.
+    // Packets without a session belong to no shard and are not counted.
     Ok((all > 0).then(|| most as f64 / all as f64))
 }

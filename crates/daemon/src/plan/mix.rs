@@ -1,4 +1,5 @@
-//! The carrier mix: sessions of inside hosts with remote ones through this configuration, and packets of both directions.
+//! The carrier mix: sessions between inside and remote hosts through this configuration, with packets in both
+//! directions.
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -18,27 +19,27 @@ use super::path::{Path, path};
 use super::profile::Profile;
 use crate::replay::world::World;
 
-/// Sessions of the mix, at most.
+/// Maximum number of sessions in the mix.
 const SESSIONS: u32 = 1 << 15;
 
-/// Packets of a pass.
+/// Packets per pass.
 const PACKETS: u32 = 1 << 15;
 
-/// Sessions of an inside host.
+/// Sessions per inside host.
 const PER_HOST: u32 = 16;
 
-/// Address of whoever sends to a port.
+/// Source MAC address of all generated frames.
 const SENDER: [u8; 6] = [2, 0x53, 0x6c, 1, 0, 1];
 
-/// A frame and the port that it comes in by.
+/// A frame with its input port.
 pub type Frame = (PortIndex, Vec<u8>);
 
-/// Frames to be measured with.
+/// Frames to measure with.
 #[derive(Debug, Default)]
 pub struct Traffic {
-    /// Those that open all sessions.
+    /// Frames that create all sessions.
     pub opening: Vec<Frame>,
-    /// Those of a pass, sessions being there.
+    /// Frames of a pass over existing sessions.
     pub data: Vec<Frame>,
 }
 
@@ -50,10 +51,10 @@ struct Mix<'w, 'm> {
     checksums: Checksums,
 }
 
-/// Establish the sessions of a mix, and what follows in them.
+/// Create the sessions of a mix, and build the frames that follow in them.
 ///
 /// # Errors
-/// There is no way through for IPv4, or nothing passes.
+/// IPv4 packets can't be forwarded, or all packets are dropped.
 pub fn establish(
     config: &Config,
     world: &mut World<'_>,
@@ -96,7 +97,7 @@ pub fn establish(
         .min()
         .unwrap_or(1500);
     let data = (0..PACKETS).filter_map(|number| {
-        // Drawn so that neighbours in a pass are of different sessions, as where many hosts send.
+        // The order is pseudo-random, so that consecutive packets belong to different sessions, as with many hosts.
         let (flow, public) = *seen.get((number.wrapping_mul(2_654_435_761) >> 7) as usize % seen.len())?;
         let length = profile.size(number).min(most.saturating_add(14));
         Some(match number % 2 {
@@ -111,7 +112,7 @@ pub fn establish(
 }
 
 impl Mix<'_, '_> {
-    /// State the neighbours, so that nothing waits for them.
+    /// Set the neighbours, so that no packet waits for address resolution.
     fn introduce(&mut self, flows: u32) {
         let hosts = flows.div_ceil(PER_HOST);
         if self.path.hosts_on_link {
@@ -124,7 +125,7 @@ impl Mix<'_, '_> {
                 self.neighbour(self.path.outside, self.path.remote(remote));
             }
         }
-        // Of the rest the gateways are asked for by the first packet.
+        // The first packet triggers the resolution of the gateways.
         let first = self.out(0, flag::SYN, (1, 0), 0);
         self.send(&[first]);
         self.world.end_sessions(&Filter::default());
@@ -140,7 +141,7 @@ impl Mix<'_, '_> {
         (self.path.host(flow / PER_HOST), port as u16)
     }
 
-    /// No two flows have the same remote end, so that what leaves tells whose it is.
+    /// Each flow has its own remote endpoint, which identifies the flow of a forwarded packet.
     fn remote_end(&self, flow: u32) -> End {
         let remotes = self.path.remote_count();
         (self.path.remote(flow), (443 + flow / remotes) as u16)
@@ -168,7 +169,7 @@ impl Mix<'_, '_> {
         let packet = Written {
             source,
             destination,
-            // A fifth of the sessions is UDP.
+            // One fifth of the sessions is UDP.
             tcp: (!flow.is_multiple_of(5)).then_some(flags),
             numbers,
             macs: [by.mac, SENDER],
@@ -189,7 +190,7 @@ impl Mix<'_, '_> {
         sent
     }
 
-    /// Send the packets that open sessions: the flows that come out, and what each has as its source then.
+    /// Send the packets that create sessions; returns the forwarded flows with their translated source endpoints.
     fn publics(&mut self, opening: &[Frame], flows: u32) -> Vec<(u32, End)> {
         let sent = self.send(opening);
         let by_remote: HashMap<End, u32> = (0..flows).map(|flow| (self.remote_end(flow), flow)).collect();

@@ -1,5 +1,5 @@
-//! `sluice plan`: what each part of a packet's way costs on this machine, with this configuration and this traffic, and
-//! which placement on cores follows.
+//! `sluice plan`: measures the cost of each part of packet processing on this machine with this configuration and
+//! traffic, and derives the best placement on cores.
 
 mod device;
 mod frames;
@@ -45,52 +45,52 @@ pub use profile::{Demand, DemandError, Of, Profile};
 pub use report::{Answer, Candidate, HandOverCost, Origin, PartCost, Plan, TrafficSummary};
 pub use sluice_engine::placement::list;
 
-/// Most cores that a load is planned for.
+/// Maximum number of cores that a load is planned for.
 const MOST_CORES: usize = 128;
 
-/// What to plan.
+/// Parameters of a plan.
 #[derive(Debug, Default)]
 pub struct Request {
-    /// Captures to measure with, by interface; the carrier mix where there are none, and no live traffic.
+    /// Captures to measure with, by interface. Without captures and live traffic, the carrier mix is used.
     pub inputs: Vec<(String, PathBuf)>,
     /// Live traffic to measure with.
     pub live: Option<Live>,
-    /// Cores to use, in place of those configured.
+    /// Cores to use instead of those configured.
     pub cores: Option<Vec<Core>>,
-    /// A rate that has to be carried.
+    /// Required rate.
     pub demand: Option<Demand>,
 }
 
 /// Why no plan can be made.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
-    /// No two interfaces that IPv4 passes between.
+    /// IPv4 packets can't be forwarded between any two interfaces.
     #[error(
         "the carrier mix finds no way from an inside interface to an outside one by IPv4: give captures of your own traffic, --in INTERFACE=CAPTURE"
     )]
     NoPath,
-    /// Everything is dropped.
+    /// The configuration drops all packets of the carrier mix.
     #[error(
         "not one packet of the carrier mix passes this configuration: give captures of your own traffic, --in INTERFACE=CAPTURE"
     )]
     NothingPasses,
-    /// Captures without frames.
+    /// The captures contain no frames.
     #[error("the captures hold no frame: give some with --in INTERFACE=CAPTURE")]
     NoFrames,
-    /// Two kinds of traffic.
+    /// Two options name different traffic.
     #[error(
         "{given} and `{demand}` name two kinds of traffic: write the rate alone for that of the packets that are given"
     )]
     TwoTraffics {
-        /// The option that gives packets.
+        /// Option that supplies packets.
         given: &'static str,
-        /// The rate and what it is of.
+        /// Required rate with its traffic.
         demand: String,
     },
-    /// No live traffic.
+    /// Live traffic is not available.
     #[error(transparent)]
     Live(#[from] LiveError),
-    /// A core that can't be measured on.
+    /// A core can't be used for the measurement.
     #[error(
         "core {core} is not among the cores that this process may use here ({}): name others with --cores",
         list(allowed)
@@ -98,16 +98,16 @@ pub enum PlanError {
     NoSuchCore {
         /// The core.
         core: Core,
-        /// Those that may be used.
+        /// Cores that this process may use.
         allowed: Vec<Core>,
     },
-    /// The machine could not be asked.
+    /// Cores or memory of the machine can't be read.
     #[error(transparent)]
     Machine(#[from] MachineError),
-    /// Captures, or the engine in memory.
+    /// The captures can't be read, or the engine can't be started in memory.
     #[error(transparent)]
     Replay(#[from] ReplayError),
-    /// The thread that measures ended.
+    /// The measuring thread failed.
     #[error("the measuring thread failed: {0}")]
     Thread(String),
 }
@@ -118,18 +118,18 @@ impl From<BuildError> for PlanError {
     }
 }
 
-/// The placement for a configuration with `model = "auto"`, and why.
+/// Placement for a configuration with `model = "auto"`, with its reasons.
 #[derive(Clone, Debug)]
 pub struct Chosen {
     /// The placement.
     pub placement: Placement,
-    /// In sentences.
+    /// Reasons, one sentence each.
     pub reasons: Vec<String>,
 }
 
-/// The placement for a configuration, by its cores and the carrier mix.
+/// Choose the placement for a configuration, based on its cores and the carrier mix.
 ///
-/// It takes about a second, and its own memory for as long.
+/// This takes about a second and temporarily needs its own memory.
 ///
 /// # Errors
 /// See [`PlanError`].
@@ -147,7 +147,7 @@ pub fn choose(config: &Config) -> Result<Chosen, PlanError> {
     })
 }
 
-/// Measure, predict, choose and explain.
+/// Measure the traffic, predict the rate of each placement, choose one and explain it.
 ///
 /// # Errors
 /// See [`PlanError`].
@@ -171,7 +171,7 @@ pub fn plan(config: &Config, request: &Request) -> Result<Plan, PlanError> {
     })
 }
 
-/// All that predictions follow from.
+/// Input of the predictions.
 struct Facts {
     cores: Vec<Core>,
     topology: Topology,
@@ -185,7 +185,7 @@ struct Facts {
     frequency: u64,
 }
 
-/// The cores to plan for: those asked for, or configured one by one, or all that may be used.
+/// Cores to plan for: those requested, those configured individually, or all that this process may use.
 fn cores(config: &Config, request: &Request) -> Result<Vec<Core>, PlanError> {
     let allowed = machine(EntryBytes::default())?.cores;
     let listed = |system: &System| matches!(system.workers, sluice_config::value::Workers::Cores(_));
@@ -207,7 +207,7 @@ fn facts(config: &Config, request: &Request) -> Result<Facts, PlanError> {
     let first = order(&cores, &topology).first().copied().unwrap_or(0);
     let measured = std::thread::scope(|scope| {
         let measuring = scope.spawn(|| {
-            // Where that is refused the figures are as good as the scheduler lets them be.
+            // Without pinning the measurement is only less precise.
             let _ = pin::pin(first);
             measure(config, source, device::checksums(config))
         });
@@ -231,7 +231,8 @@ fn facts(config: &Config, request: &Request) -> Result<Facts, PlanError> {
             };
         }
     }
-    // Who takes a packet fetches two lines that another core wrote; who receives into a buffer that comes back, one.
+    // Receiving a handed-over packet fetches two cache lines that another core wrote; receiving into a returned buffer
+    // fetches one.
     costs.back = costs.hand_overs.map(|over| over.take / 2.0);
     let load = load(config, &measured, cores.len());
     Ok(Facts {
@@ -257,7 +258,7 @@ fn load(config: &Config, measured: &Measured, workers: usize) -> Load {
     }
 }
 
-/// The traffic's name, where it is from, and what is measured with.
+/// Name and origin of the traffic, and its source for the measurement.
 fn source<'r>(config: &Config, request: &'r Request) -> Result<(String, Origin, Source<'r>), PlanError> {
     let given = match &request.live {
         Some(_) => Some("--live"),
@@ -282,10 +283,10 @@ fn source<'r>(config: &Config, request: &'r Request) -> Result<(String, Origin, 
     Ok(("captures".into(), Origin::Captures { files }, Source::Captures(inputs)))
 }
 
-/// Where packets are given, a rate that has to be carried is one of theirs.
+/// Check that a required rate does not name other traffic if packets are supplied.
 ///
 /// # Errors
-/// It names other traffic.
+/// The rate names other traffic.
 pub fn one_traffic(given: &'static str, demand: &Demand) -> Result<(), PlanError> {
     match demand.profile() {
         None => Ok(()),
@@ -296,8 +297,8 @@ pub fn one_traffic(given: &'static str, demand: &Demand) -> Result<(), PlanError
     }
 }
 
-/// Queues that the devices have for so many workers: of the one with fewest. Devices that can't be asked are taken to have
-/// enough.
+/// Number of queues that all devices support for this number of workers. Devices that can't be queried are assumed to
+/// have enough.
 fn queues(config: &Config, workers: usize) -> u16 {
     let mut config = config.clone();
     config.cores = (0..workers as Core).collect();
@@ -305,7 +306,7 @@ fn queues(config: &Config, workers: usize) -> u16 {
     ports.iter().map(|port| port.choice.queues).min().unwrap_or(u16::MAX)
 }
 
-/// What hand-overs cost between these cores, at each distance that there is.
+/// Cost of hand-overs between these cores, for each distance among them.
 fn hand_overs(cores: &[Core], topology: &Topology) -> Vec<HandOverCost> {
     let pairs = || {
         let from = cores.iter().enumerate();
@@ -347,7 +348,7 @@ impl Facts {
         self.candidate_at(planned, None)
     }
 
-    /// A candidate, and how busy it is at a rate.
+    /// A candidate, with its load at the required rate.
     fn candidate_at(&self, planned: &Planned, rate: Option<f64>) -> Candidate {
         let prediction = &planned.prediction;
         let limit = prediction.bottleneck();
@@ -385,11 +386,11 @@ impl Facts {
         }
     }
 
-    /// How many cores a load needs: those there are first, then more of their kind.
+    /// Number of cores that a load needs. The given cores are used first, then further ones of the same kind.
     fn answer(&self, config: &Config, demand: &Demand) -> Answer {
         let offered = demand.packets(self.measured.bytes);
         let near = order(&self.cores, &self.topology);
-        // No placement needs fewer cycles than the parts take.
+        // No placement needs fewer cycles than the sum of the parts.
         let least = ((offered * self.costs.total() / self.hz()).ceil() as usize).max(1);
         let found = (least..=MOST_CORES).find_map(|count| {
             let more = count.saturating_sub(near.len());

@@ -1,4 +1,4 @@
-//! Between which hosts the carrier mix flows, as the configuration has it.
+//! Hosts between which the carrier mix flows, derived from the configuration.
 
 use std::net::Ipv4Addr;
 
@@ -6,35 +6,35 @@ use ipnet::{IpNet, Ipv4Net};
 use sluice_config::Config;
 use sluice_config::config::{DEFAULT_ROUTER, InterfaceIndex, RouterIndex, SourceAction, SourceRule, Way};
 
-/// Remote hosts behind a default route: a network that is in use.
+/// Remote hosts behind a default route: a network of publicly assigned addresses.
 const REMOTES: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(8, 8, 0, 0), 16);
 
-/// Two sides of the gateway.
+/// Inside and outside of the gateway for the carrier mix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Path {
-    /// The interface of the inside hosts.
+    /// Interface of the inside hosts.
     pub inside: InterfaceIndex,
-    /// Inside hosts.
+    /// Network of the inside hosts.
     pub hosts: Ipv4Net,
-    /// Whether they are on the link of their interface.
+    /// Whether the inside hosts are on the link of their interface.
     pub hosts_on_link: bool,
-    /// The interface of the remote hosts.
+    /// Interface of the remote hosts.
     pub outside: InterfaceIndex,
-    /// Remote hosts.
+    /// Network of the remote hosts.
     pub remotes: Ipv4Net,
-    /// Whether they are on the link of their interface.
+    /// Whether the remote hosts are on the link of their interface.
     pub remotes_on_link: bool,
 }
 
-/// A network behind an interface, and whether it is on its link.
+/// A network behind an interface, and whether it is on the interface's link.
 type Behind = (InterfaceIndex, Ipv4Net, bool);
 
-/// The path by which packets of the first source rule that translates go, or those between the first two interfaces. `None` where IPv4 has no
-/// way through.
+/// Path of packets that the first translating source rule matches, or the path between the first two interfaces. `None`
+/// if IPv4 packets can't be forwarded.
 pub fn path(config: &Config) -> Option<Path> {
     let translates = |rule: &&SourceRule| !matches!(rule.action, SourceAction::Exempt);
     let rule = config.source.iter().find(translates);
-    // Where nothing is translated, the router with the first address.
+    // Without translation, use the router that has the first address.
     let with_address = config
         .interfaces
         .iter()
@@ -69,7 +69,7 @@ pub fn path(config: &Config) -> Option<Path> {
     })
 }
 
-/// IPv4 networks behind a router's interfaces: those of the links first.
+/// IPv4 networks behind a router's interfaces; those on links come first.
 fn networks(config: &Config, router: RouterIndex) -> Vec<Behind> {
     let interfaces = (0..)
         .zip(&config.interfaces)
@@ -97,7 +97,7 @@ fn four(net: IpNet) -> Option<Ipv4Net> {
     }
 }
 
-/// What two networks have in common.
+/// Intersection of two networks.
 fn both(one: Ipv4Net, other: Ipv4Net) -> Option<Ipv4Net> {
     match (one.contains(&other), other.contains(&one)) {
         (true, _) => Some(other),
@@ -107,28 +107,29 @@ fn both(one: Ipv4Net, other: Ipv4Net) -> Option<Ipv4Net> {
 }
 
 impl Path {
-    /// The `number`-th inside host, in turn.
+    /// Inside host with this number, modulo the number of hosts.
     pub fn host(&self, number: u32) -> Ipv4Addr {
         nth(self.hosts, number)
     }
 
-    /// The `number`-th remote host, in turn; multiples of an odd number are spread over the network, each once.
+    /// Remote host with this number, modulo the number of hosts. Multiples of an odd number visit each host once,
+    /// spread over the network.
     pub fn remote(&self, number: u32) -> Ipv4Addr {
         nth(self.remotes, number)
     }
 
-    /// How many inside hosts there are.
+    /// Number of inside hosts.
     pub fn host_count(&self) -> u32 {
         count(self.hosts)
     }
 
-    /// How many remote hosts there are.
+    /// Number of remote hosts.
     pub fn remote_count(&self) -> u32 {
         count(self.remotes)
     }
 }
 
-/// Hosts of a network: neither its own address, nor the one that gateways have, nor the last.
+/// Number of hosts in a network, excluding the network address, the usual gateway address and the broadcast address.
 fn count(network: Ipv4Net) -> u32 {
     (1u32 << (32 - network.prefix_len()).min(16)).saturating_sub(3).max(1)
 }

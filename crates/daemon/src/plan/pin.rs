@@ -1,12 +1,12 @@
-//! A thread on a core of its own.
+//! Pinning of a thread to a core.
 
 use rustix::thread::{CpuSet, sched_setaffinity};
 use sluice_engine::placement::Core;
 
-/// Keep this thread on a core.
+/// Pin the calling thread to a core.
 ///
 /// # Errors
-/// The kernel does not let it.
+/// The kernel rejects it.
 pub fn pin(core: Core) -> std::io::Result<()> {
     let mut set = CpuSet::new();
     if usize::from(core) >= CpuSet::MAX_CPU {

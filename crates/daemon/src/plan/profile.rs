@@ -1,28 +1,29 @@
-//! What traffic is made of: sizes of frames, packets of a session, and rates such as "10G sfr".
+//! Traffic profiles: distribution of frame sizes, packets per session, and rates such as "10G sfr".
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Bytes on the wire beside a frame without check sequence: that sequence, preamble, start and gap.
+/// Bytes on the wire beside the frame without its check sequence: check sequence, preamble, start delimiter and
+/// inter-frame gap.
 const AROUND: f64 = 24.0;
 
 /// A mix of packets.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profile {
-    /// Its name.
+    /// Name of the profile.
     pub name: String,
-    /// Bytes of frames without check sequence, and their share of the packets.
+    /// Frame sizes in bytes without check sequence, each with its fraction of the packets.
     pub sizes: Vec<(u16, f64)>,
-    /// Packets of a session, its first among them; none where sessions last.
+    /// Packets per session, including the first; `None` if sessions are long-lived.
     pub packets_per_session: Option<f64>,
 }
 
-/// Names of the profiles, for messages.
+/// Names of the profiles, for error messages.
 pub const NAMES: &str = "sfr";
 
 impl Profile {
-    /// What a French carrier's customers sent and received: 215,136 packets and 4,084 new sessions for each 1.004 Gb, in the
-    /// classes up to 64, 128, 576, 1,280 bytes and above. The mean is 583 bytes.
+    /// Traffic of a French carrier's customers: 215,136 packets and 4,084 new sessions per 1.004 Gb, in size classes up
+    /// to 64, 128, 576, 1,280 bytes and above. The mean frame size is 583 bytes.
     pub fn sfr() -> Self {
         Self {
             name: "sfr".into(),
@@ -31,7 +32,7 @@ impl Profile {
         }
     }
 
-    /// Frames of so many bytes, check sequence included, in sessions that last.
+    /// Frames of one size, including the check sequence, in long-lived sessions.
     pub fn of_size(bytes: u16) -> Self {
         Self {
             name: format!("frames of {bytes} bytes"),
@@ -40,14 +41,14 @@ impl Profile {
         }
     }
 
-    /// Mean bytes of a frame, without check sequence.
+    /// Mean frame size in bytes, without check sequence.
     pub fn mean(&self) -> f64 {
         self.sizes.iter().map(|&(bytes, share)| f64::from(bytes) * share).sum()
     }
 
-    /// The size of the `number`-th of many packets, so that each size has its share of any hundred or so in a row.
+    /// Size of the frame with this number. In any hundred consecutive frames each size occurs in about its proportion.
     pub fn size(&self, number: u32) -> u16 {
-        // Multiples of the golden ratio lie evenly in every interval.
+        // Multiples of the golden ratio modulo 1 are evenly distributed over any interval.
         let place = f64::from(number.wrapping_mul(2_654_435_769)) / 2f64.powi(32);
         let mut end = 0.0;
         let found = self.sizes.iter().find(|(_, share)| {
@@ -58,30 +59,30 @@ impl Profile {
     }
 }
 
-/// What a rate is of.
+/// Traffic that a rate refers to.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Of {
-    /// Bytes of frames of a profile.
+    /// Frames of a profile; the rate counts frame bytes.
     Profile(Profile),
-    /// Lines full of frames of one size, check sequence included.
+    /// Frames of one size, including the check sequence; the rate counts bytes on the wire.
     Size(u16),
-    /// The traffic that is measured.
+    /// The measured traffic.
     Measured,
 }
 
-/// A rate that has to be carried: `10G sfr`, `1.5G 64`, `400M`.
+/// A required rate: `10G sfr`, `1.5G 64`, `400M`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Demand {
-    /// As typed.
+    /// Text as typed.
     pub text: String,
     /// Bits per second.
     pub bits: f64,
-    /// Of what.
+    /// Traffic that the rate refers to.
     pub of: Of,
 }
 
 impl Demand {
-    /// Packets per second, where packets of the traffic measured have so many bytes in the mean.
+    /// Packets per second; `mean` is the mean frame size of the measured traffic in bytes.
     pub fn packets(&self, mean: f64) -> f64 {
         let bytes = match &self.of {
             Of::Profile(profile) => profile.mean(),
@@ -91,7 +92,7 @@ impl Demand {
         self.bits / 8.0 / bytes
     }
 
-    /// The traffic that it names.
+    /// Profile of the named traffic; `None` for the measured traffic.
     pub fn profile(&self) -> Option<Profile> {
         match &self.of {
             Of::Profile(profile) => Some(profile.clone()),
@@ -101,13 +102,13 @@ impl Demand {
     }
 }
 
-/// What is wrong with a rate.
+/// Why a rate is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DemandError {
-    /// The bits per second.
+    /// The bits per second are invalid.
     #[error("`{0}` is no rate: write 10G, 2.5G or 400M bits per second")]
     Rate(String),
-    /// The traffic.
+    /// The traffic is unknown.
     #[error("`{0}` is no traffic: write a profile ({NAMES}) or the bytes of each frame, from 64 to 1518")]
     Traffic(String),
 }

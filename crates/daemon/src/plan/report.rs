@@ -1,4 +1,4 @@
-//! A plan as it is printed, and as JSON.
+//! A plan as text and as JSON.
 
 use std::path::PathBuf;
 
@@ -7,66 +7,66 @@ use sluice_engine::placement::Core;
 
 use super::live::Seen;
 
-/// Where the traffic is from.
+/// Origin of the traffic.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "from")]
 pub enum Origin {
-    /// Made up, after a profile.
+    /// Generated from a profile.
     Profile,
     /// Captures.
     Captures {
-        /// Their files.
+        /// Paths of the files.
         files: Vec<PathBuf>,
     },
-    /// What the interfaces of the running daemon received.
+    /// Packets that the interfaces of the running daemon received.
     Daemon(Seen),
-    /// What came to the interfaces of the kernel.
+    /// Packets that kernel interfaces received.
     Kernel(Seen),
 }
 
-/// What a part costs.
+/// Cost of a part.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct PartCost {
-    /// The part.
+    /// Name of the part.
     pub part: &'static str,
-    /// Cycles per packet in all.
+    /// Total cycles per packet.
     pub cycles: f64,
-    /// Of these, assumed for the driver of the devices; the rest is measured.
+    /// Cycles of the total that are assumed for the device driver; the rest is measured.
     pub assumed: f64,
 }
 
-/// What a hand-over costs.
+/// Cost of a hand-over.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct HandOverCost {
-    /// How far the cores are from each other.
+    /// Distance between the cores.
     pub distance: &'static str,
-    /// The cores it was measured between; none where it is assumed.
+    /// The measured pair of cores; `None` if the cost is assumed.
     pub measured: Option<[Core; 2]>,
-    /// Cycles per packet of who gives.
+    /// Cycles per packet on the sending core.
     pub out: f64,
-    /// Cycles per packet of who takes.
+    /// Cycles per packet on the receiving core.
     pub take: f64,
 }
 
-/// A placement and what to expect of it.
+/// A placement with its predicted performance.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Candidate {
-    /// The placement in words.
+    /// Description of the placement.
     pub placement: String,
-    /// Packets per second at most.
+    /// Maximum rate in packets per second.
     pub packets_per_second: f64,
-    /// Bits of frames per second, of the traffic measured.
+    /// Maximum rate in frame bits per second, for the measured traffic.
     pub bits_per_second: f64,
-    /// The core that limits it.
+    /// Core that limits the rate.
     pub bottleneck: Core,
-    /// Its cycles for each packet that comes.
+    /// Cycles of that core per received packet.
     pub cycles: f64,
-    /// What takes most of them.
+    /// Part that takes most of these cycles.
     pub most: &'static str,
-    /// Share of that core's time at the rate that is to be carried; none without such a rate.
+    /// Utilisation of that core at the required rate; `None` without a required rate.
     pub busy: Option<f64>,
 }
 
@@ -74,43 +74,43 @@ pub struct Candidate {
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct TrafficSummary {
-    /// What it is.
+    /// Name of the traffic.
     pub name: String,
-    /// Where it is from.
+    /// Origin of the traffic.
     pub source: Origin,
-    /// Mean bytes of a frame, without check sequence.
+    /// Mean frame size in bytes, without check sequence.
     pub bytes: f64,
-    /// Sessions that there were.
+    /// Number of sessions.
     pub sessions: u64,
-    /// Packets of a session; none where sessions last.
+    /// Packets per session; `None` if sessions are long-lived.
     pub packets_per_session: Option<f64>,
-    /// Cycles to open a session.
+    /// Cycles of a session creation.
     pub opening: f64,
-    /// Share of the packets that left again.
+    /// Fraction of the packets that were forwarded.
     pub forwarded: f64,
-    /// What most of the others were dropped for.
+    /// The most frequent drop reason.
     pub dropped_for: Option<&'static str>,
-    /// Share of the busiest shard.
+    /// Fraction of the packets in the busiest shard.
     pub busiest_shard: f64,
 }
 
-/// The answer to how many cores a load needs.
+/// Number of cores that a load needs.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Answer {
-    /// The load as it was typed.
+    /// The load as typed.
     pub load: String,
     /// Packets per second.
     pub packets_per_second: f64,
-    /// New sessions per second, where sessions end.
+    /// New sessions per second; `None` if sessions are long-lived.
     pub sessions_per_second: Option<f64>,
-    /// Cores that carry it; none where no number of them does.
+    /// Required number of cores; `None` if no number is enough.
     pub cores: Option<usize>,
-    /// Whether that is more than the cores there are to use.
+    /// Whether more cores are required than available.
     pub beyond: bool,
-    /// The placement.
+    /// Placement on these cores.
     pub placement: Option<Candidate>,
-    /// What would make fewer cores do.
+    /// How to reduce the number of cores.
     pub hint: Option<String>,
 }
 
@@ -118,26 +118,26 @@ pub struct Answer {
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Plan {
-    /// Cycles per second.
+    /// Cycles per second of a core.
     pub frequency: u64,
-    /// The cores that were planned for.
+    /// Cores that were planned for.
     pub cores: Vec<Core>,
-    /// Queues that each device has.
+    /// Queues per device.
     pub queues: u16,
     /// Shards of the session table.
     pub shards: u16,
-    /// The traffic.
+    /// The measured traffic.
     pub traffic: TrafficSummary,
-    /// Cycles per packet by part.
+    /// Cycles per packet, by part.
     pub parts: Vec<PartCost>,
-    /// Cycles per packet of hand-overs, for the distances that there are.
+    /// Cycles per packet of hand-overs, for each distance among the cores.
     pub hand_overs: Vec<HandOverCost>,
     /// All placements, the fastest first.
     pub candidates: Vec<Candidate>,
-    /// The one chosen.
+    /// The chosen placement.
     pub choice: Candidate,
-    /// Why, in sentences.
+    /// Reasons for the choice, one sentence each.
     pub reasons: Vec<String>,
-    /// How many cores a load needs.
+    /// Number of cores that the given load needs.
     pub answer: Option<Answer>,
 }

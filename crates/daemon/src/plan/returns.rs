@@ -1,6 +1,6 @@
-//! Answers to what another gateway translated. It gave sessions other addresses and ports than the engine does here, so that
-//! their answers would be dropped: they are readdressed to those of sessions here with the same remote end. Which of several
-//! is no matter, for what they cost is the same.
+//! Replies to sessions that another gateway translated. That gateway used other addresses and ports than this engine
+//! does, so the engine would drop the replies. They are therefore readdressed to a session here with the same remote
+//! endpoint. Which of several sessions is chosen does not matter, since the cost is the same.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
@@ -15,10 +15,10 @@ use crate::replay::ReplayError;
 use crate::replay::captures::Captured;
 use crate::replay::world::World;
 
-/// Protocol and remote end; of an ICMP query, whose identifier is translated, port 0.
+/// Protocol and remote endpoint; the port is 0 for an ICMP query, whose identifier is translated.
 type Remote = (u8, End);
 
-/// Where a whole IPv4 packet that can be translated comes from and goes to.
+/// Endpoints of a complete IPv4 packet that can be translated.
 struct Ends {
     layers: Layers,
     source: End,
@@ -40,7 +40,7 @@ impl Ends {
         })
     }
 
-    /// An end as a remote one.
+    /// An endpoint as remote endpoint.
     fn remote(&self, (address, port): End) -> Remote {
         let port = if self.is_query() { 0 } else { port };
         (self.layers.protocol, (address, port))
@@ -51,22 +51,22 @@ impl Ends {
     }
 }
 
-/// What answers belong to.
+/// Sessions that replies can be assigned to.
 #[derive(Default)]
 pub struct Returns {
-    /// Public ends that sessions have here.
+    /// Outside endpoints of the sessions in this engine.
     known: HashSet<(Remote, End)>,
-    /// Of these, those that no answers have been given to.
+    /// Outside endpoints that no replies are assigned to yet.
     free: HashMap<Remote, VecDeque<End>>,
-    /// Public ends in place of those that answers come with.
+    /// Outside endpoint in this engine, by that in the captured replies.
     given: HashMap<(Remote, End), End>,
 }
 
 impl Returns {
-    /// Send a frame, readdressed where it is an answer to a session that is there: whether it leaves again.
+    /// Send a frame; if it is a reply, readdress it to an existing session. Returns whether the frame was forwarded.
     ///
     /// # Errors
-    /// Those of the world.
+    /// The errors of the world.
     pub fn send(&mut self, world: &mut World<'_>, port: PortIndex, frame: &mut Vec<u8>) -> Result<bool, ReplayError> {
         let Some(ends) = Ends::of(frame) else {
             return self.pass(world, port, frame);
@@ -94,7 +94,7 @@ impl Returns {
         Ok(leaves)
     }
 
-    /// Whether a frame that did not leave may be an answer to a session that is there by now.
+    /// Whether a frame that was dropped may be a reply to a session that exists now.
     pub fn answers(&self, frame: &[u8]) -> bool {
         Ends::of(frame).is_some_and(|ends| {
             let remote = ends.remote(ends.source);
@@ -103,7 +103,7 @@ impl Returns {
         })
     }
 
-    /// Answers have been given to a public end.
+    /// Remove an outside endpoint from those without replies.
     fn take(&mut self, remote: Remote, public: End) {
         if let Some(free) = self.free.get_mut(&remote) {
             free.retain(|end| *end != public);
@@ -136,7 +136,7 @@ impl Returns {
     }
 }
 
-/// Another destination, with the checksums that belong to it.
+/// Change the destination and update the checksums.
 fn readdress(frame: &mut [u8], ends: &Ends, (address, port): End) {
     let (old, new) = (u32::from(ends.destination.0), u32::from(address));
     let address = Delta::default().double(old, new);
@@ -150,7 +150,7 @@ fn readdress(frame: &mut [u8], ends: &Ends, (address, port): End) {
             put(frame, l4 + 2, port);
             amend(frame, l4 + 16, address.and(ports));
         }
-        // Zero says that there is no checksum.
+        // A UDP checksum of zero means that the packet has none.
         17 => {
             put(frame, l4 + 2, port);
             if word(frame, l4 + 6) != Some(0) {

@@ -1,4 +1,4 @@
-//! Plans for small configurations, measured for real.
+//! Plans for small configurations, with real measurements.
 
 use sluice_config::{Machine, Valid, check};
 
@@ -98,7 +98,7 @@ fn filter_that_lets_nothing_pass_asks_for_captures() {
 fn hand_over_between_two_cores_costs_something() {
     let cores = machine(EntryBytes::default()).unwrap().cores;
     let [one, other, ..] = cores[..] else { return };
-    // Neighbours may have the cores: then there is nothing to say.
+    // The measurement returns nothing if other processes occupy the cores.
     if let Some(cost) = rings::measure(one, other) {
         assert!(cost.out > 0.0 && cost.take > 0.0, "{cost:?}");
     }

@@ -1,10 +1,10 @@
-//! The choice, explained.
+//! Explanation of the chosen placement.
 
 use sluice_engine::placement::{Load, Part, Planned, SIBLINGS, list};
 
 use super::Facts;
 
-/// Why this placement: what it carries, what limits it, what the alternatives lack.
+/// Reasons for the placement: its rate, its bottleneck, and why the alternatives are worse.
 pub fn reasons(facts: &Facts, ranked: &[Planned], chosen: &Planned) -> Vec<String> {
     let mut reasons = vec![carries(facts, chosen), limit(chosen)];
     reasons.extend(alternative(ranked, chosen));
@@ -47,7 +47,7 @@ fn limit(chosen: &Planned) -> String {
     )
 }
 
-/// The best of the other kind: a pipeline beside run-to-completion, or the reverse.
+/// The best placement of the other model: pipeline or run-to-completion.
 fn alternative(ranked: &[Planned], chosen: &Planned) -> Option<String> {
     let is_pipeline = chosen.placement.is_pipeline();
     let other = ranked
@@ -100,7 +100,7 @@ fn elephant(facts: &Facts) -> Option<String> {
     })
 }
 
-/// That shards can't be shared out evenly among the workers that have them.
+/// Explanation that shards can't be distributed evenly over the session workers; `None` if they can.
 pub fn uneven(load: &Load, chosen: &Planned) -> Option<String> {
     let workers = chosen.placement.of(Part::Session).len();
     let even = Load { busiest: 0.0, ..*load };

@@ -1,4 +1,4 @@
-//! Capture files, read frame by frame as Ethernet and written with nanoseconds.
+//! Capture files: read frame by frame as Ethernet, written with nanosecond timestamps.
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Cursor, Read, Write};
@@ -14,62 +14,62 @@ use super::links::{Link, READ};
 use super::pcap::{self, Fault};
 use crate::files;
 
-/// What is wrong with a capture file.
+/// Why a capture file can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
-    /// It can't be opened or written.
+    /// The file can't be opened or written.
     #[error("{}: {error}", path.display())]
     File {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What the kernel says.
+        /// Error of the kernel.
         error: std::io::Error,
     },
-    /// It is something else.
+    /// The file has another format.
     #[error("{} is no capture file: pcap and pcapng are read", .0.display())]
     NoCapture(PathBuf),
-    /// It ends within a frame.
+    /// The file ends within a frame.
     #[error("{} is cut off behind frame {frames}: what follows is incomplete", path.display())]
     CutOff {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Frames that are whole.
+        /// Number of complete frames.
         frames: u64,
     },
-    /// A block or header that makes no sense.
+    /// A block or header is invalid.
     #[error("{} is damaged behind frame {frames}: {what}", path.display())]
     Damaged {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Frames before it.
+        /// Number of frames before the error.
         frames: u64,
-        /// What is wrong.
+        /// Description of the error.
         what: String,
     },
-    /// Packets of another kind of link.
+    /// The link type is not supported.
     #[error("{}, {at}: its link type is {link}: {READ}; capture again as one of them", path.display())]
     ForeignLink {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Where it says so.
+        /// Place in the file.
         at: String,
-        /// The link type's name.
+        /// Name of the link type.
         link: String,
     },
 }
 
-/// A frame and when it was captured.
+/// A captured frame with its time.
 #[derive(Clone, Debug, Default)]
 pub struct Captured {
-    /// Since the epoch; never before the frame before it.
+    /// Time since the Unix epoch; never earlier than that of the previous frame.
     pub at: Duration,
-    /// Its bytes, as far as they were captured.
+    /// Captured bytes.
     pub bytes: Vec<u8>,
-    /// Its length on the wire.
+    /// Length on the wire.
     pub length: u32,
 }
 
-/// What a capture is read from.
+/// Buffered input of a capture.
 type Bytes = BufReader<Box<dyn Read + Send>>;
 
 enum Reader {
@@ -77,7 +77,7 @@ enum Reader {
     PcapNg(Box<PcapNgReader<Bytes>>),
 }
 
-/// A capture that is read. Packets of other links than Ethernet have an Ethernet header made for them: see [`Link::framed`].
+/// An input capture. Packets of link types other than Ethernet get a generated Ethernet header: see [`Link::framed`].
 pub struct Input {
     path: PathBuf,
     reader: Reader,
@@ -86,14 +86,14 @@ pub struct Input {
     last: Duration,
 }
 
-/// The name that stands for standard input.
+/// Path that stands for standard input.
 const STANDARD_INPUT: &str = "-";
 
 impl Input {
-    /// Open a capture, `-` for standard input, and read its first frame.
+    /// Open a capture, with `-` for standard input, and read its first frame.
     ///
     /// # Errors
-    /// No capture, or none that can be replayed.
+    /// The file is not a capture, or can't be replayed.
     pub fn open(path: &Path) -> Result<Self, CaptureError> {
         let wrong = |error| CaptureError::File {
             path: path.to_owned(),
@@ -126,15 +126,15 @@ impl Input {
         Ok(input)
     }
 
-    /// When the next frame was captured; none at the end.
+    /// Time of the next frame; `None` at the end.
     pub fn next_time(&self) -> Option<Duration> {
         self.next.as_ref().map(|frame| frame.at)
     }
 
-    /// The next frame; none at the end.
+    /// The next frame; `None` at the end.
     ///
     /// # Errors
-    /// What follows it can't be read: it is given out all the same at the call before.
+    /// The frame after the next one can't be read. The next one is kept.
     pub fn take(&mut self) -> Result<Option<Captured>, CaptureError> {
         let next = self.read()?;
         Ok(std::mem::replace(&mut self.next, next))
@@ -213,7 +213,7 @@ fn foreign(path: &Path, at: String, link: u32) -> CaptureError {
     }
 }
 
-/// The next packet of a pcapng file, as it is there, with the number of its interface and of the link type of that.
+/// The next packet of a pcapng file, with the number of its interface and the link type of that interface.
 fn next_of_blocks(reader: &mut PcapNgReader<Bytes>) -> Result<Option<(u32, u32, Captured)>, PcapError> {
     loop {
         let found = match reader.next_block() {
@@ -228,20 +228,20 @@ fn next_of_blocks(reader: &mut PcapNgReader<Bytes>) -> Result<Option<(u32, u32, 
     }
 }
 
-/// A packet of a pcapng file.
+/// An undecoded packet of a pcapng file.
 struct Raw {
     interface: u32,
     timestamp: u128,
     length: u32,
     bytes: Vec<u8>,
-    /// It does not say how much of it was captured: its bytes end with padding.
+    /// Whether the block is a simple packet block, which lacks the captured length: its bytes end with padding.
     is_simple: bool,
 }
 
 fn raw(block: Block<'_>) -> Option<Raw> {
     let mut is_simple = false;
     let (interface, timestamp, length, bytes) = match block {
-        // The library takes the raw number for nanoseconds, whatever the interface says of its unit.
+        // The library interprets the raw timestamp as nanoseconds, regardless of the interface's resolution.
         Block::EnhancedPacket(packet) => {
             let raw = packet.timestamp.as_nanos();
             (packet.interface_id, raw, packet.original_len, packet.data.into_owned())
@@ -267,7 +267,7 @@ fn raw(block: Block<'_>) -> Option<Raw> {
 }
 
 impl Raw {
-    /// The interface that it is from, and the frame.
+    /// Interface of the packet, and the frame.
     fn of<'i>(
         self,
         interfaces: &'i [InterfaceDescriptionBlock<'static>],
@@ -286,7 +286,7 @@ impl Raw {
         }
         let frame = Captured {
             at: time(interface, self.timestamp),
-            // Some writers leave the length on the wire out.
+            // Some writers set the original length to zero.
             length: self.length.max(bytes.len() as u32),
             bytes,
         };
@@ -294,10 +294,10 @@ impl Raw {
     }
 }
 
-/// Most bytes that a block of a stream may have.
+/// Maximum length of a block in a stream.
 const LONGEST_BLOCK: usize = 1 << 20;
 
-/// A pcapng stream that comes in pieces, cut anywhere.
+/// A pcapng stream that arrives in chunks, split at any byte.
 #[derive(Default)]
 pub struct Stream {
     parser: Option<PcapNgParser>,
@@ -313,10 +313,10 @@ impl std::fmt::Debug for Stream {
 }
 
 impl Stream {
-    /// Take the next piece; each frame that is whole by now goes to `each`, with the name of its interface.
+    /// Add the next chunk. Each frame that is complete goes to `each`, with the name of its interface.
     ///
     /// # Errors
-    /// It is no such stream.
+    /// The stream is not in pcapng format.
     pub fn take(&mut self, piece: &[u8], each: &mut dyn FnMut(&str, Captured)) -> Result<(), PcapError> {
         self.rest.extend_from_slice(piece);
         let mut left = &self.rest[..];
@@ -360,13 +360,13 @@ fn name<'i>(interface: &'i InterfaceDescriptionBlock<'static>) -> &'i str {
     names.unwrap_or("")
 }
 
-/// A timestamp in the interface's unit: microseconds, where it names none.
+/// A timestamp in the interface's resolution; the default is microseconds.
 fn time(interface: &InterfaceDescriptionBlock<'_>, raw: u128) -> Duration {
     let resolution = interface.options.iter().find_map(|option| match option {
         InterfaceDescriptionOption::IfTsResol(resolution) => Some(*resolution),
         _ => None,
     });
-    // Whole seconds that are to be added, and may be negative.
+    // Offset in whole seconds, which may be negative.
     let offset = interface.options.iter().find_map(|option| match option {
         InterfaceDescriptionOption::IfTsOffset(seconds) => Some(i128::from(*seconds as i64)),
         _ => None,
@@ -382,17 +382,17 @@ fn time(interface: &InterfaceDescriptionBlock<'_>, raw: u128) -> Duration {
     Duration::from_nanos(nanoseconds.clamp(0, most) as u64)
 }
 
-/// A capture that is written.
+/// An output capture.
 pub struct Output {
     path: PathBuf,
     writer: PcapWriter<BufWriter<File>>,
 }
 
 impl Output {
-    /// Begin a file.
+    /// Create a capture file.
     ///
     /// # Errors
-    /// It can't be written.
+    /// The file can't be written.
     pub fn create(path: &Path) -> Result<Self, CaptureError> {
         let wrong = |error| CaptureError::File {
             path: path.to_owned(),
@@ -415,7 +415,7 @@ impl Output {
     /// Add a frame.
     ///
     /// # Errors
-    /// It can't be written.
+    /// The file can't be written.
     pub fn write(&mut self, at: Duration, frame: &[u8]) -> Result<(), CaptureError> {
         let packet = PcapPacket::new(at, frame.len() as u32, frame);
         let written = self.writer.write_packet(&packet);
@@ -425,10 +425,10 @@ impl Output {
         })
     }
 
-    /// Bring everything to the file.
+    /// Flush the file.
     ///
     /// # Errors
-    /// It can't be written.
+    /// The file can't be written.
     pub fn finish(self) -> Result<(), CaptureError> {
         let path = self.path;
         let flushed = self.writer.into_writer().flush();

@@ -1,4 +1,4 @@
-//! Frames of which a capture has the beginning only: its snap length was shorter.
+//! Frames that the capture's snap length has truncated.
 
 use sluice_engine::features::inspection::classification;
 use sluice_wire::ethernet;
@@ -7,11 +7,11 @@ use sluice_wire::layers::{Class, Fragment, parse};
 
 use super::captures::Captured;
 
-/// Bytes of a TCP header without options.
+/// Length of a TCP header without options.
 const TCP: usize = 20;
 
-/// A cut frame at its length on the wire, zeros in place of what is missing; none where one of its headers is missing, too. Its
-/// transport checksum can't be verified.
+/// A truncated frame at its original length, padded with zeros; `None` if a header is incomplete. The transport
+/// checksum can't be verified.
 pub fn filled(frame: &Captured) -> Option<Vec<u8>> {
     let captured = frame.bytes.len();
     if captured < ethernet::LENGTH {

@@ -1,4 +1,4 @@
-//! Records of a replay as lines of EVE JSON: each is written when it is its turn, and none is lost.
+//! Records of a replay as lines of EVE JSON, written synchronously so that none is lost.
 
 use std::io::{BufWriter, Write};
 use std::os::unix::net::{UnixDatagram, UnixStream};
@@ -27,33 +27,33 @@ pub struct EveError {
     error: std::io::Error,
 }
 
-/// Where lines go.
+/// Target of lines.
 enum Sink {
-    /// To a file that the daemon would write, too.
+    /// A file in the format that the daemon appends to.
     File(Log),
-    /// To a file or a stream.
+    /// A newly created file, or a stream.
     Lines(Box<dyn Write>),
-    /// Each in a datagram.
+    /// A socket that receives one datagram per line.
     Datagrams(UnixDatagram),
 }
 
-/// The lines of a replay.
+/// Writer of the lines of a replay.
 pub struct Lines {
     path: PathBuf,
     sink: Sink,
     types: Vec<EveType>,
     /// Nanoseconds between statistics.
     every: u64,
-    /// When they are written next.
+    /// Time of the next statistics.
     next: u64,
     written: u64,
 }
 
 impl Lines {
-    /// To where a configuration says: a file that is there already is appended to, as the daemon does.
+    /// Write to the configured target. An existing file is appended to, as by the daemon.
     ///
     /// # Errors
-    /// A file that can't be opened, a socket that nobody listens at.
+    /// The file can't be opened, or no process listens at the socket.
     pub fn configured(target: &EveTarget, written: &schema::Eve) -> Result<Self, EveError> {
         let (EveTarget::File(path) | EveTarget::Stream(path) | EveTarget::Datagram(path)) = target;
         let sink = match target {
@@ -68,10 +68,10 @@ impl Lines {
         Self::to(sink, path, written)
     }
 
-    /// To a file that is made anew.
+    /// Write to a new or truncated file.
     ///
     /// # Errors
-    /// It can't be made.
+    /// The file can't be created.
     pub fn create(path: &Path, written: &schema::Eve) -> Result<Self, EveError> {
         let file = files::output(path).map(|file| Sink::Lines(Box::new(BufWriter::new(file))));
         Self::to(file, path, written)
@@ -85,7 +85,7 @@ impl Lines {
                 path,
                 sink,
                 types: written.types.clone(),
-                every: written.stats_every.duration().as_nanos() as u64,
+                every: written.stats_interval.duration().as_nanos() as u64,
                 next: 0,
                 written: 0,
             }),
@@ -96,7 +96,7 @@ impl Lines {
         let written = match &mut self.sink {
             Sink::File(file) => file.write_line(line),
             Sink::Lines(lines) => lines.write_all(line),
-            // A datagram has an end of its own.
+            // A datagram needs no line feed.
             Sink::Datagrams(socket) => socket.send(line.trim_ascii_end()).map(|_| ()),
         };
         self.written += 1;
@@ -106,10 +106,10 @@ impl Lines {
         })
     }
 
-    /// Write what was told.
+    /// Write alerts and records.
     ///
     /// # Errors
-    /// It can't be written.
+    /// A line can't be written.
     pub fn tell(&mut self, scene: &Scene<'_>, known: &KnownRules, told: &[Told]) -> Result<(), EveError> {
         for told in told {
             let line = match told {
@@ -126,10 +126,10 @@ impl Lines {
         Ok(())
     }
 
-    /// Write how inspection goes, where it is time to, or anyway at the end.
+    /// Write the inspection statistics if their interval has passed, or unconditionally at the end.
     ///
     /// # Errors
-    /// It can't be written.
+    /// A line can't be written.
     pub fn statistics(
         &mut self,
         scene: &Scene<'_>,
@@ -145,10 +145,10 @@ impl Lines {
         self.write(&scene.statistics(now, counted))
     }
 
-    /// Bring everything to the file. Returns how many lines there are.
+    /// Flush all lines. Returns their number.
     ///
     /// # Errors
-    /// It can't be written.
+    /// The lines can't be written.
     pub fn finish(mut self) -> Result<u64, EveError> {
         let flushed = match &mut self.sink {
             Sink::Lines(lines) => lines.flush(),
@@ -161,12 +161,12 @@ impl Lines {
     }
 }
 
-/// Takes an alert in words, and what makes its line of EVE JSON.
+/// Receives an alert in the form of the API, and a function that creates its line of EVE JSON.
 pub type Each<'e> = dyn FnMut(&api::Alert, &dyn Fn() -> Vec<u8>) + 'e;
 
-/// What it takes to put what a world tells into words, and to write it.
+/// Converts the alerts and records of a world and writes them.
 pub struct Journal {
-    /// Where it is written; none where it is not.
+    /// Writer of the lines; `None` if nothing is written.
     lines: Option<Lines>,
     known: KnownRules,
     names: Vec<String>,
@@ -174,7 +174,7 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// The lines of a world whose clock began with the first frame of its captures.
+    /// Create the journal of a world whose clock starts with the first captured frame.
     pub fn new(lines: Option<Lines>, world: &World<'_>, start: Duration) -> Self {
         let policy = world.plane().snapshot();
         let mut known = KnownRules::default();
@@ -189,7 +189,7 @@ impl Journal {
         }
     }
 
-    /// Call all interfaces by one name.
+    /// Use one name for all interfaces.
     pub fn rename(&mut self, name: &str) {
         self.names.fill(name.to_owned());
     }
@@ -203,11 +203,11 @@ impl Journal {
         }
     }
 
-    /// Write what a world has told since the last call, and how inspection goes where it is time to, or at the end. Returns what
-    /// was told.
+    /// Write the alerts and records since the last call, and the statistics if their interval has passed or at the end.
+    /// Returns the alerts and records.
     ///
     /// # Errors
-    /// It can't be written.
+    /// A line can't be written.
     pub fn tell(&mut self, world: &mut World<'_>, ends: bool) -> Result<Vec<Told>, EveError> {
         let told = world.told();
         let Some(mut lines) = self.lines.take() else {
@@ -221,7 +221,7 @@ impl Journal {
         Ok(told)
     }
 
-    /// The alerts among what was told, in words, with the line of EVE JSON of each for who wants it.
+    /// Pass each alert to `each` in the form of the API, with a function that creates its line of EVE JSON.
     pub fn alerts(&self, plane: &ControlPlane, told: &[Told], each: &mut Each<'_>) {
         let scene = self.scene(plane);
         for told in told {
@@ -233,10 +233,10 @@ impl Journal {
         }
     }
 
-    /// End every flow, whose last records are written, and bring everything to the file. Returns the number of lines.
+    /// End all flows, write their last records, and flush. Returns the number of lines.
     ///
     /// # Errors
-    /// It can't be written.
+    /// The lines can't be written.
     pub fn finish(mut self, world: &mut World<'_>) -> Result<u64, EveError> {
         world.end_sessions(&Filter::default());
         self.tell(world, true)?;

@@ -1,8 +1,8 @@
-//! `sluice inspect`: rules asked about a capture.
+//! `sluice inspect`: applies inspection rules to a capture.
 //!
-//! The engine runs a bridge. Which of its two sides a frame comes in by follows from the order of its two addresses, so that each
-//! end of a conversation has a side of its own whatever is captured of it, fragments included; who is the client follows from the
-//! first packet, as on a bridge that is one.
+//! The engine runs as a bridge. The order of a frame's two addresses decides on which side of the bridge it arrives, so
+//! that both ends of a conversation are on different sides, fragments included, whichever packets were captured. The
+//! sender of the first packet is the client, as on a real bridge.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -25,108 +25,108 @@ use super::{ReplayError, TYPES, records};
 use crate::build::{self, Secrets, SignatureReport};
 use crate::compiling::Compiler;
 
-/// Bytes of each buffer: larger frames get larger ones.
+/// Initial size of each buffer in bytes. Larger frames get larger buffers.
 const ROOM: usize = 2_048;
-/// MTU of both sides: whatever was captured passes.
+/// MTU of both sides, large enough for any captured frame.
 const MTU: u16 = 65_000;
-/// Frames between two reports of progress.
+/// Number of frames between two progress reports.
 const PERIOD: u64 = 1 << 16;
-/// Frames that came within so long may be searched together: what is told of one has the time of the first.
+/// Frames captured within this interval may be searched together. Their alerts then have the time of the first frame.
 const TOGETHER: Duration = Duration::from_micros(100);
-/// Bytes of the header of a packet in a capture.
+/// Length of a packet header in a capture file.
 const PACKET_HEADER: u64 = 16;
 
-/// What to look for, and in what.
+/// Parameters of an inspection.
 #[derive(Clone, Debug)]
 pub struct Inspect {
-    /// The capture; `-` is standard input.
+    /// Path of the capture; `-` is standard input.
     pub capture: PathBuf,
-    /// Files of rules.
+    /// Paths of the rule files.
     pub rules: Vec<PathBuf>,
-    /// Their language.
+    /// Language of the rules.
     pub dialect: SignatureDialect,
-    /// A `classification.config`.
+    /// Path of a `classification.config`.
     pub classes: Option<PathBuf>,
-    /// What `$HOME_NET` stands for; the private ranges where nothing is said.
+    /// Networks of `$HOME_NET`; the private ranges if empty.
     pub home: Vec<NetFilter>,
-    /// Other variables of rules, without `$`.
+    /// Other variables of the rules, without `$`.
     pub variables: Vec<(String, String)>,
-    /// File for records of every type.
+    /// Path of a file for records of all types.
     pub eve: Option<PathBuf>,
-    /// Packets with wrong transport checksums are left out.
+    /// Whether packets with wrong transport checksums are excluded from inspection.
     pub checks: bool,
-    /// Flows that are inspected at a time.
+    /// Maximum number of concurrently inspected flows.
     pub flows: u32,
 }
 
-/// A rule has matched.
+/// A match of a rule.
 pub struct Found<'a> {
-    /// What it says.
+    /// The alert.
     pub alert: &'a api::Alert,
-    /// Makes the line of EVE JSON.
+    /// Creates the line of EVE JSON.
     pub line: &'a dyn Fn() -> Vec<u8>,
 }
 
-/// How far it is.
+/// Progress of the inspection.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
-    /// Packets so far.
+    /// Packets read so far.
     pub packets: u64,
-    /// The part of the capture that is read; none where its length is not known.
+    /// Fraction of the capture that has been read; `None` if its length is unknown.
     pub share: Option<f64>,
 }
 
-/// Packets that rules were not asked about, for one reason.
+/// Packets without inspection, for one reason.
 #[derive(Clone, Debug)]
 pub struct Uninspected {
-    /// Its name.
+    /// Name of the reason.
     pub reason: &'static str,
-    /// What it means.
+    /// Explanation of the reason.
     pub help: &'static str,
-    /// How many.
+    /// Number of packets.
     pub packets: u64,
 }
 
-/// What was looked at.
+/// Summary of an inspection.
 #[derive(Clone, Debug)]
 pub struct InspectSummary {
-    /// Packets of the capture.
+    /// Packets in the capture.
     pub packets: u64,
-    /// Their bytes on the wire.
+    /// Bytes of these packets on the wire.
     pub bytes: u64,
     /// Flows.
     pub flows: u64,
     /// Alerts.
     pub alerts: u64,
-    /// Packets that rules were asked about.
+    /// Packets inspected.
     pub inspected: u64,
-    /// The others.
+    /// Packets not inspected, by reason.
     pub uninspected: Vec<Uninspected>,
-    /// Alerts and records that were lost.
+    /// Alerts and records lost.
     pub lost: u64,
-    /// Frames that a snap length cut.
+    /// Frames truncated by the snap length.
     pub truncated: u64,
-    /// Those of them that were left out.
+    /// Truncated frames skipped because a header is incomplete.
     pub truncated_headers: u64,
-    /// Frames that were left out because they are too long to be one.
+    /// Frames skipped because they exceed the maximum length.
     pub too_long: u64,
-    /// From the first packet to the last, by the capture.
+    /// Time from the first to the last packet, by the capture's timestamps.
     pub duration: Duration,
-    /// How long packets took, rules being there.
+    /// Processing time, without loading the rules.
     pub took: Duration,
-    /// What became of the rules.
+    /// Result of loading the rules.
     pub rules: SignatureReport,
 }
 
-/// The two sides of the bridge.
+/// Names of the two sides of the bridge.
 const SIDES: [&str; 2] = ["lower", "higher"];
 
-/// As TOML writes a text: JSON's escapes are among its own.
+/// A text as TOML string; the escapes of JSON are valid in TOML.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// Whether a variable stands for ports: its name says so, or nothing but ports can be meant.
+/// Whether a variable contains ports, according to its name or its value.
 fn is_of_ports(name: &str, value: &str) -> bool {
     let is_numeric = value.contains(|c: char| c.is_ascii_digit())
         && !value.contains("::")
@@ -135,7 +135,7 @@ fn is_of_ports(name: &str, value: &str) -> bool {
 }
 
 impl Inspect {
-    /// The configuration that does it.
+    /// Text of the configuration that runs the inspection.
     fn text(&self) -> String {
         let [lower, higher] = SIDES;
         let mut text = format!(
@@ -150,7 +150,7 @@ impl Inspect {
             reassembly = 64 << 20,
         );
         let mut line = |words: std::fmt::Arguments<'_>| {
-            // Writing to a text can't fail.
+            // Writing to a string can't fail.
             let _ = text.write_fmt(words);
             text.push('\n');
         };
@@ -207,8 +207,8 @@ impl Inspect {
     }
 }
 
-/// Frames that are searched together, as a worker takes those that came while it was busy: of one side, so that none overtakes
-/// an answer to it.
+/// Frames that are searched together, like those that a worker finds after it was busy. They are from one side, so that
+/// no frame overtakes a reply to it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Burst {
     side: PortIndex,
@@ -226,16 +226,17 @@ impl Burst {
     }
 }
 
-/// The side of the bridge that a frame comes in by.
+/// Side of the bridge on which a frame arrives.
 fn side(frame: &[u8]) -> PortIndex {
     let (_, [a, b, c, d], [source, destination]) = world::flow(frame);
     PortIndex::from(([a, b], source) > ([c, d], destination))
 }
 
-/// Ask rules about a capture. `found` gets what matches, in the order of the capture; `progress` is told now and then how far it is.
+/// Apply rules to a capture. `found` receives the matches in the order of the capture; `progress` is called
+/// periodically.
 ///
 /// # Errors
-/// A file that can't be read or written, or no rule that can be used.
+/// A file can't be read or written, or no rule is usable.
 pub fn inspect(
     request: &Inspect,
     found: &mut dyn FnMut(Found<'_>) -> std::io::Result<()>,
@@ -314,7 +315,7 @@ pub fn inspect(
     })
 }
 
-/// The file of lines, where the request and the configuration want one.
+/// The file of EVE lines, if the request and the configuration ask for one.
 fn lines(request: &Inspect, config: &Config) -> Result<Option<Lines>, ReplayError> {
     let inspection = config.document.inspection.as_ref();
     match (&request.eve, inspection.and_then(|inspection| inspection.eve.as_ref())) {
@@ -341,7 +342,7 @@ fn print(
     printed.map_err(ReplayError::Output)
 }
 
-/// Bytes of a capture; none where it is no file.
+/// Size of a capture in bytes; `None` if it is not a regular file.
 fn size(path: &Path) -> Option<u64> {
     let known = std::fs::metadata(path).ok()?;
     (known.is_file() && known.len() > 0).then_some(known.len())
@@ -354,7 +355,7 @@ fn sum(
     world.plane().counters().iter().map(|worker| of(worker).get()).sum()
 }
 
-/// Packets that went by uninspected, and those that a gateway would have dropped.
+/// Packets that were not inspected, and packets that a gateway would have dropped.
 fn uninspected(world: &World<'_>) -> Vec<Uninspected> {
     let counters = world.plane().counters();
     let bypassed = Skipped::ALL.iter().map(|&why| Uninspected {
@@ -385,7 +386,7 @@ mod tests {
         let [there, back] = [there, back].map(|(from, to)| packet::udp4(from, to).payload(&[1; 64]).build());
         assert_eq!([1, 0], [side(&there), side(&back)]);
         let mut later = there.clone();
-        // Its offset is not 0: no ports are in it.
+        // A fragment whose offset is not 0 contains no ports.
         later[20..22].copy_from_slice(&[0, 1]);
         assert_eq!(1, side(&later));
         let own = |from: &str, to: &str| side(&packet::tcp4(from, to).build());

@@ -1,47 +1,47 @@
-//! Link types of captures, and the Ethernet frame that carries what a packet of each has.
+//! Link types of captures, and the conversion of their packets to Ethernet frames.
 //!
-//! Numbers and headers are those of the registry of link types (draft-ietf-opsawg-pcaplinktype).
+//! Numbers and headers are those of the link type registry (draft-ietf-opsawg-pcaplinktype).
 
 use sluice_wire::ethernet::ethertype::{IPV4, IPV6};
 
-/// The destination of a frame whose header is not in the capture: the interface that receives it puts its own address there.
+/// Destination MAC of a frame whose header was not captured. The receiving interface replaces it by its own address.
 pub const NO_ADDRESS: [u8; 6] = [0; 6];
-/// The source of such a frame: locally administered, of one host.
+/// Source MAC of such a frame: a locally administered address.
 const SOURCE: [u8; 6] = [2, 0x53, 0x6c, 0, 2, 0];
-/// Bytes of an Ethernet header.
+/// Length of an Ethernet header.
 const ETHERNET: usize = 14;
-/// Numbers below are lengths of IEEE 802.3, not types.
+/// Lowest EtherType; smaller values are IEEE 802.3 lengths.
 const FIRST_TYPE: u16 = 0x0600;
-/// The type of what is not IP and has no type: for local experiments (IEEE 802).
+/// EtherType for packets without a known type: local experimental (IEEE 802).
 const OTHER: u16 = 0x88b5;
 
-/// The link types that are read, as an error names them.
+/// Supported link types, as an error message lists them.
 pub const READ: &str = "Ethernet, raw IP, Linux cooked (SLL and SLL2), null and loopback captures are read";
 
-/// A link type whose packets can be replayed.
+/// A supported link type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Link {
-    /// 1.
+    /// Ethernet (1).
     Ethernet,
-    /// 101, 228 and 229: an IP packet with nothing before it.
+    /// Raw IP (101, 228 and 229): an IP packet without link-layer header.
     Ip,
-    /// 0: an address family in the byte order of the machine that captured.
+    /// BSD null (0): an address family in the byte order of the capturing machine.
     Null,
-    /// 108: an address family in network byte order.
+    /// BSD loopback (108): an address family in network byte order.
     Loop,
-    /// 113: Linux cooked, as of the pseudo-interface `any`.
+    /// Linux cooked (113), as captured on the pseudo-interface `any`.
     Cooked,
-    /// 276: its second version.
+    /// Linux cooked, version 2 (276).
     Cooked2,
 }
 
 impl Link {
-    /// By its number; none where its packets can't be replayed.
+    /// Link type of a number; `None` if it is not supported.
     pub fn of(number: u32) -> Option<Self> {
         Some(match number {
             0 => Self::Null,
             1 => Self::Ethernet,
-            // 12 and 14 are what systems of the BSD family call raw IP among themselves.
+            // 12 and 14 are the values of raw IP on some BSD systems.
             12 | 14 | 101 | 228 | 229 => Self::Ip,
             108 => Self::Loop,
             113 => Self::Cooked,
@@ -50,7 +50,7 @@ impl Link {
         })
     }
 
-    /// Bytes of its header.
+    /// Length of the link-layer header.
     fn header(self) -> usize {
         match self {
             Self::Ethernet | Self::Ip => 0,
@@ -60,8 +60,8 @@ impl Link {
         }
     }
 
-    /// A packet of this link, `length` bytes on the wire, as an Ethernet frame and the length of that. What was cut within the
-    /// link's header is an Ethernet header with nothing behind it.
+    /// A packet as an Ethernet frame, and the frame's length; `length` is the packet's length on the wire. If the
+    /// link-layer header is truncated, the frame consists of an Ethernet header only.
     pub fn framed(self, bytes: Vec<u8>, length: u32) -> (Vec<u8>, u32) {
         if self == Self::Ethernet {
             return (bytes, length);
@@ -87,7 +87,7 @@ impl Link {
             Self::Ethernet => half(12),
             Self::Cooked => half(14),
             Self::Cooked2 => half(0),
-            // The version says more than the family, whose numbers differ between systems.
+            // The IP version is more reliable than the address family, whose numbers differ between systems.
             Self::Ip | Self::Null | Self::Loop if self == Self::Ip || self.is_ip(bytes) => match payload.first() {
                 Some(first) if first >> 4 == 4 => IPV4,
                 Some(first) if first >> 4 == 6 => IPV6,
@@ -98,8 +98,7 @@ impl Link {
         if written < FIRST_TYPE { OTHER } else { written }
     }
 
-    /// Whether the address family of a null or loopback header is an IP one: AF_INET is 2 everywhere, AF_INET6 has a number of
-    /// each system's own.
+    /// Whether the address family of a null or loopback header is IP: AF_INET is 2 on all systems, AF_INET6 differs.
     fn is_ip(self, bytes: &[u8]) -> bool {
         let Some(&family) = bytes.first_chunk::<4>() else {
             return false;

@@ -1,8 +1,8 @@
-//! `sluice replay`: the engine on capture files, on a clock that the captures drive.
+//! `sluice replay`: runs the engine on capture files, on a simulated clock.
 //!
-//! Frames enter one by one, in the order of their timestamps; before each, time passes in steps so that timers run.
-//! Whatever is sent at a moment gets that moment as its timestamp. Nothing here asks a clock, a device or chance:
-//! the same captures give the same bytes, whatever the machine and the number of workers.
+//! Frames enter one by one, in the order of their timestamps. Before each frame, the clock advances in steps so that
+//! timers run. Sent frames get the present time as timestamp. A replay uses no real clock, device or randomness, so the
+//! same captures produce the same output on any machine and with any number of workers.
 
 pub(crate) mod captures;
 mod cut;
@@ -35,77 +35,77 @@ pub use eve::EveError;
 pub use inspect::{Found, Inspect, InspectSummary, Progress, Uninspected, inspect};
 pub use summary::{EveSummary, InterfaceSummary, InventedNeighbour, Summary};
 
-/// What to replay.
+/// Parameters of a replay.
 #[derive(Clone, Debug, Default)]
 pub struct Replay {
-    /// What interfaces receive.
+    /// Captures that interfaces receive, by interface name.
     pub inputs: Vec<(String, PathBuf)>,
-    /// Where what interfaces send is written.
+    /// Files for frames that interfaces send, by interface name.
     pub outputs: Vec<(String, PathBuf)>,
-    /// Workers, in place of those configured.
+    /// Number of workers instead of the configured one.
     pub workers: Option<u16>,
-    /// File for the records of inspection, made anew, in place of what is configured.
+    /// File for inspection records instead of the configured target; it is truncated.
     pub eve: Option<PathBuf>,
 }
 
 /// Why a replay fails.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
-    /// An interface that is not configured.
+    /// An interface is not configured.
     #[error("no interface is called `{name}`: there are {}", known.join(", "))]
     UnknownInterface {
-        /// As typed.
+        /// Name as typed.
         name: String,
-        /// Those configured.
+        /// Names of the configured interfaces.
         known: Vec<String>,
     },
-    /// A capture for an end of a virtual link.
+    /// The interface is an end of a virtual link and can't receive a capture.
     #[error("interface {0} is an end of a virtual link: packets come in by devices")]
     Virtual(String),
-    /// A VLAN, whose frames are those of its parent.
+    /// The interface is a VLAN, whose frames are in the capture of its parent.
     #[error("`{vlan}` is a VLAN of `{parent}`: its tagged frames belong into the capture of `{parent}`")]
     Vlan {
-        /// The VLAN.
+        /// Name of the VLAN.
         vlan: String,
-        /// The interface that carries it.
+        /// Name of the parent interface.
         parent: String,
     },
-    /// The same interface twice.
+    /// The same interface is named twice.
     #[error("interface `{0}` is given two captures for the same direction")]
     Twice(String),
-    /// More workers than shards, or none.
+    /// The number of workers is zero or exceeds the number of shards.
     #[error("{workers} workers for {shards} shards: 1 to {shards} are possible")]
     Workers {
-        /// As typed.
+        /// Number as typed.
         workers: u16,
-        /// Shards of the configuration.
+        /// Number of shards in the configuration.
         shards: u16,
     },
-    /// Records of nothing.
+    /// A file for records is named, but inspection is not configured.
     #[error("{}: nothing is recorded, because the configuration has no [inspection]: add one, or leave --eve away", .0.display())]
     NothingInspected(PathBuf),
-    /// A file.
+    /// A capture can't be read or written.
     #[error(transparent)]
     Capture(#[from] CaptureError),
-    /// Records.
+    /// Records can't be written.
     #[error(transparent)]
     Eve(#[from] EveError),
-    /// What was found can't be printed.
+    /// The results can't be printed.
     #[error("what was found can't be printed: {0}")]
     Output(std::io::Error),
-    /// A configuration that is made here and wrong.
+    /// A generated configuration is invalid.
     #[error("{0}")]
     Configuration(sluice_config::Diagnosis),
-    /// The machine could not be asked.
+    /// Cores or memory of the machine can't be read.
     #[error(transparent)]
     Machine(#[from] crate::MachineError),
-    /// A configuration without parameters.
+    /// The configuration can't be lowered into engine parameters.
     #[error(transparent)]
     Build(#[from] BuildError),
-    /// No rules to inspect by.
+    /// Inspection rules can't be loaded.
     #[error(transparent)]
     Signatures(#[from] build::SignatureError),
-    /// A data plane that can't be made.
+    /// The data plane can't be created.
     #[error(transparent)]
     Plane(#[from] sluice_engine::control::plane::ControlPlaneError),
 }
@@ -113,7 +113,7 @@ pub enum ReplayError {
 /// Replay captures.
 ///
 /// # Errors
-/// A file that can't be read to its end, or a name that means nothing.
+/// A file can't be read completely, or a name is unknown.
 pub fn replay(loaded: &Loaded, request: &Replay) -> Result<Summary, ReplayError> {
     let mut config = Config::clone(&loaded.checked.config);
     if let Some(path) = &request.eve {
@@ -181,7 +181,7 @@ pub fn replay(loaded: &Loaded, request: &Replay) -> Result<Summary, ReplayError>
     Ok(summary)
 }
 
-/// What is recorded where a file is named and the configuration says nothing of it.
+/// Record types if a file is named on the command line and the configuration lists no types.
 const TYPES: [EveType; 6] = [
     EveType::Alert,
     EveType::Drop,
@@ -191,7 +191,7 @@ const TYPES: [EveType; 6] = [
     EveType::Tls,
 ];
 
-/// Records go to a file, whatever is configured.
+/// Direct the records to a file instead of the configured target.
 fn record_to(config: &mut Config, path: &Path) -> Result<(), ReplayError> {
     let (Some(inspection), Some(written)) = (&mut config.inspection, &mut config.document.inspection) else {
         return Err(ReplayError::NothingInspected(path.to_owned()));
@@ -204,7 +204,7 @@ fn record_to(config: &mut Config, path: &Path) -> Result<(), ReplayError> {
     Ok(())
 }
 
-/// Where records go; none where none are wanted.
+/// Writer of records; `None` if none are to be written.
 fn lines(config: &Config, request: &Replay) -> Result<Option<Lines>, EveError> {
     let target = config
         .inspection
@@ -224,7 +224,7 @@ fn lines(config: &Config, request: &Replay) -> Result<Option<Lines>, EveError> {
     }
 }
 
-/// The input with the earliest frame; of several, the one given first.
+/// Input with the earliest frame; the first one on a tie.
 pub(crate) fn earliest(inputs: &[(PortIndex, Input)]) -> Option<usize> {
     let times = inputs.iter().enumerate();
     let times = times.filter_map(|(place, (_, input))| Some((input.next_time()?, place)));
@@ -244,7 +244,7 @@ fn write(
     }
 }
 
-/// The ports of interfaces named on the command line.
+/// Ports of the interfaces named on the command line.
 pub(crate) fn by_port<'a>(
     config: &Config,
     named: &'a [(String, PathBuf)],

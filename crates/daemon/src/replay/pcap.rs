@@ -1,23 +1,23 @@
-//! Capture files of the classic format: one link type, micro- or nanoseconds, in the byte order of the machine that wrote them
+//! Classic capture files: one link type, micro- or nanosecond timestamps, in the byte order of the capturing machine
 //! (draft-ietf-opsawg-pcap).
 
 use std::io::{Error, ErrorKind, Read};
 use std::time::Duration;
 
-/// Bytes of the file's header, and of that of each packet.
+/// Length of the file header, and of a packet header.
 const FILE_HEADER: usize = 24;
 const PACKET_HEADER: usize = 16;
-/// Most bytes that a packet may have: four times what libpcap takes of one.
+/// Maximum length of a packet in bytes: four times libpcap's maximum.
 const LONGEST: u32 = 1 << 20;
 
 /// Why a packet can't be read.
 #[derive(Debug)]
 pub enum Fault {
-    /// The file ends within it.
+    /// The file ends within the packet.
     CutOff,
-    /// The kernel.
+    /// The file can't be read.
     File(Error),
-    /// It is longer than a packet can be.
+    /// The packet exceeds the maximum length.
     Length(u32),
 }
 
@@ -30,31 +30,31 @@ impl From<Error> for Fault {
     }
 }
 
-/// A packet as it is in the file.
+/// A packet of the file.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Packet {
-    /// Since the epoch.
+    /// Time since the Unix epoch.
     pub at: Duration,
-    /// What was captured of it.
+    /// Captured bytes.
     pub bytes: Vec<u8>,
-    /// Its length on the wire.
+    /// Length on the wire.
     pub length: u32,
 }
 
-/// A file that is read.
+/// Reader of a capture file.
 pub struct Reader<R> {
     file: R,
     is_big_endian: bool,
-    /// Nanoseconds of a unit of the fractions of seconds.
+    /// Nanoseconds per unit of the sub-second part of timestamps.
     unit: u32,
     link: u32,
 }
 
 impl<R: Read> Reader<R> {
-    /// Read the header; none where it is no such file.
+    /// Read the file header; `None` if the file has another format.
     ///
     /// # Errors
-    /// Those of the file.
+    /// The errors of the file.
     pub fn new(mut file: R) -> std::io::Result<Option<Self>> {
         let mut header = [0; FILE_HEADER];
         match file.read_exact(&mut header) {
@@ -74,12 +74,12 @@ impl<R: Read> Reader<R> {
             unit,
             link: 0,
         };
-        // The upper half says how long a check sequence behind each frame is, which is padding here.
+        // The upper half is the length of a frame check sequence behind each frame, which is ignored as padding.
         reader.link = reader.word(&header, 20) & 0xffff;
         Ok(Some(reader))
     }
 
-    /// The number of the link type.
+    /// Number of the link type.
     pub fn link(&self) -> u32 {
         self.link
     }
@@ -93,7 +93,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// The next packet; none at the end.
+    /// The next packet; `None` at the end of the file.
     ///
     /// # Errors
     /// See [`Fault`].
@@ -118,7 +118,7 @@ impl<R: Read> Reader<R> {
         Ok(Some(Packet {
             at: Duration::from_secs(seconds.into()) + Duration::from_nanos(u64::from(fraction) * u64::from(self.unit)),
             bytes,
-            // Some writers leave the length on the wire out.
+            // Some writers set the original length to zero.
             length: length.max(captured),
         }))
     }
@@ -133,7 +133,7 @@ mod tests {
             true => value.to_be_bytes(),
             false => value.to_le_bytes(),
         };
-        // Version 2.4, whose two halves are in this order of bytes, too.
+        // Version 2.4, whose two halves are in the file's byte order as well.
         let version = if is_big_endian { 0x0002_0004 } else { 0x0004_0002 };
         let mut file: Vec<u8> = [magic, version, 0, 0, snap, 1].into_iter().flat_map(word).collect();
         for &(seconds, fraction, bytes, length) in packets {
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn packets_that_were_cut_and_lengths_that_contradict_the_header_are_taken() {
-        // More than the header's snap length, and less on the wire than captured.
+        // The second packet exceeds the snap length of the header, and the third states a wire length of 0.
         let packets: [(u32, u32, &[u8], u32); 3] = [(1, 0, &[1; 64], 1_500), (1, 0, &[2; 90], 90), (1, 0, &[3; 10], 0)];
         let bytes = file(false, 0xa1b2_c3d4, 64, &packets);
         let mut reader = Reader::new(bytes.as_slice()).unwrap().unwrap();

@@ -1,5 +1,5 @@
-//! What workers told of inspected flows, in an order and with numbers of flows that do not depend on how many workers and shards
-//! there are.
+//! The workers' alerts and records, with an order and flow numbers that do not depend on the number of workers and
+//! shards.
 
 use std::collections::HashMap;
 
@@ -12,14 +12,14 @@ use crate::alerts::Queues;
 /// An alert or another record.
 #[derive(Debug)]
 pub enum Told {
-    /// A rule matched.
+    /// Match of a rule.
     Alert(Alert),
-    /// What [`Record`] has.
+    /// Any other record.
     Record(Box<Record>),
 }
 
 impl Told {
-    /// What it is about.
+    /// Flow and time of the record.
     pub fn about(&self) -> &About {
         match self {
             Self::Alert(alert) => &alert.about,
@@ -34,7 +34,7 @@ impl Told {
         }
     }
 
-    /// By time; at the same time by flow, both directions of which are one.
+    /// Sort key: time first, then flow regardless of direction.
     fn order(&self) -> impl Ord + use<> {
         let About {
             at,
@@ -50,8 +50,8 @@ impl Told {
     }
 }
 
-/// Queues so long that one round of a worker can't fill them: they are drained after each. A round ends at most 256 flows, and
-/// tells at most what all transactions of its shards have to say.
+/// Enlarge the queues so that one round of a worker can't fill them, since they are drained after each round. A round
+/// ends at most 256 flows and finishes at most all transactions of its shards.
 pub fn enlarge(inspection: &mut InspectionPolicy, messages: usize) {
     inspection.alerts = inspection.alerts.max(1 << 16);
     if inspection.records.most > 0 {
@@ -59,18 +59,18 @@ pub fn enlarge(inspection: &mut InspectionPolicy, messages: usize) {
     }
 }
 
-/// Takes what workers tell.
+/// Collects the workers' alerts and records.
 #[derive(Default)]
 pub struct Recorder {
     queues: Vec<Queues>,
     told: Vec<Told>,
-    /// Numbers of flows by those that shards gave them, in the order in which they are told of.
+    /// Output flow numbers by the shards' flow numbers, assigned in the order of first appearance.
     numbers: HashMap<u64, u64>,
     last: u64,
 }
 
 impl Recorder {
-    /// Of the queues of workers.
+    /// Create a collector on the workers' queues.
     pub fn new(desks: &mut [WorkerHandle]) -> Self {
         let queues = desks.iter_mut().filter_map(|desk| {
             let (alerts, records) = (desk.alerts.take()?, desk.records.take());
@@ -82,10 +82,10 @@ impl Recorder {
         }
     }
 
-    /// Take what the queues have.
+    /// Read the queues.
     pub fn collect(&mut self) {
         for Queues { alerts, records } in &mut self.queues {
-            // Of the same moment, alerts come before what is said of a flow.
+            // At the same time, alerts come before records of a flow.
             while let Ok(alert) = alerts.pop() {
                 self.told.push(Told::Alert(alert));
             }
@@ -95,7 +95,7 @@ impl Recorder {
         }
     }
 
-    /// What was told since the last call.
+    /// Alerts and records since the last call.
     pub fn take(&mut self) -> Vec<Told> {
         let mut told = std::mem::take(&mut self.told);
         told.sort_by_cached_key(Told::order);

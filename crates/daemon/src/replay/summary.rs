@@ -1,4 +1,4 @@
-//! What a replay did.
+//! Summary of a replay.
 
 use std::net::IpAddr;
 
@@ -9,78 +9,78 @@ use sluice_engine::packet::reason::Reason;
 
 use crate::start::{mac_text, sum};
 
-/// What a replay did. Over all interfaces, `received + made + unparked = sent + dropped + to-host + parked`.
+/// Summary of a replay. Over all interfaces, `received + made + unparked = sent + dropped + to-host + parked`.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Summary {
-    /// Workers that took part.
+    /// Number of workers.
     pub workers: u16,
     /// Nanoseconds from the first frame to the last.
     pub duration: u64,
     /// Interfaces in the order of the configuration.
     pub interfaces: Vec<InterfaceSummary>,
-    /// Dropped packets by reason, where there are any.
+    /// Dropped packets by reason; reasons with a zero count are omitted.
     pub drops: Vec<Drop>,
-    /// Sessions made, ended, and there in the end.
+    /// Sessions created, ended, and present at the end.
     pub sessions: Vec<Counter>,
-    /// Neighbours that nobody stated, with the addresses that were made up for them.
+    /// Neighbours that are not configured, with the MAC addresses generated for them.
     pub invented_neighbours: Vec<InventedNeighbour>,
-    /// Frames that the snap length of a capture cut: zeros stand for what is missing.
+    /// Frames that the capture's snap length has truncated; zeros replace the missing bytes.
     pub truncated_capture: u64,
-    /// Those of them whose headers are not whole: they were left out.
+    /// Truncated frames skipped because a header is incomplete.
     pub truncated_headers: u64,
-    /// Frames that are too long to be one: they were left out.
+    /// Frames skipped because they exceed the maximum length.
     pub too_long: u64,
-    /// Records of inspection, where any are written.
+    /// Inspection records, if any are written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub eve: Option<EveSummary>,
-    /// Whether the counters of conservation balance.
+    /// Whether the packet counters balance.
     pub balanced: bool,
 }
 
-/// Records of inspection.
+/// Numbers of inspection records.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct EveSummary {
-    /// Lines that were written.
+    /// Lines written.
     pub written: u64,
-    /// Records and alerts that there was no place for: more messages at a time than `messages` has.
+    /// Alerts and records lost: more concurrent messages than `messages` allows.
     pub lost: u64,
 }
 
-/// What went through an interface.
+/// Counters of an interface.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct InterfaceSummary {
-    /// Its name.
+    /// Name of the interface.
     pub name: String,
     /// Frames received.
     pub received: u64,
     /// Frames sent.
     pub sent: u64,
-    /// Packets that the gateway made.
+    /// Packets that the gateway originated.
     pub made: u64,
-    /// Packets dropped that came in here.
+    /// Packets dropped that were received here.
     pub dropped: u64,
-    /// Packets for the gateway itself.
+    /// Packets for local delivery.
     pub to_host: u64,
-    /// Packets that had to wait.
+    /// Packets parked for an unresolved neighbour.
     pub parked: u64,
-    /// Packets that went on after waiting.
+    /// Parked packets that were sent later.
     pub unparked: u64,
-    /// Frames are taken whatever their destination address: the interface has none configured.
+    /// Whether frames to any destination MAC are accepted, because the interface has none configured.
     pub any_mac: bool,
 }
 
-/// A neighbour whose address was made up.
+/// A neighbour with a generated MAC address.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct InventedNeighbour {
-    /// The interface whose link it is on.
+    /// Interface of the neighbour.
     pub interface: String,
-    /// Its address.
+    /// IP address.
     pub address: IpAddr,
-    /// The Ethernet address made up.
+    /// Generated MAC address.
     pub mac: String,
 }
 

@@ -1,4 +1,4 @@
-//! The engine on frames in memory, and its time.
+//! The engine in memory: frames in and out without devices, on a simulated clock.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -29,32 +29,32 @@ use super::summary::{self, InventedNeighbour, Summary};
 use crate::build::{self, Secrets};
 use crate::compiling::Compiler;
 
-/// Nanoseconds of a tick of the session timers: time passes in steps of as many, or more.
+/// Nanoseconds per tick of the session timers. Time advances in steps of one or more ticks.
 const TICK: u64 = 10_000_000;
 
-/// Most steps between two frames, however long nothing came.
+/// Maximum number of steps between two frames, however far apart they are.
 const STEPS: u64 = 1_000;
 
-/// Longest frame that a buffer holds.
+/// Maximum frame length that a buffer holds.
 const LONGEST: usize = 65_000;
 
-/// Takes what is sent: port, nanosecond, frame.
+/// Receives sent frames: port, time in nanoseconds, frame.
 type Sink<'s> = dyn FnMut(PortIndex, u64, &[u8]) -> Result<(), CaptureError> + 's;
 
-/// Lines of memory that the tables need, by worker and shard.
+/// Memory lines that the tables need, per worker and shard.
 pub struct Memory {
     shards: usize,
     lines: usize,
 }
 
 impl Memory {
-    /// The memory, one part for each shard.
+    /// Allocate the memory, one part per shard.
     pub fn allocate(&self) -> Vec<Vec<Line>> {
         (0..self.shards).map(|_| vec![Line::ZERO; self.lines]).collect()
     }
 }
 
-/// Workers, the wires to their ports, and what is known of the replay.
+/// The workers, the wires to their ports, and the state of the replay.
 pub struct World<'m> {
     plane: ControlPlane,
     workers: Vec<Worker<'m>>,
@@ -63,25 +63,25 @@ pub struct World<'m> {
     now: Now,
     readdress: Readdress,
     invented: BTreeMap<(u16, Address), [u8; 6]>,
-    /// Packets that had been put aside when neighbours were looked for last.
+    /// Number of packets that had been parked when unresolved neighbours were last searched.
     parked: u64,
     cut: Cut,
-    /// What workers tell of inspected flows, where somebody wants it.
+    /// Collects the workers' alerts and records, if enabled.
     recorder: Option<Recorder>,
 }
 
-/// Frames that are not in a capture as they were on the wire.
+/// Frames that were captured incompletely.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cut {
-    /// Frames of which only a beginning was captured.
+    /// Truncated frames.
     pub truncated: u64,
-    /// Those of them that a header is missing of: they are left out.
+    /// Truncated frames that lack a header and were skipped.
     pub headless: u64,
-    /// Frames that are too long to be one: they are left out.
+    /// Frames that exceed the maximum length and were skipped.
     pub too_long: u64,
 }
 
-/// The stages that are configured, where as many workers are wanted.
+/// The configured stages if the number of workers matches the configuration.
 fn stages(config: &Config, workers: u16) -> Stages {
     match usize::from(workers) == config.cores.len() {
         true => Stages::new(config.stages.clone()),
@@ -89,10 +89,10 @@ fn stages(config: &Config, workers: u16) -> Stages {
     }
 }
 
-/// No clock of cycles: what a replay does must not depend on one.
+/// Cycle counter that is always zero, since a replay must not depend on real time.
 pub const NO_CYCLES: fn() -> u64 = || 0;
 
-/// By port: its address, and whether frames get it in place of their destination because the configuration names none.
+/// MAC address of each port, and whether frames are readdressed to it because the configuration sets no MAC.
 type Readdress = Vec<([u8; 6], bool)>;
 
 fn plane(
@@ -101,7 +101,7 @@ fn plane(
     inspection: Option<&Arc<InspectionPolicy>>,
 ) -> Result<(ControlPlane, Readdress), ReplayError> {
     let stages = stages(config, workers);
-    // One queue a port, as a kernel interface has.
+    // Each port has one queue, like a kernel interface.
     let sender = stages.workers(Part::Transmit).first().copied().unwrap_or(build::FIRST);
     let owners = build::ports(config);
     let configured = owners
@@ -133,10 +133,10 @@ fn plane(
 }
 
 impl<'m> World<'m> {
-    /// What its tables need.
+    /// Memory requirements of the tables.
     ///
     /// # Errors
-    /// A configuration without parameters.
+    /// The configuration can't be lowered into engine parameters.
     pub fn memory(config: &Config, workers: u16) -> Result<Memory, ReplayError> {
         let (plane, _) = plane(config, workers, None)?;
         Ok(Memory {
@@ -145,10 +145,10 @@ impl<'m> World<'m> {
         })
     }
 
-    /// A world at nanosecond 0, whose workers count what they spend by a clock of cycles.
+    /// Create a world at time 0, whose workers measure their cycles by the given counter.
     ///
     /// # Errors
-    /// A configuration without parameters.
+    /// The configuration can't be lowered into engine parameters.
     pub fn new(
         config: &Config,
         workers: u16,
@@ -160,10 +160,10 @@ impl<'m> World<'m> {
         Self::with(config, workers, memory, cycles, inspection.as_ref())
     }
 
-    /// The same with rules that were read before.
+    /// Create a world with inspection rules that have already been loaded.
     ///
     /// # Errors
-    /// A configuration without parameters.
+    /// The configuration can't be lowered into engine parameters.
     pub fn with(
         config: &Config,
         workers: u16,
@@ -195,7 +195,7 @@ impl<'m> World<'m> {
             let wires = io.wires();
             wires.set_room(room.unwrap_or(1500).max(1500) + 512);
             world.wires.push(wires);
-            // One queue a port, as a kernel interface has.
+            // Each port has one queue, like a kernel interface.
             let receives = (0..ports as PortIndex).filter(|_| own == build::FIRST).collect();
             let memory = |shard: u16| {
                 parts
@@ -213,7 +213,7 @@ impl<'m> World<'m> {
         Ok(world)
     }
 
-    /// State the Ethernet address of a neighbour.
+    /// Set the Ethernet address of a neighbour.
     pub fn set_neighbour(&mut self, interface: u16, address: Address, mac: [u8; 6]) {
         let owner = usize::from(self.plane.snapshot().owner);
         let request = Request::SetNeighbour {
@@ -222,17 +222,17 @@ impl<'m> World<'m> {
             mac,
         };
         if let (Some(desk), Some(worker)) = (self.desks.get(owner), self.workers.get_mut(owner)) {
-            // A round serves one request; where the table is full, packets go on waiting.
+            // A round handles one request. If the table is full, packets remain parked.
             let _ = desk.requests.try_send(request);
             worker.round(self.now);
             let _ = desk.replies.try_recv();
         }
     }
 
-    /// Let time pass until `at`, in steps, so that timers run.
+    /// Advance the clock to `at` in steps, so that timers run.
     ///
     /// # Errors
-    /// Those of the sink.
+    /// The errors of the sink.
     pub fn advance(&mut self, at: u64, sink: &mut Sink<'_>) -> Result<(), CaptureError> {
         let from = self.now.nanoseconds;
         let step = (at.saturating_sub(from) / STEPS).next_multiple_of(TICK).max(TICK);
@@ -250,11 +250,11 @@ impl<'m> World<'m> {
         Ok(())
     }
 
-    /// A frame comes in, now, of whose checksums so much is known. What a snap length cut off is zeros, and its checksum is taken
-    /// to be right.
+    /// Receive a frame at the present time; `checksums` states which checksums are verified. Truncated bytes are
+    /// replaced by zeros, and the checksum is then treated as correct.
     ///
     /// # Errors
-    /// Those of the sink.
+    /// The errors of the sink.
     pub fn receive(
         &mut self,
         port: PortIndex,
@@ -269,8 +269,8 @@ impl<'m> World<'m> {
         self.settle(sink)
     }
 
-    /// The bytes of a frame, and whether a snap length cut it: zeros stand for what is missing. None where it can't be taken, which
-    /// is counted.
+    /// Bytes of a frame, and whether it was truncated, in which case zeros replace the missing bytes. `None` if the
+    /// frame can't be used, which is counted.
     pub fn whole<'f>(&mut self, frame: &'f Captured) -> Option<(Cow<'f, [u8]>, bool)> {
         if frame.length as usize > LONGEST || frame.bytes.len() > LONGEST {
             self.cut.too_long += 1;
@@ -285,12 +285,13 @@ impl<'m> World<'m> {
         filled.map(|bytes| (Cow::Owned(bytes), true))
     }
 
-    /// Bytes of each buffer from now on, whatever the MTU: longer frames get more.
+    /// Set the size of buffers, independent of the MTU; longer frames get larger buffers.
     pub fn set_room(&self, bytes: usize) {
         self.wires.iter().for_each(|wires| wires.set_room(bytes));
     }
 
-    /// A frame to the port's own address, where the configuration names none or the capture has none.
+    /// A frame readdressed to the port's own MAC if the configuration sets none or the capture has no link-layer
+    /// header.
     pub fn addressed(&self, port: PortIndex, frame: &[u8]) -> Vec<u8> {
         let mut bytes = frame.to_vec();
         if let (Some(&(own, is_any)), Some(destination)) =
@@ -302,14 +303,14 @@ impl<'m> World<'m> {
         bytes
     }
 
-    /// A frame waits at a port.
+    /// Queue a frame at a port.
     pub fn feed(&self, port: PortIndex, frame: &[u8], checksums: Checksums) {
         if let Some(wires) = self.wires.get(usize::from(build::FIRST)) {
             wires.inject(port, frame, checksums);
         }
     }
 
-    /// Workers work until nothing waits; what they sent, in no particular order.
+    /// Run the workers until no packet is queued. Returns the sent frames in unspecified order.
     pub fn drain(&mut self) -> Vec<Sent> {
         loop {
             while self.round() > 0 {}
@@ -320,8 +321,8 @@ impl<'m> World<'m> {
         self.wires.iter().flat_map(|wires| wires.take_sent()).collect()
     }
 
-    /// The same of a single worker between whose ports there are bridges alone, which ask for no neighbours; nobody wants what
-    /// it sent.
+    /// Run a single worker until no packet is queued, and discard the sent frames. All ports must be bridged, since no
+    /// neighbours are resolved.
     pub fn drain_bridges(&mut self) {
         loop {
             self.round();
@@ -332,8 +333,8 @@ impl<'m> World<'m> {
         self.wires.iter().for_each(Wires::forget_sent);
     }
 
-    /// Look through all sessions and end those that match; with one that none matches, the processor's caches are as they are
-    /// after any other.
+    /// Scan all sessions and end those that match. A filter that matches none leaves the processor's caches in the same
+    /// state as any other.
     pub fn end_sessions(&mut self, filter: &Filter) {
         for (worker, desk) in self.workers.iter_mut().zip(&self.desks) {
             let request = Request::Clear {
@@ -357,11 +358,11 @@ impl<'m> World<'m> {
         &self.plane
     }
 
-    /// Every timer that is due runs, on every shard, and what follows from it.
+    /// Run all due timers of every shard, and what they trigger.
     fn sweep(&mut self, sink: &mut Sink<'_>) -> Result<(), CaptureError> {
         loop {
             let before = self.ended();
-            // A round looks after one shard of its worker.
+            // Each round maintains one shard of its worker.
             for _ in 0..self.plane.start_parameters().owners.len() {
                 self.round();
             }
@@ -385,17 +386,17 @@ impl<'m> World<'m> {
         packets
     }
 
-    /// Keep what workers tell of inspected flows.
+    /// Start collecting the workers' alerts and records.
     pub fn record(&mut self) {
         self.recorder = Some(Recorder::new(&mut self.desks));
     }
 
-    /// What they told since the last call.
+    /// Alerts and records since the last call.
     pub fn told(&mut self) -> Vec<Told> {
         self.recorder.as_mut().map(Recorder::take).unwrap_or_default()
     }
 
-    /// Alerts and records that were lost because there was no place for them.
+    /// Number of alerts and records lost because a queue was full.
     pub fn lost(&self) -> u64 {
         let counters = self.plane.counters().iter();
         counters
@@ -403,20 +404,20 @@ impl<'m> World<'m> {
             .sum()
     }
 
-    /// Frames that are not in the captures as they were.
+    /// Number of frames that were captured incompletely.
     pub fn cut(&self) -> Cut {
         self.cut
     }
 
-    /// The moment, in nanoseconds since the first frame.
+    /// Present time, in nanoseconds since the first frame.
     pub fn now(&self) -> u64 {
         self.now.nanoseconds
     }
 
-    /// Workers work until none has anything to do; what they sent goes to the sink.
+    /// Run the workers until all are idle; sent frames go to the sink.
     fn settle(&mut self, sink: &mut Sink<'_>) -> Result<(), CaptureError> {
         let mut sent = self.drain();
-        // What leaves at the same moment is ordered by flow, not by the worker that had it; flows keep their order.
+        // Frames sent at the same time are ordered by flow instead of by worker; the order within a flow is preserved.
         sent.sort_by_cached_key(|sent| (sent.port, flow(&sent.frame)));
         for sent in sent {
             sink(sent.port, self.now.nanoseconds, &sent.frame)?;
@@ -424,9 +425,9 @@ impl<'m> World<'m> {
         Ok(())
     }
 
-    /// Neighbours that are asked for answer at once, from an address made up. True where there was one.
+    /// Resolve all pending neighbours to generated MAC addresses. Returns whether there were any.
     fn invent(&mut self) -> bool {
-        // Whoever wants a neighbour that is not known is put aside: nothing new there, nobody to look for.
+        // A packet to an unresolved neighbour is parked, so without newly parked packets there is nothing to resolve.
         let counters = self.plane.counters().iter().flat_map(|worker| worker.interfaces.iter());
         let parked = counters.map(|interface| interface.parked.get()).sum();
         if std::mem::replace(&mut self.parked, parked) == parked {
@@ -451,7 +452,7 @@ impl<'m> World<'m> {
         !wanted.is_empty()
     }
 
-    /// What happened so far.
+    /// Summary of the replay so far.
     pub fn summary(&self) -> Summary {
         let plane = &self.plane;
         let any_mac: Vec<bool> = self.readdress.iter().map(|&(_, is_any)| is_any).collect();
@@ -480,7 +481,7 @@ impl<'m> World<'m> {
     }
 }
 
-/// What tells flows apart on the wire: protocol, addresses, ports.
+/// Key that distinguishes flows in frames: protocol, addresses, ports.
 pub fn flow(frame: &[u8]) -> (u8, [u64; 4], [u16; 2]) {
     let Ok(layers) = parse(frame) else {
         return Default::default();

@@ -1,4 +1,4 @@
-//! Routes from the kernel's table of a namespace: BIRD's, and what a person adds with `ip route`.
+//! Route feed from the kernel's routing table in a namespace: routes of BIRD, and of `ip route`.
 
 use std::io;
 use std::os::unix::net::UnixDatagram as Socket;
@@ -18,33 +18,34 @@ use tokio::net::UnixDatagram;
 use super::namespace::within;
 use super::{Hearing, Patience, Routes, Shared, count, watched};
 
-/// What a listener to the kernel is told.
+/// Settings of a kernel listener.
 #[derive(Clone, Debug)]
 pub struct KernelSettings {
-    /// The router's name, for the log.
+    /// Name of the router, for log messages.
     pub router: String,
-    /// The namespace, as a file: `/run/netns/NAME`. Where there is none, the process's own.
+    /// Path of the namespace: `/run/netns/NAME`; `None` is that of the process.
     pub namespace: Option<PathBuf>,
-    /// What interfaces are called there.
+    /// Interface indexes in the namespace.
     pub links: Links,
-    /// When the engine's clock began.
+    /// Time at which the engine's clock started.
     pub began: Instant,
 }
 
-/// RTNLGRP_IPV4_ROUTE, RTNLGRP_IPV6_ROUTE and RTNLGRP_NEXTHOP, as bits; and RTNLGRP_LINK, RTNLGRP_IPV4_IFADDR and
-/// RTNLGRP_IPV6_IFADDR, as the kernel takes routes away in silence with links and addresses.
+/// Multicast groups as bits: RTNLGRP_IPV4_ROUTE, RTNLGRP_IPV6_ROUTE and RTNLGRP_NEXTHOP. RTNLGRP_LINK,
+/// RTNLGRP_IPV4_IFADDR and RTNLGRP_IPV6_IFADDR are included because the kernel removes routes together with links and
+/// addresses without a notification.
 const GROUPS: u32 = 1 << (7 - 1) | 1 << (11 - 1) | 1 << (32 - 1) | 1 | 1 << (5 - 1) | 1 << (9 - 1);
 
-/// What the kernel keeps for us while the control thread is busy: some 100,000 routes.
+/// Receive buffer for notifications while the control thread is busy: about 100,000 routes.
 const BUFFER: usize = 32 << 20;
 
-/// Longest message, a listing's.
+/// Maximum message length, that of a dump.
 const LONGEST: usize = 32 * 1024;
 
-/// Messages read between two publications.
+/// Number of messages read between two publications.
 const READS: usize = 16;
 
-/// Listen to the kernel's table, from within the runtime that this is to run in.
+/// Start listening to the kernel's table; must be called within the tokio runtime.
 pub fn listen(settings: KernelSettings, routes: Arc<dyn Routes>) -> Hearing {
     let teller = RoutePeer {
         origin: Origin::Kernel,
@@ -61,13 +62,14 @@ pub fn listen(settings: KernelSettings, routes: Arc<dyn Routes>) -> Hearing {
     }
 }
 
-/// A socket that hears of routes in a namespace. What netlink sends are datagrams, so the type that waits for those does, whatever family it is named after.
+/// A socket that receives route notifications of a namespace. Netlink sends datagrams, so the datagram socket type is
+/// used although it is named after Unix sockets.
 fn open(namespace: Option<&Path>) -> io::Result<Socket> {
     let socket = || -> io::Result<Socket> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         // NETLINK_ROUTE is protocol 0.
         let socket = rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
-        // More than the system's limit, where that is allowed.
+        // Exceeds the system's limit if the process is privileged.
         if sockopt::set_socket_recv_buffer_size_force(&socket, BUFFER).is_err() {
             sockopt::set_socket_recv_buffer_size(&socket, BUFFER)?;
         }
@@ -77,7 +79,7 @@ fn open(namespace: Option<&Path>) -> io::Result<Socket> {
     within(namespace, socket)
 }
 
-/// What is asked for, one after the other: a listing has to end before the next is asked for.
+/// Dumps to request in order. Each must complete before the next is requested.
 const LISTINGS: [(u16, u8, usize); 3] = [
     (kind::GET_NEXT_HOP, 0, 8),
     (kind::GET_ROUTE, INET, 12),
@@ -94,7 +96,7 @@ async fn ask(socket: &UnixDatagram, listing: usize) -> io::Result<()> {
     socket.send(&message).await.map(|_| ())
 }
 
-/// Why a socket is of no use any more.
+/// Why a socket can no longer be used.
 #[derive(Debug, thiserror::Error)]
 enum End {
     #[error("changes were missed, and everything is listed again")]
@@ -124,17 +126,17 @@ async fn run(shared: Arc<Shared>, namespace: Option<PathBuf>) {
     }
 }
 
-/// Where the listing of everything stands.
+/// State of the dump of all tables.
 struct Listing {
-    /// What is listed at the time, of [`LISTINGS`]; all where it is their number.
+    /// Index of the present dump in [`LISTINGS`], or their number if all are complete.
     next: usize,
-    /// Something has happened that only another listing shows.
+    /// Whether a change requires another dump.
     is_outdated: bool,
-    /// The last one is to be made again at this time.
+    /// Time at which the last dump is to be repeated.
     again: Option<Instant>,
 }
 
-/// List what is there, then follow what changes. A socket on which something was missed is given up with all it holds.
+/// Dump all tables, then follow notifications. After a lost notification the socket and its queue are discarded.
 async fn hear(shared: &Shared, socket: &UnixDatagram, patience: &mut Patience) -> End {
     let mut buffer = vec![0; LONGEST];
     let mut listing = Listing {
@@ -182,7 +184,7 @@ async fn at(time: Option<Instant>) {
     }
 }
 
-/// Ask for what is to be listed next. What happens during a listing begins another one behind it.
+/// Request the next dump. A change during a dump causes another one afterwards.
 async fn go_on(
     shared: &Shared,
     socket: &UnixDatagram,

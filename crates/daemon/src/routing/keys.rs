@@ -1,4 +1,4 @@
-//! Keys by which those who tell routes by TCP sign what they send (TCP-MD5, RFC 2385).
+//! TCP-MD5 keys (RFC 2385) of FPM peers.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -11,37 +11,37 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use sluice_config::{Config, Fault};
 use sluice_dpdk::tcp_md5::{MAX_KEY, sign};
 
-/// Bits of a file's mode by which others than its owner have a part in it.
+/// Mode bits that give access to users other than the owner.
 const OTHERS: u32 = 0o077;
 
-/// Why a key is of no use.
+/// Why a key can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
-    /// Its file can't be read.
+    /// The key file can't be read.
     #[error("the TCP-MD5 key {} can't be read: {error}", path.display())]
     File {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the kernel.
         error: io::Error,
     },
-    /// Its file is not its owner's alone.
+    /// The key file is accessible to other users.
     #[error("the TCP-MD5 key {} is open to others than its owner (mode {mode:o})", path.display())]
     Mode {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Its mode.
+        /// Mode of the file.
         mode: u32,
     },
-    /// Its file holds something else.
+    /// The file does not contain a valid key.
     #[error("{} is not one line of 1 to {MAX_KEY} bytes", .0.display())]
     NoKey(PathBuf),
-    /// The kernel signs nothing.
+    /// The kernel rejects the key.
     #[error("the kernel takes no TCP-MD5 key for {peer}: {error}")]
     Kernel {
-        /// Whose key.
+        /// Address of the peer.
         peer: IpAddr,
-        /// What it says.
+        /// Error of the kernel.
         error: io::Error,
     },
 }
@@ -61,7 +61,7 @@ impl KeyError {
     }
 }
 
-/// The key of a file.
+/// The key in a file.
 fn read(path: &Path) -> Result<Vec<u8>, KeyError> {
     let failed = |error| KeyError::File {
         path: path.to_owned(),
@@ -74,7 +74,7 @@ fn read(path: &Path) -> Result<Vec<u8>, KeyError> {
         return Err(KeyError::Mode { path, mode });
     }
     let mut key = Vec::new();
-    // With a line's end, and one byte more where it is too long.
+    // Room for the line feed, and for one more byte to detect a key that is too long.
     let read = file.take(MAX_KEY as u64 + 2).read_to_end(&mut key);
     read.map_err(failed)?;
     if key.last() == Some(&b'\n') {
@@ -86,13 +86,13 @@ fn read(path: &Path) -> Result<Vec<u8>, KeyError> {
     }
 }
 
-/// Have a socket of an address take the key of a peer.
+/// Set the key of a peer on a socket for the listening address.
 pub(super) fn set(socket: impl AsFd, listen: SocketAddr, peer: IpAddr, path: &Path) -> Result<(), KeyError> {
     let key = read(path)?;
     sign(socket, listen.is_ipv6(), peer, &key).map_err(|error| KeyError::Kernel { peer, error })
 }
 
-/// A TCP socket of the family of an address.
+/// A TCP socket of an address's family.
 pub(super) fn socket(listen: SocketAddr) -> io::Result<std::os::fd::OwnedFd> {
     let family = match listen {
         SocketAddr::V4(_) => AddressFamily::INET,
@@ -102,7 +102,7 @@ pub(super) fn socket(listen: SocketAddr) -> io::Result<std::os::fd::OwnedFd> {
     Ok(rustix::net::socket_with(family, SocketType::STREAM, flags, None)?)
 }
 
-/// What is wrong with the keys that a configuration names: each is read, and given to the kernel for a socket that nobody uses.
+/// Faults of the configured keys: each key is read and set on a temporary socket.
 pub fn faults(config: &Config) -> Vec<Fault> {
     let mut faults = Vec::new();
     for router in &config.routers {

@@ -1,5 +1,5 @@
-//! Routes from daemons: an FPM server for each router that asks for one, and a listener to the kernel's table of a
-//! namespace. Both offer what they hear to the router's RIB.
+//! Route feeds: an FPM server for each router that has one configured, and listeners on the kernel routing tables of
+//! namespaces. Both offer the received routes to the router's RIB.
 
 mod kernel;
 mod keys;
@@ -29,43 +29,43 @@ pub(crate) use routers::Hearings;
 use server::FIRST_MESSAGE;
 pub use server::serve;
 
-/// The routes of one router, wherever they are kept.
+/// Access to the routes of one router.
 pub trait Routes: Send + Sync {
-    /// Change them, and hand on what became of that. False where the router is gone.
+    /// Change the routes and publish the result. `false` if the router has been removed.
     fn change(&self, change: &mut dyn FnMut(&mut Rib)) -> bool;
 }
 
-/// What an FPM server is told.
+/// Settings of an FPM server.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The router's name, for the log.
+    /// Name of the router, for log messages.
     pub router: String,
-    /// Where it listens by TCP.
+    /// TCP listening address.
     pub listen: Option<SocketAddr>,
-    /// Who is heard there.
+    /// Allowed TCP peers.
     pub peers: Vec<IpAddr>,
-    /// Files with the keys that some of these sign by.
+    /// Files with the TCP-MD5 keys of peers.
     pub md5_key_files: Vec<(IpAddr, PathBuf)>,
-    /// Where it listens by a Unix socket.
+    /// Path of the Unix socket.
     pub socket: Option<PathBuf>,
-    /// Users who are heard there, beside root and the process's own.
+    /// Users allowed on the Unix socket, in addition to root and the process's own user.
     pub users: Vec<String>,
-    /// In this namespace, as a file; in the process's own where there is none.
+    /// Path of the namespace to listen in; `None` is that of the process.
     pub namespace: Option<PathBuf>,
-    /// How long routes stay of a daemon that is gone, or does not tell them again.
+    /// How long routes are kept after a daemon has disconnected, or if a daemon does not send them again.
     pub grace: Duration,
-    /// How long a daemon is silent after the last route of a replay.
+    /// Silence after which the initial replay of a daemon counts as complete.
     pub quiet: Duration,
-    /// The routing table whose routes are the router's.
+    /// Number of the routing table whose routes are used.
     pub table: u32,
-    /// What the daemon calls interfaces.
+    /// Interface names or indexes that the daemon uses.
     pub links: Links,
-    /// When the engine's clock began.
+    /// Time at which the engine's clock started.
     pub began: Instant,
 }
 
 impl Settings {
-    /// The usual: this host's daemons, two minutes of grace, five seconds of silence, the main table.
+    /// Default settings: daemons of this host, two minutes of grace, five seconds of silence, the main table.
     pub fn new(router: impl Into<String>, listen: Option<SocketAddr>, links: Links, began: Instant) -> Self {
         Self {
             router: router.into(),
@@ -84,12 +84,12 @@ impl Settings {
     }
 }
 
-/// Counters of a server, or a listener.
+/// Counters of a route feed.
 #[derive(Debug, Default)]
 struct Tally {
     connections: AtomicU64,
     refused: Refusals,
-    /// When a refusal was logged last: there may be many.
+    /// Time of the last log message about a rejected peer, to limit their rate.
     complained: Mutex<Option<Duration>>,
     broken: AtomicU64,
     panics: AtomicU64,
@@ -100,34 +100,34 @@ fn count(counter: &AtomicU64, more: u64) {
     counter.fetch_add(more, Ordering::Relaxed);
 }
 
-/// How it stands, for who asks.
+/// Status of a route feed.
 #[derive(Clone, Debug)]
 pub struct Standing {
-    /// Where it listens; nowhere as long as it can't.
+    /// Listening address; `None` until the socket is open.
     pub listens: Option<String>,
-    /// Who is connected.
+    /// Connected peer.
     pub peer: Option<Peer>,
     /// `absent`, `replaying`, `settled` or `gone`.
     pub state: &'static str,
-    /// How long it has been there, or gone.
+    /// Time since the peer connected or disconnected.
     pub since: Option<Duration>,
-    /// How long what is not told again will stay.
+    /// Time until routes that are not sent again are removed.
     pub stale_for: Option<Duration>,
-    /// Connections that were taken.
+    /// Connections accepted.
     pub connections: u64,
-    /// Connections that were refused, by reason.
+    /// Connections rejected, by reason.
     pub refused: [u64; Refusal::ALL.len()],
-    /// Connections that could not be understood.
+    /// Connections closed because of invalid data.
     pub broken: u64,
-    /// Panics, each of which was the end of a connection.
+    /// Panics, each of which ended a connection.
     pub panics: u64,
-    /// Routes taken back because they were not told again.
+    /// Routes removed because they were not sent again.
     pub swept: u64,
-    /// What was told.
+    /// Counters of received messages.
     pub counts: FeedCounts,
 }
 
-/// What a task and who asks about it share.
+/// State shared by a feed's task and its handle.
 struct Shared {
     name: String,
     routes: Arc<dyn Routes>,
@@ -135,27 +135,27 @@ struct Shared {
     began: Instant,
     state: Mutex<State>,
     tally: Tally,
-    /// The daemon is to tell everything again.
+    /// Signals that the daemon must send all routes again.
     again: Notify,
-    /// How long the first message of a connection may take.
+    /// Maximum wait for the first message of a connection.
     first_message: Duration,
 }
 
 struct State {
     feed: Feed,
-    /// What interfaces are called where the socket is.
+    /// Interface names or indexes at the socket's end.
     here: Links,
     replay: Replay,
     listens: Option<String>,
     peer: Option<Peer>,
-    /// When it came or went.
+    /// Time at which the peer connected or disconnected.
     since: Option<Duration>,
 }
 
-/// Time between two lines of the log about peers that are refused.
+/// Minimum interval between log messages about rejected peers.
 const COMPLAINTS: Duration = Duration::from_secs(10);
 
-/// Most routes taken back at a time: in between, the API answers.
+/// Maximum number of routes removed at a time; API requests are served in between.
 const SLICE: usize = 2_000;
 
 impl Shared {
@@ -188,7 +188,7 @@ impl Shared {
         self.began.elapsed()
     }
 
-    /// A peer is not heard: it is counted, and the log has one of those of ten seconds.
+    /// Count a rejected peer; at most one is logged per [`COMPLAINTS`].
     fn refuse(&self, peer: &Peer, refusal: Refusal) {
         self.tally.refused.add(refusal);
         let (now, mut complained) = (
@@ -201,7 +201,7 @@ impl Shared {
         }
     }
 
-    /// A teller begins, with all of its routes.
+    /// Handle a connected peer that begins to send all of its routes.
     fn begin(&self) {
         let (mut state, mut stale) = (self.state(), 0);
         self.routes.change(&mut |rib| {
@@ -212,7 +212,7 @@ impl Shared {
         state.replay.begin(self.now(), stale);
     }
 
-    /// It told something: `follow` gets it to the feed.
+    /// Handle received data: `follow` passes it to the feed.
     fn hear<R>(&self, mut follow: impl FnMut(&mut Feed, &mut Rib, sluice_route::Time) -> R) -> Option<R> {
         let (mut state, now, mut result) = (self.state(), self.now(), None);
         self.routes.change(&mut |rib| {
@@ -222,7 +222,7 @@ impl Shared {
         result
     }
 
-    /// It is gone: its routes stay for a while.
+    /// Handle a disconnected peer, whose routes stay for the grace period.
     fn lose(&self, reason: &str) {
         let (mut state, mut stale) = (self.state(), 0);
         if state.peer.take().is_none() {
@@ -237,7 +237,7 @@ impl Shared {
         tracing::warn!("router {}: {reason}; its {stale} routes stay for now", self.name);
     }
 
-    /// Take back what was not told again, where it is time for that.
+    /// Remove routes that were not sent again, if their time is over.
     async fn sweep_if_due(&self) {
         let now = self.now();
         {
@@ -272,7 +272,7 @@ impl Shared {
         }
     }
 
-    /// Wait for the time at which stale routes may have to go.
+    /// Wait until the time at which stale routes may have to be removed.
     async fn deadline(&self) {
         let deadline = self.state().replay.deadline();
         match deadline {
@@ -300,25 +300,25 @@ impl Shared {
     }
 }
 
-/// A task that hears of routes; it ends when this is dropped. Its routes stay in the RIB.
+/// Handle of a route feed's task, which is aborted on drop. The routes stay in the RIB.
 pub struct Hearing {
     shared: Arc<Shared>,
     task: tokio::task::JoinHandle<()>,
 }
 
 impl Hearing {
-    /// How it stands.
+    /// Status of the feed.
     pub fn standing(&self) -> Standing {
         self.shared.standing()
     }
 
-    /// Interfaces have come, gone or got other numbers: everything is told again, by the new ones.
+    /// Set changed interface indexes; all routes are requested again with them.
     pub fn set_links(&self, links: Links) {
         let mut state = self.shared.state();
         if state.here == links {
             return;
         }
-        // Somebody elsewhere has names of its own for interfaces.
+        // A peer on another host uses its own interface names, which do not change.
         if state.feed.peer().links == state.here {
             state.feed.set_links(links.clone());
             self.shared.again.notify_one();
@@ -328,7 +328,7 @@ impl Hearing {
 }
 
 impl Hearing {
-    /// Nobody is listened to any more: what was told is taken back.
+    /// Stop the feed and remove its routes.
     pub(crate) fn forget(&self) {
         let origin = self.shared.origin;
         self.task.abort();
@@ -345,7 +345,7 @@ impl Drop for Hearing {
     }
 }
 
-/// Time between two tries of what did not go well: longer each time.
+/// Exponential back-off between attempts.
 struct Patience(Duration);
 
 impl Patience {
@@ -367,7 +367,7 @@ impl Patience {
     }
 }
 
-/// Run `task` again and again, however it ends: a panic is the end of a connection, not of the process.
+/// Run `task` again whenever it ends. A panic ends a connection, but not the process.
 async fn watched<F>(shared: Arc<Shared>, mut task: impl FnMut(Arc<Shared>) -> F)
 where
     F: Future<Output = ()> + Send + 'static,
@@ -387,7 +387,7 @@ where
     }
 }
 
-/// A task that ends with who waits for it.
+/// Aborts a task on drop.
 struct Abort(tokio::task::JoinHandle<()>);
 
 impl Drop for Abort {

@@ -1,4 +1,4 @@
-//! Sockets of another network namespace.
+//! Sockets in another network namespace.
 
 use std::fs::File;
 use std::io;
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-/// Make something in the namespace that a file stands for, or here where there is none. A thread of its own goes there, and ends.
+/// Call `make` in the namespace of a file, on a separate thread; without a namespace, on the calling thread.
 pub(crate) fn within<T: Send>(namespace: Option<&Path>, make: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
     let Some(path) = namespace else { return make() };
     let file = File::open(path)?;

@@ -1,4 +1,4 @@
-//! Who tells a router its routes, and who may.
+//! Peers of route feeds, and which of them are allowed.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -6,17 +6,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Settings;
 
-/// The other side of a connection.
+/// The remote end of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Peer {
-    /// By TCP, from here or another host.
+    /// TCP, from this host or another one.
     Host(SocketAddr),
-    /// By the Unix socket: a user of this host, by its number.
+    /// Unix socket, with the user ID of the peer's process.
     User(u32),
 }
 
 impl Peer {
-    /// Whether it calls interfaces as this host does.
+    /// Whether the peer uses this host's interface names.
     pub fn is_here(&self) -> bool {
         match self {
             Self::Host(peer) => peer.ip().to_canonical().is_loopback(),
@@ -34,24 +34,24 @@ impl fmt::Display for Peer {
     }
 }
 
-/// Why a peer is not heard.
+/// Why a peer is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// Its address is not among `peers`, or its user not among `users`.
+    /// Its address is not among `peers`, or its user is not among `users`.
     NotNamed,
-    /// It said nothing, or not a whole message, for as long as that is waited for.
+    /// It sent no complete message within the time limit.
     Silent,
-    /// Too many others came meanwhile.
+    /// Too many other connections arrived meanwhile.
     Crowded,
-    /// What it said is no FPM.
+    /// It sent data that is not FPM.
     NotFpm,
 }
 
 impl Refusal {
-    /// All of them.
+    /// All reasons.
     pub const ALL: [Self; 4] = [Self::NotNamed, Self::Silent, Self::Crowded, Self::NotFpm];
 
-    /// Its name where it is counted.
+    /// Name of the reason's counter.
     pub fn name(self) -> &'static str {
         match self {
             Self::NotNamed => "not-named",
@@ -77,24 +77,24 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// How many were refused, by reason.
+/// Number of rejected peers by reason.
 #[derive(Debug, Default)]
 pub struct Refusals([AtomicU64; Refusal::ALL.len()]);
 
 impl Refusals {
-    /// One more.
+    /// Count a rejected peer.
     pub fn add(&self, refusal: Refusal) {
         self.0[refusal as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// In the order of [`Refusal::ALL`].
+    /// Counts in the order of [`Refusal::ALL`].
     pub fn all(&self) -> [u64; Refusal::ALL.len()] {
         self.0.each_ref().map(|count| count.load(Ordering::Relaxed))
     }
 }
 
 impl Settings {
-    /// Whether somebody is heard.
+    /// Whether a peer is allowed.
     pub fn hears(&self, peer: &Peer) -> bool {
         match peer {
             Peer::Host(peer) => self.peers.contains(&peer.ip().to_canonical()),
@@ -106,7 +106,7 @@ impl Settings {
     }
 }
 
-/// The number of a user by its name, or as it is written.
+/// User ID for a name or a number.
 fn number_of(name: &str) -> Option<u32> {
     if let Ok(number) = name.parse() {
         return Some(number);

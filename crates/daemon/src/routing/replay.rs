@@ -1,40 +1,40 @@
-//! Whether what a daemon has not told again is still waited for.
+//! State of a daemon's initial replay: whether routes that it has not sent again are still waited for.
 
 use std::time::Duration;
 
-/// Where a daemon stands. Times are since a start that the caller chooses.
+/// State of a daemon. Times are relative to a start that the caller chooses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// It tells all of its routes, of which so many were there before.
+    /// The daemon sends all of its routes; `before` of them were stale when it connected.
     Replaying {
         since: Duration,
         heard: Duration,
         before: usize,
     },
-    /// It has told everything.
+    /// The daemon has sent all routes.
     Settled,
-    /// It is gone.
+    /// The daemon has disconnected.
     Gone { since: Duration },
-    /// It never came, or was given up.
+    /// The daemon has never connected, or its routes have been removed.
     Absent,
 }
 
-/// What follows a daemon's coming and going.
+/// Tracks a daemon's connection and replay.
 #[derive(Clone, Debug)]
 pub struct Replay {
-    /// How long routes stay that are not told again.
+    /// How long stale routes are kept.
     grace: Duration,
-    /// How long a daemon is silent after its last route.
+    /// Silence after which a replay counts as complete.
     quiet: Duration,
     state: State,
 }
 
-/// Silence ends a replay early where it has brought all but one in so many back: a daemon that has only started itself
-/// falls silent too, while it waits for its peers.
+/// Silence ends a replay early only if at most one in this number of routes is still stale. A daemon that has only
+/// restarted itself is also silent while it waits for its own peers.
 const SHARE: usize = 10;
 
 impl Replay {
-    /// Nobody has come yet.
+    /// Initial state, without a daemon.
     pub fn new(grace: Duration, quiet: Duration) -> Self {
         Self {
             grace,
@@ -43,7 +43,7 @@ impl Replay {
         }
     }
 
-    /// It has come; so many routes of its last visit are stale.
+    /// The daemon has connected; `stale` of its former routes are stale.
     pub fn begin(&mut self, now: Duration, stale: usize) {
         self.state = State::Replaying {
             since: now,
@@ -52,24 +52,24 @@ impl Replay {
         };
     }
 
-    /// It said something.
+    /// The daemon has sent data.
     pub fn hear(&mut self, now: Duration) {
         if let State::Replaying { heard, .. } = &mut self.state {
             *heard = now;
         }
     }
 
-    /// It said that it has told everything.
+    /// The daemon has signalled that its replay is complete.
     pub fn settle(&mut self) {
         self.state = State::Settled;
     }
 
-    /// It has gone.
+    /// The daemon has disconnected.
     pub fn lose(&mut self, now: Duration) {
         self.state = State::Gone { since: now };
     }
 
-    /// When to look again whether stale routes are to go.
+    /// When to check next whether stale routes must be removed.
     pub fn deadline(&self) -> Option<Duration> {
         match self.state {
             State::Replaying { since, heard, .. } => {
@@ -85,7 +85,7 @@ impl Replay {
         }
     }
 
-    /// When stale routes go at the latest.
+    /// Latest time at which stale routes are removed.
     pub fn end(&self) -> Option<Duration> {
         match self.state {
             State::Replaying { since, .. } | State::Gone { since } => Some(since + self.grace),
@@ -93,7 +93,7 @@ impl Replay {
         }
     }
 
-    /// Whether stale routes, of which there are so many, are to go now. It is asked again after each deadline.
+    /// Whether the stale routes must be removed now; `stale` is their number. To be called again after each deadline.
     pub fn is_over(&mut self, now: Duration, stale: usize) -> bool {
         let (over, next) = match self.state {
             State::Replaying { since, heard, before } => {
@@ -108,13 +108,13 @@ impl Replay {
         } else if let State::Replaying { since, heard, .. } = &mut self.state
             && now >= *heard + self.quiet
         {
-            // Silent, but too much is missing: the grace period decides, unless more comes.
+            // The daemon is silent, but too many routes are stale: the grace period decides, unless more data arrives.
             *heard = (*since + self.grace).max(now);
         }
         over
     }
 
-    /// What it does, in a word.
+    /// Name of the state.
     pub fn word(&self) -> &'static str {
         match self.state {
             State::Replaying { .. } => "replaying",
@@ -155,7 +155,7 @@ mod tests {
         replay.begin(at(100), 1_000);
         assert!(!replay.is_over(at(105), 900));
         assert_eq!(Some(at(220)), replay.deadline());
-        // Its peers come.
+        // The daemon's own peers connect.
         replay.hear(at(150));
         assert_eq!(Some(at(155)), replay.deadline());
         assert!(!replay.is_over(at(155), 101));

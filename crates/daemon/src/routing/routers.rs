@@ -1,4 +1,4 @@
-//! Who is heard for which router, as configurations come and go: FPM servers, and listeners to namespaces.
+//! Route feeds of all routers, which follow configuration changes: FPM servers and kernel listeners.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use super::{Hearing, KernelSettings, Routes, Settings, Standing, listen, serve};
 use crate::control::Control;
 use crate::host::{KernelLink, namespace_name};
 
-/// The routes of a router of the plane, by its name.
+/// Access to the routes of a router in the control plane, by name.
 struct OfRouter {
     control: Weak<Control>,
     name: String,
@@ -31,13 +31,13 @@ impl Routes for OfRouter {
     }
 }
 
-/// Who is heard for a router, and by which settings.
+/// A route feed with the settings that it was started with.
 struct Heard<S> {
     settings: S,
     hearing: Hearing,
 }
 
-/// Servers and listeners, by router.
+/// Route feeds by router.
 #[derive(Default)]
 pub(crate) struct Hearings {
     fpm: BTreeMap<String, Heard<(Fpm, bool)>>,
@@ -45,7 +45,7 @@ pub(crate) struct Hearings {
 }
 
 impl Hearings {
-    /// Serve and listen where the configuration that runs asks for it, and nowhere else. What stays as it was goes on.
+    /// Start and stop route feeds according to the running configuration. Unchanged feeds are not disturbed.
     pub(crate) fn follow(&mut self, control: &Arc<Control>) {
         let config = control.config();
         let named = || config.routers.iter().filter(|router| !router.name.is_empty());
@@ -85,13 +85,13 @@ impl Hearings {
         });
     }
 
-    /// How it stands with who is heard for a router: by FPM, and by the kernel.
+    /// Status of a router's FPM and kernel feeds.
     pub(crate) fn standings(&self, router: &str) -> [Option<Standing>; 2] {
         let fpm = self.fpm.get(router).map(|heard| heard.hearing.standing());
         [fpm, self.kernel.get(router).map(|heard| heard.hearing.standing())]
     }
 
-    /// Interfaces of namespaces by their numbers there: who has others is told everything again.
+    /// Update the kernel interface indexes of namespaces. A feed whose indexes have changed requests all routes again.
     pub(crate) fn know(&self, links: &[KernelLink]) {
         let of_router = |name: &str| {
             let own = links.iter().filter(|link| link.router == name);
@@ -106,12 +106,12 @@ impl Hearings {
     }
 }
 
-/// The namespace of a router, as a file.
+/// Path of a router's namespace.
 fn namespace(router: &str) -> PathBuf {
     Path::new("/run/netns").join(namespace_name(router))
 }
 
-/// End what is no longer wanted so, and begin what is new.
+/// Stop feeds that are removed or changed, and start new ones.
 fn settle<S: Clone + PartialEq>(
     heard: &mut BTreeMap<String, Heard<S>>,
     wanted: BTreeMap<&str, S>,

@@ -1,8 +1,8 @@
-//! The FPM server of a router: by TCP for hosts that are named, by a Unix socket for users that are.
+//! The FPM server of a router: TCP for configured hosts, a Unix socket for configured users.
 //!
-//! Whoever connects waits until its first message is whole, a few at a time and none for long, so that one that says nothing
-//! keeps nobody out. The last one that has spoken is followed: a daemon that was started anew is heard although the
-//! connection of its predecessor was never closed.
+//! A new connection waits until its first message is complete; the number of waiting connections and their time are
+//! limited, so that silent peers do not block others. The server then follows the most recent connection, so that a
+//! restarted daemon is accepted even if the connection of its predecessor was never closed.
 
 use std::collections::VecDeque;
 use std::future::pending;
@@ -26,16 +26,16 @@ use super::peer::{Peer, Refusal};
 use super::{Hearing, Patience, Routes, Settings, Shared, count, keys, watched};
 use crate::socket::Socket;
 
-/// Bytes read at a time: some 600 routes, 1 to 2 ms of the control thread.
+/// Bytes per read: about 600 routes, 1 to 2 ms of the control thread.
 const READ: usize = 64 * 1024;
 
-/// Most connections whose first message is waited for. Of more, the oldest is ended.
+/// Maximum number of connections that wait for their first message. Beyond it, the oldest is closed.
 const WAITING: usize = 16;
 
-/// How long it is.
+/// Maximum wait for the first message.
 pub(super) const FIRST_MESSAGE: Duration = Duration::from_secs(30);
 
-/// Serve FPM for a router, from within the runtime that it is to run in.
+/// Start the FPM server of a router; must be called within the tokio runtime.
 pub fn serve(settings: Settings, routes: Arc<dyn Routes>) -> Hearing {
     let teller = RoutePeer {
         origin: Origin::Fpm,
@@ -52,7 +52,7 @@ pub fn serve(settings: Settings, routes: Arc<dyn Routes>) -> Hearing {
     }
 }
 
-/// A daemon's connection, and what has come of it.
+/// A daemon's connection, and the bytes received on it.
 struct Connection {
     stream: Box<dyn AsyncRead + Send + Unpin>,
     peer: Peer,
@@ -61,30 +61,30 @@ struct Connection {
 
 /// Why a connection has ended.
 enum End {
-    /// The other side did it, or the network.
+    /// Closed by the peer or the network.
     Closed(String),
-    /// What it sent means nothing.
+    /// The peer sent invalid data.
     Broken(String),
 }
 
-/// Where is listened.
+/// Listening sockets.
 struct Door {
     hosts: Option<TcpListener>,
     users: Option<(UnixListener, Socket)>,
 }
 
-/// Connections whose first message has not come.
+/// Connections that wait for their first message.
 #[derive(Default)]
 struct Waiting {
     tasks: JoinSet<Result<Connection, (Peer, Refusal)>>,
     oldest_first: VecDeque<(AbortHandle, Peer)>,
 }
 
-/// What happens next.
+/// Next event of the server.
 enum Event {
     Accepted(io::Result<(Box<dyn AsyncRead + Send + Unpin>, Peer)>),
     Introduced(Result<Connection, (Peer, Refusal)>),
-    /// It has told something, or its connection has ended.
+    /// The followed connection has received data or has ended.
     Heard(Option<End>),
     Due,
     TakeOver,
@@ -115,7 +115,7 @@ async fn run(shared: Arc<Shared>, settings: Arc<Settings>) {
                 }
                 None
             }
-            // No descriptor is left, perhaps.
+            // Probably no file descriptor is available.
             Event::Accepted(Err(error)) => {
                 tracing::warn!("router {}: no connection can be taken: {error}", shared.name);
                 not_before = Instant::now() + patience.next();
@@ -135,7 +135,7 @@ async fn run(shared: Arc<Shared>, settings: Arc<Settings>) {
                 shared.sweep_if_due().await;
                 None
             }
-            // Two that are started anew in turn do not make routes come and go all the time.
+            // The delay keeps two daemons that restart alternately from replacing the routes continuously.
             Event::TakeOver => {
                 if Instant::now() > take_over_at + 2 * Patience::MOST {
                     takeovers.reset();
@@ -163,12 +163,12 @@ async fn run(shared: Arc<Shared>, settings: Arc<Settings>) {
                 }
             };
         }
-        // Others have their turn.
+        // Let other tasks of the runtime run.
         tokio::task::yield_now().await;
     }
 }
 
-/// A connection has ended, and with it what its peer tells.
+/// Handle the end of the followed connection.
 fn lose(shared: &Shared, end: End) {
     let reason = match end {
         End::Closed(reason) => reason,
@@ -181,7 +181,7 @@ fn lose(shared: &Shared, end: End) {
 }
 
 impl Door {
-    /// Listen, however long it takes: the address may be one that the router gets later.
+    /// Open the listening sockets, and retry until that succeeds: the router may get the address later.
     async fn open(shared: &Shared, settings: &Settings) -> Self {
         let mut patience = Patience::new();
         loop {
@@ -207,7 +207,7 @@ impl Door {
         let hosts = settings.listen.map(|listen| listener(listen, settings));
         let users = settings.socket.as_ref().map(|path| {
             let socket = Socket::claim(path).map_err(io::Error::other)?;
-            // Whoever connects is asked who it is.
+            // Any user may connect, since the server checks the peer's user ID.
             std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o666))?;
             Ok::<_, io::Error>((UnixListener::from_std(socket.listener()?)?, socket))
         });
@@ -264,12 +264,12 @@ impl Waiting {
         self.oldest_first.push_back((task, peer));
     }
 
-    /// Wait for the next one that has spoken, or will not.
+    /// Wait for the next connection that has sent its first message or has failed.
     async fn next(&mut self) -> Result<Connection, (Peer, Refusal)> {
         loop {
             match self.tasks.join_next().await {
                 Some(Ok(introduced)) => return introduced,
-                // Ended by us.
+                // The connection was aborted because too many were waiting.
                 Some(Err(_)) => {}
                 None => return pending().await,
             }
@@ -277,7 +277,7 @@ impl Waiting {
     }
 }
 
-/// A connection whose first message has come whole.
+/// Wait for the first complete message of a connection.
 async fn introduced(mut connection: Connection, longest: Duration) -> Result<Connection, (Peer, Refusal)> {
     let Connection { stream, frames, .. } = &mut connection;
     let spoken = timeout(longest, async {
@@ -299,7 +299,7 @@ async fn introduced(mut connection: Connection, longest: Duration) -> Result<Con
     }
 }
 
-/// A listening socket in the router's namespace, with the keys of its peers.
+/// A listening socket in the router's namespace, with the TCP-MD5 keys of its peers.
 fn listener(listen: SocketAddr, settings: &Settings) -> io::Result<TcpListener> {
     let listener = within(settings.namespace.as_deref(), || {
         let socket = keys::socket(listen)?;
@@ -317,7 +317,7 @@ fn listener(listen: SocketAddr, settings: &Settings) -> io::Result<TcpListener> 
 fn begin(shared: &Shared, peer: &Peer) {
     {
         let mut state = shared.state();
-        // What another host calls its interfaces means nothing here.
+        // Interface names of another host have no meaning here.
         let links = match peer.is_here() {
             true => state.here.clone(),
             false => Links::Foreign,
@@ -331,7 +331,8 @@ fn begin(shared: &Shared, peer: &Peer) {
     tracing::info!("router {}: {peer} tells its routes", shared.name);
 }
 
-/// A daemon whose host is gone is noticed within half a minute, and another one may come.
+/// Enable TCP keepalive, so that the loss of a daemon's host is detected within half a minute and another daemon can
+/// take over.
 fn keep_alive(stream: &TcpStream) -> io::Result<()> {
     sockopt::set_socket_keepalive(stream, true)?;
     sockopt::set_tcp_keepidle(stream, Duration::from_secs(10))?;
@@ -340,7 +341,7 @@ fn keep_alive(stream: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// Read once and follow what has come whole. Nothing where nobody is connected.
+/// Read once and process complete messages. Waits forever without a connection.
 async fn read(shared: &Shared, connection: &mut Option<Connection>) -> Option<End> {
     let Some(Connection { stream, frames, .. }) = connection else {
         return pending().await;
@@ -354,7 +355,7 @@ async fn read(shared: &Shared, connection: &mut Option<Connection>) -> Option<En
     }
 }
 
-/// Follow what has come whole.
+/// Process all complete messages.
 fn follow(shared: &Shared, frames: &mut FrameBuffer) -> Option<End> {
     let followed = shared.hear(|feed, rib, now| {
         while let Some(frame) = frames.take()? {

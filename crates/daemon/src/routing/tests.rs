@@ -1,4 +1,4 @@
-//! The server against a daemon that the tests play.
+//! Tests of the FPM server against simulated routing daemons.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 
 use super::*;
 
-/// How long a test waits for an event that has to come.
+/// Maximum wait for an event that must occur.
 const LIMIT: Duration = Duration::from_secs(20);
 
 #[derive(Default)]
@@ -35,7 +35,7 @@ impl Sink for Table {
 
 struct Router {
     rib: Mutex<(Rib, Table)>,
-    /// The next change panics.
+    /// Makes the next change panic.
     trips: std::sync::atomic::AtomicBool,
 }
 
@@ -183,7 +183,7 @@ async fn daemon_is_heard_beside_connections_that_say_nothing_or_half_a_message()
         stream.write_all(&route(9)[..7]).await.unwrap();
         idle.push(stream);
     }
-    // Of those that wait, the oldest are ended.
+    // Of the waiting connections, the oldest ones are closed.
     until("the oldest to be ended", || refused(&world, Refusal::Crowded) == 24).await;
     let mut daemon = world.connect().await;
     daemon.write_all(&route(1)).await.unwrap();
@@ -202,7 +202,7 @@ async fn daemon_that_speaks_last_is_followed_and_the_one_before_is_ended() {
     world.until_routes(&["10.9.1.0/24", "10.9.2.0/24"]).await;
     assert_eq!(0, first.read(&mut [0; 1]).await.unwrap_or(0));
     assert_eq!("replaying", world.hearing.standing().state);
-    // The next take-over is a little later.
+    // The next takeover is delayed.
     let mut third = world.connect().await;
     third.write_all(&route(3)).await.unwrap();
     second.write_all(&route(4)).await.unwrap();
@@ -235,7 +235,7 @@ async fn host_that_is_not_named_and_one_that_speaks_otherwise_are_refused() {
     assert_eq!(1, world.hearing.standing().connections);
 }
 
-/// A connection to an address that signs by a key, or by none.
+/// A connection to an address, signed by a TCP-MD5 key or unsigned.
 async fn signed(at: SocketAddr, key: Option<&[u8]>) -> std::io::Result<TcpStream> {
     let socket = match at {
         SocketAddr::V4(_) => tokio::net::TcpSocket::new_v4()?,
@@ -317,7 +317,7 @@ async fn connection_that_is_not_understood_is_ended_and_counted_and_another_one_
         end.is_err_and(|error| error.kind() == ErrorKind::ConnectionReset) || world.hearing.standing().peer.is_none()
     );
     assert_eq!(1, world.hearing.standing().broken);
-    // What came before stays, as that of a daemon that is gone.
+    // Existing routes stay, like those of a daemon that has disconnected.
     world.until_routes(&["10.9.1.0/24"]).await;
     let mut daemon = world.connect().await;
     daemon.write_all(&route(2)).await.unwrap();

@@ -1,4 +1,4 @@
-//! DHCP's datagrams as frames: a site speaks with its own MAC, which no socket of the kernel does.
+//! Frames of DHCP datagrams. A site sends with its own MAC, which kernel sockets do not support.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -8,29 +8,29 @@ use sluice_wire::udp::{self, Udp};
 use sluice_wire::vlan::{self, Tag};
 use sluice_wire::{Mac, Packet, Window, arp, checksum};
 
-/// Length of the headers in front of the payload, in bytes.
+/// Length of the headers before the payload, in bytes.
 pub const HEADERS: usize = ethernet::LENGTH + ipv4::LENGTH + udp::LENGTH;
 
-/// Bytes of a frame before its tags.
+/// Length of the Ethernet addresses before the tags, in bytes.
 const ADDRESSES: usize = 12;
 
-/// A UDP datagram and who sends it to whom.
+/// A UDP datagram with its addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Datagram<'a> {
-    /// Source on the link.
+    /// Source MAC.
     pub source_mac: Mac,
-    /// Destination on the link.
+    /// Destination MAC.
     pub destination_mac: Mac,
-    /// Source.
+    /// Source address and port.
     pub source: SocketAddrV4,
-    /// Destination.
+    /// Destination address and port.
     pub destination: SocketAddrV4,
-    /// What it carries.
+    /// UDP payload.
     pub payload: &'a [u8],
 }
 
 impl<'a> Datagram<'a> {
-    /// Its frame, untagged, with both checksums; none where the payload is longer than a datagram's.
+    /// The untagged frame, with both checksums; `None` if the payload exceeds the maximum length.
     pub fn frame(&self) -> Option<Vec<u8>> {
         let length = u16::try_from(udp::LENGTH + self.payload.len()).ok()?;
         let total = length.checked_add(ipv4::LENGTH as u16)?;
@@ -56,7 +56,7 @@ impl<'a> Datagram<'a> {
         Some(frame)
     }
 
-    /// The datagram in a frame. None where it holds none, a part of one, or a checksum is wrong.
+    /// The datagram in a frame; `None` if the frame contains no datagram or only a fragment, or if a checksum is wrong.
     pub fn of(frame: &'a [u8]) -> Option<Self> {
         let link = Ethernet::new(frame)?;
         if link.ethertype() != ethertype::IPV4 {
@@ -86,7 +86,7 @@ impl<'a> Datagram<'a> {
         (datagram.checksum() == 0 || found.sum(bytes) == 0xffff).then_some(found)
     }
 
-    /// The sum that UDP's checksum covers.
+    /// Sum over the UDP pseudo-header and the datagram.
     fn sum(&self, datagram: &[u8]) -> u16 {
         let (source, destination) = (self.source.ip().to_bits(), self.destination.ip().to_bits());
         let pseudo = checksum::pseudo4(source, destination, protocol::UDP, datagram.len() as u16);
@@ -94,10 +94,10 @@ impl<'a> Datagram<'a> {
     }
 }
 
-/// Tags that are looked at: a frame with more of them is nobody's.
+/// Maximum number of tags that are parsed; a frame with more tags belongs to no site.
 const MOST_TAGS: usize = 3;
 
-/// The numbers of a frame's tags, the outermost first.
+/// VLAN IDs of a frame, the outermost first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TagNumbers {
     numbers: [u16; MOST_TAGS],
@@ -105,13 +105,13 @@ pub struct TagNumbers {
 }
 
 impl TagNumbers {
-    /// As many as there are.
+    /// The VLAN IDs.
     pub fn numbers(&self) -> &[u16] {
         self.numbers.get(..self.count).unwrap_or_default()
     }
 }
 
-/// A frame without its tags, and their numbers. `buffer` is for a frame that has any.
+/// A frame without its tags, and their VLAN IDs. `buffer` stores the frame if tags were removed.
 pub fn plain<'a>(frame: &'a [u8], buffer: &'a mut Vec<u8>) -> (TagNumbers, &'a [u8]) {
     let mut tags = TagNumbers {
         numbers: [0; MOST_TAGS],
@@ -130,7 +130,7 @@ pub fn plain<'a>(frame: &'a [u8], buffer: &'a mut Vec<u8>) -> (TagNumbers, &'a [
     (tags, buffer)
 }
 
-/// An untagged frame with tags, the outermost first.
+/// Add tags to an untagged frame, the outermost first.
 pub fn tagged(mut frame: Vec<u8>, tags: [Option<Tag>; 2]) -> Vec<u8> {
     let bytes = tags.into_iter().flatten().flat_map(|tag| {
         let ([a, b], [c, d]) = (tag.protocol.to_be_bytes(), tag.control.to_be_bytes());
@@ -141,17 +141,17 @@ pub fn tagged(mut frame: Vec<u8>, tags: [Option<Tag>; 2]) -> Vec<u8> {
     frame
 }
 
-/// The question whether anybody has an address, of who would like to use it (RFC 5227, 2.1.1).
+/// ARP probe for an address that a host intends to use (RFC 5227, section 2.1.1).
 pub fn probe(mac: Mac, address: Ipv4Addr) -> Vec<u8> {
     question(mac, 0, address)
 }
 
-/// What tells all that an address is at a MAC (RFC 5227, 2.3).
+/// ARP announcement of an address (RFC 5227, section 2.3).
 pub fn announcement(mac: Mac, address: Ipv4Addr) -> Vec<u8> {
     question(mac, address.to_bits(), address)
 }
 
-/// Length of an Ethernet frame without its checksum, at least.
+/// Minimum length of an Ethernet frame without its check sequence.
 const SHORTEST: usize = 60;
 
 fn question(mac: Mac, sender: u32, target: Ipv4Addr) -> Vec<u8> {
@@ -185,7 +185,7 @@ mod tests {
             .udp(68, 67);
         let mut expected = Vec::new();
         built.write(&mut expected, &payload).expect("a frame");
-        // The builder forbids fragments, which says nothing of a datagram without a number.
+        // The builder sets the don't-fragment flag, so the flag is copied before the comparison.
         let mut frame = datagram(&payload).frame().expect("a frame");
         let fragment = ethernet::LENGTH + 6;
         let mut header = Ipv4::new(&mut frame[ethernet::LENGTH..]).expect("a header");

@@ -1,4 +1,4 @@
-//! DHCP messages (RFC 2131, 2132): what a client says, and what it reads of a server's answer, strictly.
+//! DHCP messages (RFC 2131, 2132): encoding of client messages, and strict decoding of server messages.
 
 use std::net::Ipv4Addr;
 
@@ -7,40 +7,40 @@ use dhcproto::v4::borrowed::{self, DhcpOptionIterator};
 use dhcproto::v4::{DhcpOption, DhcpOptions, Flags, HType, MAGIC, Message, MessageType, Opcode, OptionCode};
 use sluice_wire::Mac;
 
-/// A client's UDP port.
+/// UDP port of DHCP clients.
 pub const CLIENT_PORT: u16 = 68;
-/// A server's UDP port.
+/// UDP port of DHCP servers.
 pub const SERVER_PORT: u16 = 67;
-/// Longest message that is read, in bytes, and what servers are told of it (option 57).
+/// Maximum length of a received message in bytes, as advertised to servers (option 57).
 pub const LONGEST: usize = 1472;
-/// Shortest message that is sent: what is shorter, BOOTP relays may drop (RFC 1542, 2.1).
+/// Minimum length of a sent message in bytes; BOOTP relays may drop shorter ones (RFC 1542, section 2.1).
 const SHORTEST: usize = 300;
-/// Where the options begin, behind the magic cookie.
+/// Offset of the options, behind the magic cookie.
 const OPTIONS: usize = 240;
-/// A lease without an end, in seconds.
+/// Lease time of an infinite lease.
 pub const INFINITE: u32 = u32::MAX;
 
-/// Why bytes are not a server's answer to a client on Ethernet.
+/// Why bytes are not a server's message to an Ethernet client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MessageError {
-    /// It ends within the fixed part, or is longer than anybody may send.
+    /// The message is shorter than its fixed part, or longer than the maximum.
     #[error("a DHCP message has {OPTIONS} to {LONGEST} bytes, not {0}")]
     Length(usize),
-    /// A client's message, or none of DHCP.
+    /// The message is from a client, or not DHCP.
     #[error("it is not a server's DHCP message")]
     Foreign,
-    /// Not the hardware of a site.
+    /// The hardware type is not Ethernet.
     #[error("its hardware address is not Ethernet's")]
     Hardware,
-    /// None that a server sends to a client.
+    /// The message type is missing, or not one that a server sends to a client.
     #[error("its message type is missing, or none of a server's answers")]
     Kind,
-    /// An option that has another length than its RFC says.
+    /// The length of an option differs from its RFC.
     #[error("its option {0} has a wrong length")]
     Option(u8),
 }
 
-/// What a server answers.
+/// Type of a server's message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// DHCPOFFER.
@@ -51,38 +51,38 @@ pub enum Answer {
     Refuse,
 }
 
-/// A server's answer.
+/// A server's message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
-    /// What it answers.
+    /// Message type.
     pub answer: Answer,
-    /// The exchange.
+    /// Transaction ID.
     pub xid: u32,
-    /// The client's hardware address.
+    /// Hardware address of the client.
     pub mac: Mac,
-    /// The address that it gives.
+    /// Assigned address.
     pub address: Ipv4Addr,
-    /// Option 54: the server.
+    /// Server identifier (option 54).
     pub server: Option<Ipv4Addr>,
-    /// Option 1: the prefix length. None where it is missing, or no mask.
+    /// Prefix length of the subnet mask (option 1); `None` if the option is missing or not a valid mask.
     pub prefix_length: Option<u8>,
-    /// Option 3: the first router.
+    /// First router (option 3).
     pub router: Option<Ipv4Addr>,
-    /// Option 51: the lease in seconds.
+    /// Lease time in seconds (option 51).
     pub lease: Option<u32>,
-    /// Option 58, T1, in seconds.
+    /// Renewal time T1 in seconds (option 58).
     pub renew: Option<u32>,
-    /// Option 59, T2, in seconds.
+    /// Rebinding time T2 in seconds (option 59).
     pub rebind: Option<u32>,
-    /// Option 61, which a server repeats (RFC 6842).
+    /// Client identifier (option 61), which the server echoes (RFC 6842).
     pub identifier: Option<Box<[u8]>>,
 }
 
 impl Reply {
-    /// Read the payload of a datagram. Where an option is there twice the first counts.
+    /// Decode the payload of a datagram. The first occurrence of a repeated option is used.
     ///
     /// # Errors
-    /// It is not a server's answer to a client on Ethernet.
+    /// The payload is not a server's message to an Ethernet client.
     pub fn read(bytes: &[u8]) -> Result<Self, MessageError> {
         if !(OPTIONS..=LONGEST).contains(&bytes.len()) {
             return Err(MessageError::Length(bytes.len()));
@@ -91,7 +91,7 @@ impl Reply {
         if message.opcode() != Opcode::BootReply || bytes.get(OPTIONS - 4..OPTIONS) != Some(&MAGIC) {
             return Err(MessageError::Foreign);
         }
-        // Also keeps the library from reading behind the hardware address's field.
+        // This check also prevents the library from reading beyond the hardware address field.
         if message.htype() != HType::Eth || message.hlen() != 6 {
             return Err(MessageError::Hardware);
         }
@@ -110,7 +110,7 @@ impl Reply {
         };
         let mut found = Found::default();
         reply.take(message.opts(), &mut found)?;
-        // Option 52: options go on where the names of file and server would be (RFC 2131, 4.1).
+        // Option overload (52): options continue in the file and server name fields (RFC 2131, section 4.1).
         for (flag, place) in [(1, 108..236), (2, 44..108)] {
             if found.overload & flag != 0 {
                 reply.take(DhcpOptionIterator::new(&bytes[place]), &mut found)?;
@@ -155,7 +155,7 @@ impl Reply {
     }
 }
 
-/// Options that say how to read the others.
+/// Message type and option overload, which affect the decoding of other options.
 #[derive(Default)]
 struct Found {
     kind: u8,
@@ -168,14 +168,14 @@ fn first<T>(field: &mut Option<T>, value: Option<T>) {
     }
 }
 
-/// The length of a mask's prefix; none where it is no mask of a network.
+/// Prefix length of a subnet mask; `None` if the mask is not contiguous.
 fn prefix_length(mask: [u8; 4]) -> Option<u8> {
     ipnet::ip_mask_to_prefix(Ipv4Addr::from(mask).into())
         .ok()
         .filter(|length| *length > 0)
 }
 
-/// What a client says.
+/// Type of a client's message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Question {
     /// DHCPDISCOVER.
@@ -191,30 +191,30 @@ pub enum Question {
 /// A client's message.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// What it says.
+    /// Message type.
     pub question: Question,
-    /// The exchange.
+    /// Transaction ID.
     pub xid: u32,
-    /// Since when the client has been trying, in seconds.
+    /// Seconds since the client began to acquire or renew the lease.
     pub seconds: u16,
-    /// Answers are to be broadcast.
+    /// Broadcast flag: the server must broadcast its replies.
     pub broadcast: bool,
-    /// The address that the client uses; 0.0.0.0 where it does not yet.
+    /// Present address of the client; 0.0.0.0 if it has none.
     pub client: Ipv4Addr,
-    /// The client's hardware address.
+    /// Hardware address of the client.
     pub mac: Mac,
-    /// Option 61.
+    /// Client identifier (option 61).
     pub identifier: Option<&'a [u8]>,
-    /// Option 50: the address that it would like, or declines.
+    /// Requested or declined address (option 50).
     pub requested: Option<Ipv4Addr>,
-    /// Option 54: the server that it means.
+    /// Server identifier (option 54).
     pub server: Option<Ipv4Addr>,
-    /// Option 12.
+    /// Host name (option 12).
     pub host_name: Option<&'a str>,
 }
 
 impl Request<'_> {
-    /// The payload of its datagram. The same request gives the same bytes.
+    /// Encode the payload of the datagram. Equal requests produce equal bytes.
     pub fn bytes(&self) -> Vec<u8> {
         let none = Ipv4Addr::UNSPECIFIED;
         let mut message = Message::new_with_id(self.xid, self.client, none, none, none, &self.mac);
@@ -223,7 +223,7 @@ impl Request<'_> {
             message.set_flags(Flags::default().set_broadcast());
         }
         message.set_opts(self.options());
-        // Options of at most 255 bytes each always fit.
+        // Encoding can't fail, because each option has at most 255 bytes.
         let mut bytes = message.to_vec().unwrap_or_default();
         bytes.resize(bytes.len().max(SHORTEST), 0);
         bytes

@@ -1,5 +1,5 @@
-//! Subscribers: sites, and the private and public addresses that their terminals have at a time. All of it is control
-//! plane; workers see what has become of it.
+//! Subscribers: sites, and the private and public addresses that their terminals lease. This is control plane only;
+//! workers read the resulting tables.
 
 pub mod agent;
 pub mod frame;
@@ -12,9 +12,9 @@ pub mod virtual_mac;
 
 pub use thread::{Heard, HostPort, Inbox, Queues, Subscribers, SubscribersError};
 
-/// A subscriber's site, by its index: the context that inside addresses belong to.
+/// Index of a subscriber's site. Inside addresses belong to the context of their site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Site(pub u32);
 
-/// How many sites there can be.
+/// Maximum number of sites.
 pub const MOST_SITES: u32 = 131_072;

@@ -1,65 +1,65 @@
-//! Virtual MACs: by which a site is seen upstream. Each is unicast and locally administered, and follows from a key
-//! and the site's name alone, so that it is the same after a restart and in whatever order sites are configured.
+//! Virtual MACs, by which the upstream network identifies sites. Each is a locally administered unicast address derived
+//! only from a key and the site's name, so it does not depend on restarts or on the order of the configuration.
 
 use std::collections::HashMap;
 
 use sluice_nat::Secret;
 use sluice_wire::Mac;
 
-/// The bits of the first byte that say what an address is: locally administered, not a group's.
+/// Mask of the bits in the first byte that mark locally administered and group addresses.
 const KIND: u8 = 0b11;
 const LOCAL_UNICAST: u8 = 0b10;
 
-/// Bits of a virtual MAC that sites differ in, at least.
+/// Minimum number of bits that differ between sites.
 const LEAST_BITS: usize = 24;
 
-/// Addresses that are tried for a site, one after the other, where others have them.
+/// Maximum number of addresses tried for a site if others are taken.
 const TRIES: u64 = 64;
 
-/// Why sites can't have their virtual MACs.
+/// Why virtual MACs can't be assigned.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum VirtualMacError {
-    /// The prefix leaves too little room, or is another kind of address.
+    /// The prefix is too long, or not the prefix of locally administered unicast addresses.
     #[error("a prefix of virtual MACs has at most 3 bytes, and its first byte ends in the bits 10: try 02")]
     Prefix,
-    /// A configured address that can't be a virtual MAC.
+    /// A configured address is not a locally administered unicast address.
     #[error("site {site}: {} is no virtual MAC: it has to be locally administered and unicast: try {}", text(*mac), text(local(*mac)))]
     Kind {
-        /// The site.
+        /// Name of the site.
         site: String,
-        /// What it was given.
+        /// The configured address.
         mac: Mac,
     },
-    /// Two sites that are to have the same address.
+    /// Two sites have the same configured address.
     #[error("sites {first} and {second} have the same virtual MAC {}: give one of them another", text(*mac))]
     Twice {
-        /// One site.
+        /// Name of the first site.
         first: String,
-        /// The other.
+        /// Name of the second site.
         second: String,
-        /// What both were given.
+        /// The configured address of both.
         mac: Mac,
     },
-    /// A name that two sites have.
+    /// Two sites have the same name.
     #[error("two sites are called {0}: their virtual MACs would be the same")]
     Name(String),
-    /// As good as all addresses below the prefix are taken.
+    /// Almost all addresses of the prefix are taken.
     #[error("site {0}: no virtual MAC is left below the prefix: take a shorter one")]
     Full(String),
 }
 
-/// As a person writes it.
+/// A MAC in its usual notation.
 pub fn text(mac: Mac) -> String {
     mac.map(|byte| format!("{byte:02x}")).join(":")
 }
 
-/// The address with the bits of a virtual MAC.
+/// The address with the bits of a locally administered unicast address.
 fn local(mut mac: Mac) -> Mac {
     mac[0] = mac[0] & !KIND | LOCAL_UNICAST;
     mac
 }
 
-/// How virtual MACs are derived.
+/// Derivation of virtual MACs.
 #[derive(Clone, Debug)]
 pub struct VirtualMacs {
     key: Secret,
@@ -67,10 +67,10 @@ pub struct VirtualMacs {
 }
 
 impl VirtualMacs {
-    /// Derived by `key`; all begin with `prefix`, of at most three bytes, which may be empty.
+    /// Derive addresses with `key`; all begin with `prefix`, which has at most three bytes and may be empty.
     ///
     /// # Errors
-    /// The prefix is too long, or not one of local unicast addresses.
+    /// The prefix is too long, or not the prefix of locally administered unicast addresses.
     pub fn new(key: Secret, prefix: &[u8]) -> Result<Self, VirtualMacError> {
         let kind = prefix.first().is_none_or(|byte| byte & KIND == LOCAL_UNICAST);
         if !kind || 8 * (6 - prefix.len().min(6)) < LEAST_BITS {
@@ -82,13 +82,14 @@ impl VirtualMacs {
         })
     }
 
-    /// The addresses of all sites, in the order of `sites`: each with its name and, where it is configured, its address.
+    /// Assign the addresses of all sites, in the order of `sites`: each with its name and its configured address, if
+    /// any.
     ///
-    /// Where two names lead to the same address the later one in the alphabet takes its next. Without a prefix that
-    /// is one case in 14,000 with 100,000 sites.
+    /// If two names map to the same address, the alphabetically later one gets the next address of its sequence.
+    /// Without a prefix and with 100,000 sites, this happens once in 14,000 installations.
     ///
     /// # Errors
-    /// Two sites have the same name or were given the same address, or one that can't be a virtual MAC.
+    /// Two sites have the same name or the same configured address, or a configured address is not a valid virtual MAC.
     pub fn assign(&self, sites: &[(&str, Option<Mac>)]) -> Result<Vec<Mac>, VirtualMacError> {
         let mut owners: HashMap<Mac, &str> = HashMap::with_capacity(sites.len());
         let mut order: Vec<usize> = (0..sites.len()).collect();
@@ -120,7 +121,7 @@ impl VirtualMacs {
         Ok(macs)
     }
 
-    /// The address of a name that is tried at this attempt.
+    /// Candidate address of a name at an attempt.
     fn derive(&self, name: &str, attempt: u64) -> Mac {
         let mut words = vec![attempt, name.len() as u64];
         words.extend(name.as_bytes().chunks(8).map(|chunk| {
@@ -166,7 +167,7 @@ mod tests {
         let names = names(5_000);
         let sites: Vec<_> = names.iter().map(|name| (name.as_str(), None)).collect();
         let reversed: Vec<_> = sites.iter().rev().copied().collect();
-        // Three bytes are left, so that some of the names meet.
+        // With only three bytes left, some names collide.
         let macs = macs(&[0x02, 0, 0]);
         let mut backwards = macs.assign(&reversed).expect("all have one");
         backwards.reverse();

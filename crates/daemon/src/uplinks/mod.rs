@@ -1,5 +1,5 @@
-//! Health of uplinks: hosts beyond them are asked, routes of daemons are looked for, links are watched. Routes lead by the
-//! gateways of those that are up.
+//! Health checks of uplinks: probes to hosts beyond them, routes of routing daemons, and link states. Routes use only
+//! the gateways of uplinks that are up.
 
 mod watched;
 
@@ -19,37 +19,37 @@ use sluice_wire::echo::Echo;
 use crate::control::Control;
 use watched::Watched;
 
-/// How often uplinks are looked at.
+/// Interval between updates of the uplinks.
 const PERIOD: Duration = Duration::from_millis(20);
 
-/// The same where there are none.
+/// Interval while no uplink is configured.
 const IDLE: Duration = Duration::from_millis(200);
 
-/// Hosts of one uplink, at most: those of uplinks are numbered one after the other.
+/// Maximum number of probed hosts per uplink. Probe numbers are consecutive over all uplinks.
 const TARGETS: usize = 8;
 
-/// All uplinks.
+/// All monitored uplinks.
 #[derive(Default)]
 pub(crate) struct Uplinks {
     watched: Vec<Watched>,
-    /// Gateways that no route leads by.
+    /// Gateways that routes must not use.
     lost: BTreeSet<(InterfaceIndex, Address)>,
     sequence: u16,
 }
 
 impl Uplinks {
-    /// Whether there is nothing to watch, and nothing to undo.
+    /// Whether no uplink is monitored and no gateway is excluded.
     fn is_idle(&self) -> bool {
         self.watched.is_empty() && self.lost.is_empty()
     }
 
-    /// Watch the uplinks of a configuration. Those that are as they were stay as they are.
+    /// Monitor the uplinks of a configuration. Unchanged uplinks keep their state.
     fn follow(&mut self, wanted: &[Uplink], probes: &Probes, now: Duration) {
         let same = self.watched.iter().map(|watched| &watched.uplink).eq(wanted);
         if same {
             return;
         }
-        // Numbers are others now.
+        // The probe numbers change.
         (0..TARGETS * self.watched.len()).for_each(|number| probes.forget(number));
         let before = std::mem::take(&mut self.watched);
         let watch = |uplink: &Uplink| {
@@ -65,12 +65,12 @@ impl Uplinks {
         self.watched = wanted.iter().map(watch).collect();
     }
 
-    /// The requests that are to be sent now.
+    /// Requests that are due.
     fn due(&mut self, probes: &Probes, now: Duration) -> Vec<Probe> {
         let mut due = Vec::new();
         for (place, watched) in self.watched.iter_mut().enumerate() {
             if watched.begin(now) {
-                // No answer to the last request counts for this check.
+                // Replies to the previous request do not count for this check.
                 (0..watched.targets.len()).for_each(|k| probes.forget(place * TARGETS + k));
             }
             let (interface, gateways) = (watched.uplink.interface, watched.uplink.gateways.clone());
@@ -82,7 +82,7 @@ impl Uplinks {
                     continue;
                 };
                 self.sequence = self.sequence.wrapping_add(1);
-                // A number that can't be guessed: whoever knows it has seen the request.
+                // A random number: a reply that contains it proves that its sender has received the request.
                 let Ok(data) = getrandom::u64() else { continue };
                 let probe = Probe {
                     number: place * TARGETS + k,
@@ -101,7 +101,7 @@ impl Uplinks {
         due
     }
 
-    /// A request was sent.
+    /// Record that a request was sent.
     fn sent(&mut self, number: usize) {
         let watched = self.watched.get_mut(number / TARGETS);
         if let Some(target) = watched.and_then(|watched| watched.targets.get_mut(number % TARGETS)) {
@@ -110,7 +110,7 @@ impl Uplinks {
         }
     }
 
-    /// Judge all, and have routes lead by those that are up.
+    /// Update all uplinks, and make routes use those that are up.
     fn judge(&mut self, plane: &mut ControlPlane, now: Duration) {
         let probes = plane.snapshot().probes.clone();
         let mut lost = BTreeSet::new();
@@ -141,7 +141,7 @@ impl Uplinks {
         self.lost = lost;
     }
 
-    /// How they stand.
+    /// Status of all uplinks.
     pub(crate) fn list(&self, plane: &ControlPlane, now: Duration) -> Vec<api::Uplink> {
         let policy = plane.snapshot();
         let list = |watched: &Watched| {
@@ -159,7 +159,7 @@ impl Uplinks {
                 cause: watched.down.map(|cause| cause.name().into()),
                 age: now.saturating_sub(watched.since).as_secs(),
                 changes: watched.changes,
-                contrary: watched.contrary,
+                consecutive: watched.contrary,
                 route: route.map(|route| route.to_string()),
                 targets: watched
                     .targets
@@ -177,7 +177,8 @@ impl Uplinks {
     }
 }
 
-/// Whether a routing daemon, or the kernel, has the route that an uplink is up by: to that network, and by a gateway of the uplink.
+/// Whether a routing daemon or the kernel has the route that the uplink requires: to the configured network, by a
+/// gateway of the uplink.
 fn has_route(rib: &Rib, uplink: &Uplink) -> bool {
     let Some(route) = uplink.health.as_ref().and_then(|health| health.route) else {
         return true;
@@ -195,7 +196,7 @@ fn has_route(rib: &Rib, uplink: &Uplink) -> bool {
 }
 
 impl Control {
-    /// Watch uplinks, for ever.
+    /// Monitor uplinks; runs for the life of the process.
     pub(crate) async fn follow_uplinks(&self) {
         loop {
             let config = self.config();
@@ -265,7 +266,7 @@ mod tests {
         );
         [0, 8].into_iter().for_each(|number| uplinks.sent(number));
         assert_eq!(vec![(1, 1)], numbers(&uplinks.due(&probes, Duration::ZERO)));
-        // What is no longer configured is no longer asked.
+        // An uplink that is no longer configured is not probed.
         uplinks.follow(&all[1..], &probes, Duration::ZERO);
         assert_eq!(vec![(0, 2)], numbers(&uplinks.due(&probes, Duration::ZERO)));
         uplinks.follow(&[], &probes, Duration::ZERO);

@@ -1,4 +1,4 @@
-//! What is known of one uplink, and what checks of it make of that.
+//! State of one uplink, and its update by the results of checks.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -9,18 +9,18 @@ use sluice_config::config::Uplink;
 /// Why an uplink is down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// Its interface has no link.
+    /// The link of its interface is down.
     Link,
-    /// No host answers.
+    /// No host replies.
     NoAnswer,
-    /// No routing daemon has the route by it.
+    /// No routing daemon has the required route.
     NoRoute,
     /// It was down, and not enough checks have succeeded since.
     Recovering,
 }
 
 impl Cause {
-    /// Its name.
+    /// Name of the cause.
     pub fn name(self) -> &'static str {
         match self {
             Cause::Link => "link-down",
@@ -42,44 +42,44 @@ impl fmt::Display for Cause {
     }
 }
 
-/// A host that is asked.
+/// A host that is probed.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// Who.
+    /// Address of the host.
     pub address: IpAddr,
-    /// Requests that were sent.
+    /// Requests sent.
     pub sent: u64,
-    /// Those that were answered in time.
+    /// Requests answered in time.
     pub answered: u64,
-    /// How long the last answer took.
+    /// Round-trip time of the last reply.
     pub round_trip: Option<Duration>,
-    /// The request of the check under way has not been sent.
+    /// Whether the request of the present check has yet to be sent.
     pub is_due: bool,
 }
 
-/// An uplink that is watched. Times are those since the engine's clock began.
+/// A monitored uplink. Times are relative to the start of the engine's clock.
 #[derive(Clone, Debug)]
 pub struct Watched {
-    /// As configured.
+    /// Configuration of the uplink.
     pub uplink: Uplink,
-    /// Why it is down; nothing where it is up.
+    /// Why the uplink is down; `None` if it is up.
     pub down: Option<Cause>,
-    /// When that changed.
+    /// Time of the last change.
     pub since: Duration,
-    /// How often it did.
+    /// Number of changes.
     pub changes: u64,
-    /// Checks in a row that said otherwise.
+    /// Consecutive checks whose result contradicts the present state.
     pub contrary: u8,
-    /// Hosts that are asked.
+    /// Hosts that are probed.
     pub targets: Vec<Target>,
-    /// When the check under way began; none is where nothing is waited for.
+    /// Start of the present check; `None` if none is in progress.
     began: Option<Duration>,
-    /// When the next one begins.
+    /// Start of the next check.
     next: Duration,
 }
 
 impl Watched {
-    /// An uplink that nothing is known of: it counts as up until checks have failed.
+    /// A new uplink, which is up until checks have failed.
     pub fn new(uplink: Uplink, now: Duration) -> Self {
         let targets = uplink.health.iter().flat_map(|health| &health.ping);
         let targets = targets.map(|&address| Target {
@@ -101,7 +101,8 @@ impl Watched {
         }
     }
 
-    /// The same uplink by another configuration: it stays up or down, and is checked anew where it is checked otherwise.
+    /// The uplink with another configuration. It keeps its state, and starts new checks if their configuration has
+    /// changed.
     pub fn renewed(&self, uplink: Uplink, now: Duration) -> Self {
         let checked = match self.uplink.health == uplink.health {
             true => self.clone(),
@@ -118,12 +119,12 @@ impl Watched {
         }
     }
 
-    /// Whether routes may lead by it.
+    /// Whether routes may use the uplink.
     pub fn is_up(&self) -> bool {
         self.down.is_none()
     }
 
-    /// Begin a check where it is time for one. True where hosts are to be asked.
+    /// Start a check if it is due. Returns whether hosts must be probed.
     pub fn begin(&mut self, now: Duration) -> bool {
         let Some(health) = &self.uplink.health else {
             return false;
@@ -137,8 +138,8 @@ impl Watched {
         !self.targets.is_empty()
     }
 
-    /// The check under way ends where a host has answered, or as it has taken too long; `None` while it goes on. `answer` says how
-    /// long that of a host took.
+    /// End the present check once all hosts have replied or the timeout has expired; `None` while it continues.
+    /// `answer` is the round-trip time of a host's reply.
     fn end(&mut self, now: Duration, answer: impl Fn(usize) -> Option<Duration>) -> Option<bool> {
         let (began, health) = (self.began?, self.uplink.health.as_ref()?);
         let timeout = health.timeout.duration();
@@ -146,7 +147,7 @@ impl Watched {
             .map(|place| answer(place).filter(|&took| took <= timeout))
             .collect();
         let (any, all) = (answers.iter().any(Option::is_some), answers.iter().all(Option::is_some));
-        // All of them are waited for as long as there is time, so that each is counted.
+        // Wait for all hosts within the timeout, so that each reply is counted.
         let is_over = all || now >= began + timeout;
         if !is_over {
             return None;
@@ -160,7 +161,8 @@ impl Watched {
         Some(any || self.targets.is_empty())
     }
 
-    /// Judge by the link, by the route that there is or not, and by what hosts answer. True where it went up or down.
+    /// Update the state by the link, the required route and the hosts' replies. Returns whether the uplink went up or
+    /// down.
     pub fn judge(
         &mut self,
         now: Duration,
@@ -175,7 +177,7 @@ impl Watched {
         let Some(health) = self.uplink.health.as_ref() else {
             return self.set(None, now);
         };
-        // A daemon has made sure before it takes a route away.
+        // The loss of a route needs no damping, since the routing daemon has already verified it.
         if !has_route {
             return self.set(Some(Cause::NoRoute), now);
         }
@@ -241,7 +243,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
     const TOOK: Duration = Duration::from_millis(3);
 
-    /// A check at a second, which hosts answer or not. True where the uplink went up or down.
+    /// Run a check at a second, with the given replies. Returns whether the uplink went up or down.
     fn check(uplink: &mut Watched, second: u32, answers: [bool; 2]) -> bool {
         let now = SECOND * second;
         assert!(uplink.begin(now) && uplink.began.is_some());
@@ -260,7 +262,7 @@ mod tests {
         let rounds = [
             (none, false, true),
             (none, false, true),
-            // One host that answers is enough.
+            // The reply of one host is enough.
             ([false, true], false, true),
             (none, false, true),
             (none, false, true),
@@ -323,7 +325,7 @@ mod tests {
     }
 
     proptest! {
-        /// What flaps faster than its dampers changes nothing.
+        /// Results that alternate faster than the damping change nothing.
         #[test]
         fn state_changes_only_after_as_many_like_checks_in_a_row(
             results in prop::collection::vec(any::<bool>(), 1..200),

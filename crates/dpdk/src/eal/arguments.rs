@@ -1,34 +1,34 @@
-//! EAL's arguments: nobody types them.
+//! Arguments of the EAL, derived from the configuration.
 
 use super::EalError;
 use super::host::Host;
 use crate::device::PciAddress;
 use crate::pci::{HugePages, Mode, reserve};
 
-/// What is to run, as far as the environment needs to know.
+/// Requirements that determine the EAL's arguments.
 #[derive(Clone, Debug, Default)]
 pub struct EalRequirements {
-    /// Bytes of DPDK memory: pools, rings and the drivers' own.
+    /// Bytes of DPDK memory for pools, rings and drivers.
     pub bytes: usize,
-    /// Bytes that may be needed later. Ordinary pages are taken for them as far as there is memory: they cost nothing until they
-    /// are used.
+    /// Bytes that ports attached later may need. Without hugepages this memory is reserved as far as available; it
+    /// costs nothing until it is used.
     pub spare_bytes: usize,
-    /// Cores that workers are to be pinned to.
+    /// Cores that workers are pinned to.
     pub cores: Vec<usize>,
-    /// Cards driven by DPDK itself.
+    /// Cards that DPDK drives.
     pub pci: Vec<PciAddress>,
-    /// `Some(true)` demands hugepages, `Some(false)` forgoes them, `None` takes them where they suffice.
+    /// `Some(true)` requires hugepages, `Some(false)` disables them, `None` uses them if enough are free.
     pub hugepages: Option<bool>,
 }
 
-/// Where DPDK's memory comes from.
+/// Source of DPDK's memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Memory {
     /// Hugepages.
     Hugepages,
     /// Ordinary pages, with the reason.
     Ordinary {
-        /// Why not hugepages.
+        /// Why hugepages are not used.
         why: String,
     },
 }
@@ -42,34 +42,34 @@ impl std::fmt::Display for Memory {
     }
 }
 
-/// An address that no card has.
+/// A PCI address that no card has.
 const NO_CARD: &str = "ffff:ff:1f.7";
 
-/// Why hugepages are needed.
+/// Why hugepages are required.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HugepageReason {
-    /// So configured.
+    /// The configuration requires them.
     Configured,
-    /// This card takes physical addresses, bound as it is.
+    /// This card uses physical addresses with its current driver binding.
     Card(PciAddress, Mode),
 }
 
-/// Hugepages are needed, and are forgone or too few: what is wrong, a colon, what to do.
+/// Hugepages are required, but disabled or too few: what is wrong, a colon, what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{} and {}: {}",
     self.why(), self.shortage(), self.remedy()
 )]
 pub struct HugepageFault {
-    /// Why.
+    /// Why hugepages are required.
     pub demand: HugepageReason,
-    /// They were to be forgone.
+    /// Whether the configuration disables hugepages.
     pub forgone: bool,
     /// MiB needed.
     pub needed: usize,
     /// MiB free.
     pub free: usize,
-    /// What there is.
+    /// Hugepages of the machine by size.
     pub sizes: Vec<HugePages>,
 }
 
@@ -111,7 +111,7 @@ impl HugepageFault {
     }
 }
 
-/// Where DPDK's memory is to come from.
+/// Determine the source of DPDK's memory.
 pub fn memory(needs: &EalRequirements, host: &Host) -> Result<Memory, HugepageFault> {
     let needed = needs.bytes.div_ceil(1 << 20);
     let free = host.free_hugepage_bytes() >> 20;
@@ -139,18 +139,19 @@ pub fn memory(needs: &EalRequirements, host: &Host) -> Result<Memory, HugepageFa
     }
 }
 
-/// The arguments for what is to run on a host, and where memory comes from.
+/// The EAL's arguments for the requirements on this host, and the source of memory.
 pub fn arguments(needs: &EalRequirements, host: &Host) -> Result<(Memory, Vec<String>), EalError> {
     let megabytes = needs.bytes.div_ceil(1 << 20);
     let memory = memory(needs, host)?;
     let mut arguments: Vec<String> = vec!["sluice".into(), "--no-telemetry".into(), "--log-level=notice".into()];
-    // One logical core that floats over all that we may use; workers are registered threads with pins of their own.
+    // One logical core, which may run on all allowed CPUs; workers are registered threads that pin themselves.
     let cores: Vec<String> = host.cores.iter().map(usize::to_string).collect();
     arguments.push(format!("--lcores=0@({})", cores.join(",")));
     match memory {
         Memory::Hugepages => {
             arguments.push("--in-memory".into());
-            // vhost shares memory by file: one file, or it meets the limit on regions in silence.
+            // vhost shares memory by file. With one file per page it exceeds the limit on memory regions without an
+            // error message.
             arguments.push("--single-file-segments".into());
             let addresses = if host.physical.is_some() { "pa" } else { "va" };
             arguments.push(format!("--iova-mode={addresses}"));
@@ -171,8 +172,8 @@ pub fn arguments(needs: &EalRequirements, host: &Host) -> Result<(Memory, Vec<St
             ]);
         }
     }
-    // Cards come one by one, when their ports are opened: one that fails would keep DPDK from starting. With an empty list it
-    // would take every card that it may.
+    // Cards are probed individually when their ports open, because a failing card would otherwise keep DPDK from
+    // starting. With an empty allow list DPDK would probe every card.
     arguments.extend(["-a".into(), NO_CARD.into()]);
     Ok((memory, arguments))
 }
@@ -181,7 +182,7 @@ pub fn arguments(needs: &EalRequirements, host: &Host) -> Result<(Memory, Vec<St
 mod tests {
     use super::*;
 
-    /// A host with so many MiB of hugepages free, and as many taken.
+    /// A host with this many MiB of free hugepages, and as many in use.
     fn host(hugepages: usize) -> Host {
         let size = HugePages {
             bytes: 2 << 20,

@@ -1,11 +1,11 @@
-//! What DPDK's last words mean, where its error number does not say it.
+//! Interpretation of DPDK's log if its error number does not explain a failure.
 
 use super::recent_lines;
 
-/// Lines of DPDK's log that are looked at: what a driver writes at one failure.
+/// Number of recent log lines examined: what a driver writes at one failure.
 const MEANT: usize = 12;
 
-/// What DPDK writes; what it means, and what to do.
+/// Text in DPDK's log, with its meaning and advice.
 const MEANINGS: [(&str, &str); 9] = [
     (
         "Expecting 'PA' IOVA mode",
@@ -46,7 +46,7 @@ const MEANINGS: [(&str, &str); 9] = [
     ),
 ];
 
-/// What the last of these lines that is known means.
+/// Meaning of the last known message among these lines.
 fn meaning(lines: &[String]) -> Option<&'static str> {
     lines.iter().rev().find_map(|line| {
         let known = MEANINGS.iter().find(|(words, _)| line.contains(words));
@@ -54,7 +54,7 @@ fn meaning(lines: &[String]) -> Option<&'static str> {
     })
 }
 
-/// The last of DPDK's lines, behind what they mean.
+/// The last lines of DPDK's log, preceded by their meaning.
 pub(crate) fn last_words(count: usize) -> String {
     let lines = recent_lines(MEANT);
     let words = lines[lines.len().saturating_sub(count)..].join("; ");

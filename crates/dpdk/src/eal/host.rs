@@ -1,4 +1,4 @@
-//! What the machine and the process offer, read before DPDK is asked: its own error codes say little.
+//! Resources of the machine and the process, checked before DPDK starts, because its error codes are not specific.
 
 use std::fs;
 
@@ -6,21 +6,21 @@ use super::{EalError, EalRequirements};
 use crate::device::PciAddress;
 use crate::pci::{HugePages, Mode, System};
 
-/// What the machine offers.
+/// Resources of the machine.
 #[derive(Clone, Debug, Default)]
 pub struct Host {
     /// Hugepages by size, smallest first.
     pub hugepages: Vec<HugePages>,
-    /// A card that takes physical addresses, and why.
+    /// A card that uses physical addresses, and the mode that requires it.
     pub physical: Option<(PciAddress, Mode)>,
-    /// Bytes of memory that can still be used.
+    /// Available memory in bytes.
     pub available_bytes: usize,
     /// Cores that this process may use.
     pub cores: Vec<usize>,
 }
 
 impl Host {
-    /// Look at this machine, and at the cards that are to be driven.
+    /// Inspect this machine and the cards to be driven.
     pub fn look(cards: &[PciAddress]) -> Self {
         let system = System::this();
         let mut modes = cards
@@ -34,18 +34,18 @@ impl Host {
         }
     }
 
-    /// Bytes of all free hugepages.
+    /// Total size of free hugepages in bytes.
     pub fn free_hugepage_bytes(&self) -> usize {
         self.hugepages.iter().map(|size| size.bytes * size.free).sum()
     }
 }
 
-/// Bytes of all free hugepages.
+/// Total size of free hugepages in bytes.
 pub fn free_hugepage_bytes() -> usize {
     System::this().free_hugepage_bytes()
 }
 
-/// Bytes of memory that can still be used.
+/// Available memory in bytes.
 pub fn available_bytes() -> usize {
     memory_line("MemAvailable:") * 1024
 }
@@ -60,9 +60,9 @@ fn memory_line(name: &str) -> usize {
         .unwrap_or(0)
 }
 
-/// Cores that this process may use, ascending.
+/// Cores that this process may use, in ascending order.
 pub fn allowed_cores() -> Vec<usize> {
-    // The process's own line, not the calling thread's mask: that one may be pinned.
+    // Read the process's own status instead of the calling thread's affinity mask, because that thread may be pinned.
     let text = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let list = text
         .lines()
@@ -72,7 +72,7 @@ pub fn allowed_cores() -> Vec<usize> {
     parse_cores(list)
 }
 
-/// `0-2,5` to numbers.
+/// Parse a list such as `0-2,5`.
 fn parse_cores(list: &str) -> Vec<usize> {
     list.split(',')
         .filter_map(|range| {
@@ -83,12 +83,12 @@ fn parse_cores(list: &str) -> Vec<usize> {
         .collect()
 }
 
-/// Does the process hold a capability, by its number in capability.h?
+/// Whether the process has a capability, given by its number in capability.h.
 pub fn has_capability(number: u32) -> bool {
     capability_in(&fs::read_to_string("/proc/self/status").unwrap_or_default(), number)
 }
 
-/// The same of a text like `/proc/self/status`.
+/// Whether a text in the format of `/proc/self/status` contains a capability.
 pub(crate) fn capability_in(status: &str, number: u32) -> bool {
     let mut lines = status.lines();
     lines
@@ -97,7 +97,7 @@ pub(crate) fn capability_in(status: &str, number: u32) -> bool {
         .is_some_and(|mask| mask >> number & 1 == 1)
 }
 
-/// Check what can be checked beforehand.
+/// Check the requirements that can be verified in advance.
 pub(super) fn check(needs: &EalRequirements) -> Result<(), EalError> {
     let allowed = allowed_cores();
     if let Some(&core) = needs.cores.iter().find(|core| !allowed.contains(core)) {

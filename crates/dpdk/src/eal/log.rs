@@ -1,4 +1,5 @@
-//! DPDK's log: kept, not shown. Errors quote its end; `SLUICE_DPDK_LOG` in the environment shows all of it.
+//! DPDK's log: kept in memory and not shown. Errors quote its last lines; the environment variable `SLUICE_DPDK_LOG`
+//! shows all of it.
 
 use std::collections::VecDeque;
 use std::ffi::c_char;
@@ -12,7 +13,7 @@ const LINES: usize = 256;
 static RECENT: Mutex<VecDeque<String>> = Mutex::new(VecDeque::new());
 
 extern "C" fn write(text: *const c_char, length: usize) {
-    // SAFETY: the C library's stream calls with the bytes that it flushes.
+    // SAFETY: the C library's stream passes the bytes that it flushes.
     let bytes = unsafe { std::slice::from_raw_parts(text.cast::<u8>(), length) };
     if std::env::var_os("SLUICE_DPDK_LOG").is_some() {
         let _ = std::io::stderr().write_all(bytes);
@@ -29,7 +30,7 @@ extern "C" fn write(text: *const c_char, length: usize) {
     }
 }
 
-/// The last lines that DPDK wrote, oldest first, at most `count`.
+/// At most `count` last lines that DPDK wrote, oldest first.
 pub fn recent_lines(count: usize) -> Vec<String> {
     RECENT
         .lock()
@@ -43,9 +44,9 @@ pub fn recent_lines(count: usize) -> Vec<String> {
         .unwrap_or_default()
 }
 
-/// Route the log here.
+/// Redirect DPDK's log to this module.
 pub(super) fn open() {
-    // SAFETY: `write` is a function for ever and takes any thread's call. On failure the log goes to stderr.
+    // SAFETY: `write` is a static function that any thread may call. On failure the log goes to stderr.
     unsafe { sys::sluice_log_open(Some(write)) };
 }
 
@@ -53,7 +54,7 @@ extern "C" fn say_nothing() -> i32 {
     0
 }
 
-/// libbpf and libxdp write to stderr by themselves; what they say on the way to a working device is noise.
+/// libbpf and libxdp write to stderr; their messages on the way to a working device are not useful, so silence them.
 pub(super) fn quiet_libraries() {
     if std::env::var_os("SLUICE_DPDK_LOG").is_some() {
         return;
@@ -63,7 +64,7 @@ pub(super) fn quiet_libraries() {
         (c"libbpf.so.0", c"libbpf_set_print"),
         (c"libxdp.so.1", c"libxdp_set_print"),
     ] {
-        // SAFETY: names are C strings; with NOLOAD this finds a loaded library or nothing.
+        // SAFETY: the names are C strings; RTLD_NOLOAD only finds a library that is already loaded.
         let handle = unsafe { libc::dlopen(library.as_ptr(), libc::RTLD_NOW | libc::RTLD_NOLOAD) };
         if handle.is_null() {
             continue;
@@ -71,8 +72,8 @@ pub(super) fn quiet_libraries() {
         // SAFETY: the handle is valid.
         let symbol = unsafe { libc::dlsym(handle, setter.as_ptr()) };
         if !symbol.is_null() {
-            // SAFETY: both setters are `print_fn set(print_fn)`, with a pointer in and out; a callee that
-            // reads no argument may be called with any on this platform's C convention.
+            // SAFETY: both setters have the form `print_fn set(print_fn)`, with a pointer as parameter and result. A
+            // callee that reads no arguments may be called with any in this platform's C calling convention.
             let set: extern "C" fn(extern "C" fn() -> i32) -> usize = unsafe { std::mem::transmute(symbol) };
             set(say_nothing);
         }

@@ -1,4 +1,4 @@
-//! What keeps a card from being opened, found before it is tried.
+//! Faults that prevent a card from being opened, detected in advance.
 
 use std::io::ErrorKind;
 use std::os::fd::AsRawFd;
@@ -7,21 +7,21 @@ use std::path::Path;
 use super::{Card, Mode, Process, System, UIO, VFIO, text};
 use crate::device::PciAddress;
 
-/// What keeps a card from being opened: what is wrong, a colon, what to do.
+/// Fault that prevents a card from being opened: what is wrong, a colon, what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CardFault {
-    /// Nothing is there.
+    /// There is no device at the address.
     #[error("no PCI device {0}: sluice bind lists the network cards of this machine")]
     Absent(PciAddress),
-    /// Something else is there.
+    /// The device at the address is not a network card.
     #[error("{address} is not a network card (class {class:06x}): sluice bind lists the network cards of this machine")]
     OtherDevice {
         /// The device.
         address: PciAddress,
-        /// Its class.
+        /// PCI class.
         class: u32,
     },
-    /// The kernel drives it.
+    /// A kernel driver uses the card.
     #[error(
         "{address} is bound to the kernel driver {driver}{}: run sluice bind {address} as root, which gives it to {to}{}",
         named(.interface), instead(.interface)
@@ -29,22 +29,22 @@ pub enum CardFault {
     KernelDriver {
         /// The card.
         address: PciAddress,
-        /// Its driver.
+        /// Kernel driver.
         driver: String,
-        /// Its interface.
+        /// Kernel interface.
         interface: Option<String>,
-        /// The driver that it is to have.
+        /// Driver to bind the card to.
         to: &'static str,
     },
-    /// Nobody drives it.
+    /// No driver is bound.
     #[error("{address} has no driver: run sluice bind {address} as root, which gives it to {to}")]
     Unbound {
         /// The card.
         address: PciAddress,
-        /// The driver that it is to have.
+        /// Driver to bind the card to.
         to: &'static str,
     },
-    /// VFIO without an IOMMU, where that is not allowed.
+    /// The card is bound to VFIO without an IOMMU, which the kernel does not allow.
     #[error(
         "{address} is bound to {VFIO} and not behind an IOMMU: turn on VT-d or AMD-Vi in the firmware and write intel_iommu=on or amd_iommu=on on the kernel's command line; or run sluice bind {address} --driver {UIO} as root"
     )]
@@ -52,7 +52,7 @@ pub enum CardFault {
         /// The card.
         address: PciAddress,
     },
-    /// UIO gives the card physical addresses, and the IOMMU knows none of them.
+    /// UIO uses physical addresses, which the IOMMU does not translate.
     #[error(
         "{address} is bound to UIO behind an IOMMU that translates, which stops what the card reads and writes: run sluice bind {address} as root, which gives it to {VFIO}; or write iommu=pt on the kernel's command line"
     )]
@@ -60,13 +60,13 @@ pub enum CardFault {
         /// The card.
         address: PciAddress,
     },
-    /// The part of VFIO that speaks to the IOMMU is not there.
+    /// VFIO's IOMMU module is not loaded.
     #[error("{address} is bound to {VFIO}, and the module vfio_iommu_type1 is not loaded: modprobe vfio_iommu_type1")]
     NoType1 {
         /// The card.
         address: PciAddress,
     },
-    /// VFIO gives out groups, and a driver of the kernel has another device of this one.
+    /// VFIO assigns whole groups, and a kernel driver uses another device of the group.
     #[error(
         "{other} is in the IOMMU group {group} of {address} and is bound to the kernel driver {driver}: run {} as root, or put the card into another slot",
         release(*.other, *.is_card)
@@ -74,29 +74,29 @@ pub enum CardFault {
     GroupShared {
         /// The card.
         address: PciAddress,
-        /// The number of the group.
+        /// Group number.
         group: u32,
         /// The other device.
         other: PciAddress,
-        /// Its driver.
+        /// Driver of the other device.
         driver: String,
-        /// It is a network card, too.
+        /// Whether the other device is also a network card.
         is_card: bool,
     },
-    /// Another process has it.
+    /// Another process uses the card.
     #[error("{address} is in use by {}: stop that process, or give it another card", by(.process))]
     InUse {
         /// The card.
         address: PciAddress,
-        /// The process, where `/proc` shows it.
+        /// The process, if `/proc` shows it.
         process: Option<Process>,
     },
-    /// This process may not have it.
+    /// This process lacks a permission to access the card.
     #[error("no permission to use {address} ({what}): {advice}")]
     NoPermission {
         /// The card.
         address: PciAddress,
-        /// What was tried.
+        /// Operation that was attempted.
         what: String,
         /// What to do.
         advice: &'static str,
@@ -125,7 +125,7 @@ fn by(process: &Option<Process>) -> String {
     named.unwrap_or("another process".into())
 }
 
-/// What keeps a card from being opened; empty where nothing is known to.
+/// Known faults that prevent a card from being opened.
 pub fn card_faults(system: &System, address: PciAddress) -> Vec<CardFault> {
     let Some(card) = system.card(address) else {
         return vec![CardFault::Absent(address)];
@@ -153,7 +153,8 @@ pub fn card_faults(system: &System, address: PciAddress) -> Vec<CardFault> {
 fn uio(system: &System, card: &Card) -> Vec<CardFault> {
     let address = card.address;
     let path = card.file().unwrap_or_default();
-    // Never opened: at its close uio_pci_generic takes bus mastering from the card, also where another process has it.
+    // The UIO file is never opened for a check: when it is closed, uio_pci_generic disables bus mastering of the card,
+    // even if another process uses it.
     let mut faults = Vec::new();
     if card
         .group
@@ -177,7 +178,7 @@ fn uio(system: &System, card: &Card) -> Vec<CardFault> {
     faults
 }
 
-/// Physical addresses are read from `/proc/self/pagemap`, which shows them to a process with SYS_ADMIN alone.
+/// Physical addresses are read from `/proc/self/pagemap`, which shows them only to a process with SYS_ADMIN.
 fn unprivileged(system: &System, address: PciAddress) -> Option<CardFault> {
     const SYS_ADMIN: u32 = 21;
     let status = text(&system.path("proc/self/status")).unwrap_or_default();
@@ -214,7 +215,7 @@ fn vfio(system: &System, card: &Card) -> Vec<CardFault> {
         let what = match (system.open)(&system.path(path.trim_start_matches('/'))) {
             Ok(()) => continue,
             Err(error) if error.kind() == ErrorKind::ResourceBusy => {
-                // Where it is this process, it has the card already.
+                // If this process holds it, it has already opened the card.
                 match system.holder(path) {
                     Some(None) => {}
                     process => faults.push(CardFault::InUse {
@@ -236,7 +237,8 @@ fn vfio(system: &System, card: &Card) -> Vec<CardFault> {
     faults
 }
 
-/// Whether VFIO can speak to an IOMMU. The module shows in `/sys`, built in or loaded; what stands in for it is asked.
+/// Whether VFIO can use an IOMMU. `/sys` lists the module whether built in or loaded; a replacement for it is queried
+/// by ioctl.
 fn has_type1(system: &System) -> bool {
     /// `VFIO_CHECK_EXTENSION` and `VFIO_TYPE1_IOMMU` of linux/vfio.h.
     const CHECK_EXTENSION: libc::c_ulong = 0x3b65;
@@ -245,18 +247,18 @@ fn has_type1(system: &System) -> bool {
         return true;
     }
     std::fs::File::open(system.path("dev/vfio/vfio")).is_ok_and(|container| {
-        // SAFETY: a request that takes a number and writes nothing.
+        // SAFETY: the request takes a number and writes no memory.
         unsafe { libc::ioctl(container.as_raw_fd(), CHECK_EXTENSION, TYPE1) == 1 }
     })
 }
 
-/// Whether this process may not read and write a file; false where there is none.
+/// Whether this process may not read and write a file; false if the file does not exist.
 fn denied(path: &Path) -> bool {
     use std::os::unix::ffi::OsStrExt;
     let Ok(path) = std::ffi::CString::new(path.as_os_str().as_bytes()) else {
         return false;
     };
-    // SAFETY: a C string, read during the call.
+    // SAFETY: a C string that is read during the call.
     let refused =
         unsafe { libc::faccessat(libc::AT_FDCWD, path.as_ptr(), libc::R_OK | libc::W_OK, libc::AT_EACCESS) != 0 };
     refused && std::io::Error::last_os_error().kind() == ErrorKind::PermissionDenied

@@ -1,4 +1,4 @@
-//! Hugepages of every size: DPDK takes pages of all of them.
+//! Hugepages of every size, because DPDK uses all sizes.
 
 use std::fmt;
 
@@ -7,13 +7,13 @@ use super::{System, entries, text};
 /// Hugepages of one size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HugePages {
-    /// Bytes of a page.
+    /// Page size in bytes.
     pub bytes: usize,
-    /// Pages that were reserved.
+    /// Number of reserved pages.
     pub total: usize,
-    /// Pages that nobody has taken or been promised.
+    /// Number of pages that are neither in use nor promised to a process.
     pub free: usize,
-    /// Free pages of each memory node.
+    /// Free pages per NUMA node.
     pub nodes: Vec<(u16, usize)>,
 }
 
@@ -49,7 +49,7 @@ impl System {
         sizes
     }
 
-    /// Free pages of a size by memory node.
+    /// Free pages of a size per NUMA node.
     fn of_nodes(&self, size: &str) -> Vec<(u16, usize)> {
         let folder = self.path("sys/devices/system/node");
         let node = |name: String| {
@@ -62,13 +62,14 @@ impl System {
         nodes
     }
 
-    /// Bytes of all free hugepages.
+    /// Total size of free hugepages in bytes.
     pub fn free_hugepage_bytes(&self) -> usize {
         self.hugepages().iter().map(|size| size.bytes * size.free).sum()
     }
 }
 
-/// The command that reserves what is missing to have so many bytes free; none where the kernel has no hugepages.
+/// Command that reserves the missing hugepages so that `bytes` are free; `None` if the kernel does not support
+/// hugepages.
 pub fn reserve(sizes: &[HugePages], bytes: usize) -> Option<String> {
     let free: usize = sizes.iter().map(|size| size.bytes * size.free).sum();
     let ordinary = sizes.iter().find(|size| size.bytes >= 2 << 20).or(sizes.first())?;

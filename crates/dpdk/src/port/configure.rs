@@ -1,4 +1,4 @@
-//! From a device that DPDK knows to a port that runs.
+//! Configuration and start of a device that DPDK has probed.
 
 use std::sync::PoisonError;
 
@@ -14,10 +14,10 @@ use crate::steering::{
 };
 use crate::sys;
 
-/// Milliseconds between two polls of the links of a bond's members; each poll may read a PHY.
+/// Milliseconds between polls of the links of a bond's members; each poll may read a PHY.
 const LINK_PERIOD: u32 = 100;
 
-/// Why a device is not set up.
+/// Why a device could not be set up.
 struct Failure {
     error: Box<PortError>,
     /// Text of the error number.
@@ -25,19 +25,19 @@ struct Failure {
     step: Step,
 }
 
-/// What failed.
+/// Step that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// The device with its queues and its hash.
+    /// Configuration of the device with its queues and hash.
     Configure,
     ReceiveQueue,
     TransmitQueue,
     Start,
-    /// Something that does not depend on queues.
+    /// A step that does not depend on queues.
     Other,
 }
 
-/// What is asked of a device.
+/// Queues and interrupts requested from a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Shape {
     queues: u16,
@@ -46,8 +46,8 @@ struct Shape {
 }
 
 impl Shape {
-    /// What to ask for after a step failed, each number of queues first with interrupts where they are wished for; none
-    /// where less would not help.
+    /// What to request after a step failed; every number of queues is tried with interrupts first if they are wanted.
+    /// `None` if requesting less would not help.
     fn less(self, failed: Step, interrupts: bool) -> Option<Self> {
         let (receive, send) = (self.queues > 1, self.senders > 1);
         match failed {
@@ -82,7 +82,7 @@ impl Port {
         let info = self
             .info()
             .map_err(|error| opening.refused("tell what it can do", error))?;
-        // Who gets none hands over to who does.
+        // Workers without a transmit queue hand their frames over to workers that have one.
         self.senders.truncate(info.transmit_queues.max(1).into());
         let (wanted, available) = (self.choice.queues, info.receive_queues);
         if available < wanted && self.choice.driver != Driver::Native {
@@ -107,14 +107,14 @@ impl Port {
         let (wish, configured) = self.start(opening, wish, &capabilities, pool)?;
         *self.steered.get_mut().unwrap_or_else(PoisonError::into_inner) =
             steering::steer(&hash, &wish, &capabilities, configured);
-        // A bond gives its members the MTU that it has in DPDK, 1,500 at most: the kernel's is set once more.
+        // A bond sets its members to the MTU that it has in DPDK, at most 1,500; so set the kernel's MTU again.
         if self.choice.driver == Driver::Bond {
             opening.prepare()?;
         }
-        // Neighbour discovery comes by multicast. Drivers without filters have neither call, and need none. A bond is promiscuous:
-        // by LACP the partner sends to the bond's address by every member, and DPDK leaves each its own; and the bond's own filter
-        // drops broadcasts where no member can be asked for all multicasts, as kernel interfaces can't.
-        // SAFETY: a started port.
+        // Neighbour discovery uses multicast. Drivers without filters support neither call and need none. A bond is
+        // promiscuous for two reasons: with LACP the partner sends to the bond's address through every member, while
+        // DPDK leaves each member its own address; and the bond's own filter drops broadcasts if no member supports
+        // all-multicast, as with kernel interfaces. SAFETY: a started port.
         unsafe {
             sys::sluice_port_all_multicast(self.number, 1);
             let promiscuous = plan.promiscuous || self.choice.driver == Driver::Bond;
@@ -123,7 +123,7 @@ impl Port {
         Ok(())
     }
 
-    /// Give the device an Ethernet address; a kernel interface has it from [`Opening::prepare`].
+    /// Set the device's MAC address; that of a kernel interface is set by [`Opening::prepare`].
     fn set_mac(&self, opening: &Opening<'_>, mac: [u8; 6]) -> Result<(), PortError> {
         if matches!(opening.plan.device, Device::Kernel { .. }) {
             return Ok(());
@@ -135,8 +135,8 @@ impl Port {
         }
     }
 
-    /// Start the device as wished. A card that refuses is asked for less, down to one queue without interrupts: workers
-    /// without a queue hand over. Where nothing helps, the first error is the one that counts.
+    /// Start the device as requested. If a card refuses, request less, down to one queue without interrupts: workers
+    /// without a queue then hand packets over. If nothing works, return the first error.
     fn start(
         &mut self,
         opening: &Opening<'_>,
@@ -202,9 +202,9 @@ impl Port {
             })?;
         }
         if self.choice.driver == Driver::Bond {
-            // Before LACP sends its first frame.
+            // This must happen before LACP sends its first frame.
             self.share_mac();
-            // SAFETY: a configured bond. Where it refuses, it looks every 10 ms, as it does by default.
+            // SAFETY: a configured bond. If it refuses, it keeps its default period of 10 ms.
             unsafe { sys::sluice_bond_look_every(self.number, LINK_PERIOD) };
         }
         // SAFETY: a configured port.
@@ -214,7 +214,7 @@ impl Port {
         }
     }
 
-    /// Configure the device and its queues, with one way to hash.
+    /// Configure the device and its queues with one hash setting.
     fn set_up(&self, opening: &Opening<'_>, attempt: &Attempt, interrupts: bool, pool: &Pool) -> Result<(), Failure> {
         let plan = opening.plan;
         let key = attempt.key.as_ref().map_or(&[][..], HashKey::bytes);
@@ -231,7 +231,7 @@ impl Port {
             pool: pool.raw(),
         };
         let mut step = 0;
-        // SAFETY: the settings and what they point to live during the call; the pool outlives the port.
+        // SAFETY: the settings and the data that they point to live during the call; the pool outlives the port.
         let error = unsafe { sys::sluice_port_configure(self.number, &settings, &mut step) };
         if error == 0 {
             return Ok(());
@@ -262,7 +262,7 @@ impl Port {
 
     fn info(&self) -> Result<sys::sluice_port_info, i32> {
         let mut info = std::mem::MaybeUninit::zeroed();
-        // SAFETY: the result is written; all zeros is a value of it anyhow.
+        // SAFETY: the result is written; all zeros would be a valid value too.
         match unsafe { sys::sluice_port_info(self.number, info.as_mut_ptr()) } {
             // SAFETY: as above.
             0 => Ok(unsafe { info.assume_init() }),
@@ -271,7 +271,7 @@ impl Port {
     }
 }
 
-/// The name of the driver that DPDK has found for a device.
+/// Name of DPDK's driver for a device.
 fn model(info: &sys::sluice_port_info) -> String {
     let bytes: Vec<u8> = info
         .driver
@@ -286,7 +286,7 @@ fn model(info: &sys::sluice_port_info) -> String {
 mod tests {
     use super::*;
 
-    /// All that is asked of a card that fails at a step as long as it is asked for more than it can.
+    /// All requests made to a card that fails at a step as long as more is requested than it supports.
     fn asked(wished: Shape, failing: impl Fn(Shape) -> Option<Step>) -> Vec<(u16, usize, bool)> {
         let mut shapes = vec![wished];
         while let Some(step) = failing(shapes[shapes.len() - 1])

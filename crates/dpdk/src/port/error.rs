@@ -1,4 +1,4 @@
-//! Why a port does not open, and what to do.
+//! Errors at opening a port, each with advice.
 
 use crate::device::PciAddress;
 use crate::driver::Driver;
@@ -9,7 +9,7 @@ use crate::steering::SteeringError;
 /// Why a port does not open, and what to do.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum PortError {
-    /// No such interface.
+    /// The interface does not exist.
     #[error("{port}: no interface {interface}: ip link lists what there is")]
     NoSuchInterface {
         /// The port.
@@ -17,7 +17,7 @@ pub enum PortError {
         /// The interface.
         interface: String,
     },
-    /// An interface that should be made exists.
+    /// An interface to be created already exists.
     #[error("{port}: an interface {interface} exists already: choose another name, or ip link delete {interface}")]
     InterfaceExists {
         /// The port.
@@ -25,7 +25,7 @@ pub enum PortError {
         /// The interface.
         interface: String,
     },
-    /// A file or socket is missing, or in use.
+    /// A file or socket is missing or in use.
     #[error("{port}: {path} {what}")]
     Path {
         /// The port.
@@ -35,15 +35,15 @@ pub enum PortError {
         /// What it should be, and what to do.
         what: &'static str,
     },
-    /// A card that can't be opened.
+    /// The card can't be opened.
     #[error("{port}: {fault}")]
     Card {
         /// The port.
         port: String,
-        /// Why.
+        /// Fault of the card.
         fault: CardFault,
     },
-    /// DPDK has no driver for a card, or did not find it.
+    /// DPDK has no driver for the card, or did not find it.
     #[error(
         "{port}: DPDK has no driver for {address} ({id}): install its plug-in (Debian: apt-get install dpdk, or one of apt-cache search librte-net), or name the kernel's interface"
     )]
@@ -52,10 +52,10 @@ pub enum PortError {
         port: String,
         /// The card.
         address: PciAddress,
-        /// Maker and model.
+        /// Vendor and device ID.
         id: String,
     },
-    /// The process may not open it.
+    /// The process lacks the permission to open the device.
     #[error("{port}: no permission for {driver} on {device}: run as root, or with {capabilities}")]
     NoPermission {
         /// The port.
@@ -64,10 +64,10 @@ pub enum PortError {
         device: String,
         /// The driver.
         driver: Driver,
-        /// What is missing.
+        /// Missing capabilities.
         capabilities: &'static str,
     },
-    /// The device can't have this MTU.
+    /// The device does not support the MTU.
     #[error(
         "{port}: {device} by {driver} can't have an MTU of {mtu} ({reason}): lower it, or raise that of the device's peer first; an XDP program that a killed process left goes by ip link set DEVICE xdp off"
     )]
@@ -80,10 +80,10 @@ pub enum PortError {
         driver: Driver,
         /// The MTU.
         mtu: u16,
-        /// DPDK's text.
+        /// DPDK's error text.
         reason: String,
     },
-    /// The device has not as many queues.
+    /// The device does not have enough queues.
     #[error("{port}: {device} by {driver} has {available} queues, not {wanted}: lower queues in the configuration")]
     Queues {
         /// The port.
@@ -92,28 +92,28 @@ pub enum PortError {
         device: String,
         /// The driver.
         driver: Driver,
-        /// Queues wanted.
+        /// Requested queues.
         wanted: u16,
-        /// Queues that it has.
+        /// Available queues.
         available: u16,
     },
-    /// A ring port's rings.
+    /// The rings of a ring port can't be created.
     #[error("{port}: {source}")]
     Ring {
         /// The port.
         port: String,
-        /// Why.
+        /// Reason.
         source: RingError,
     },
-    /// The wish how frames come to queues can't be.
+    /// The requested receive steering is invalid.
     #[error("{port}: {source}")]
     Steering {
         /// The port.
         port: String,
-        /// Why.
+        /// Reason.
         source: SteeringError,
     },
-    /// The driver gave up for another reason.
+    /// The driver failed for another reason.
     #[error("{port}: {device} by {driver} fails to {step} ({reason}): {last_words}")]
     Refused {
         /// The port.
@@ -122,11 +122,11 @@ pub enum PortError {
         device: String,
         /// The driver.
         driver: Driver,
-        /// What failed.
+        /// Step that failed.
         step: &'static str,
         /// Text of the error number.
         reason: String,
-        /// The end of DPDK's log, and what it means.
+        /// End of DPDK's log, and its meaning.
         last_words: String,
     },
 }

@@ -1,4 +1,4 @@
-//! Members of a bond: ports below it, which come and go while the others carry on.
+//! Members of a bond: ports below it, which can be removed and added while the others keep running.
 
 use std::ffi::{CStr, CString};
 use std::sync::PoisonError;
@@ -11,7 +11,7 @@ use crate::interface::{AllMulticast, Interface};
 use crate::presence::Origin;
 use crate::sys;
 
-/// A member that is open. It stops and closes when dropped: the bond must have let go of it, or be closed.
+/// An open member. It stops and closes when dropped; by then the bond must have removed it or be closed.
 #[derive(Debug)]
 pub struct Member {
     number: u16,
@@ -23,7 +23,7 @@ pub struct Member {
 
 impl Drop for Member {
     fn drop(&mut self) {
-        // SAFETY: the bond that used it has let go of it, or is closed. Errors leave nothing to do.
+        // SAFETY: the bond that used it has removed it or is closed. Errors can be ignored.
         unsafe {
             sys::sluice_port_stop(self.number);
             sys::sluice_port_close(self.number, i32::from(self.detach));
@@ -31,17 +31,17 @@ impl Drop for Member {
     }
 }
 
-/// A member's place in the bond.
+/// Slot of a member in the bond.
 #[derive(Debug)]
 pub(super) struct Place {
     device: Device,
     member: Option<Member>,
-    /// Its kernel interface, where DPDK's driver says that the link is up whatever becomes of it.
+    /// Its kernel interface, if DPDK's driver always reports that the link is up.
     interface: Option<Interface>,
 }
 
 impl Place {
-    /// Whether its device was there and is gone, or asked for.
+    /// Whether its device has been removed, or its removal is requested.
     fn is_gone(&self) -> bool {
         self.member.as_ref().is_some_and(|member| member.origin.is_gone())
     }
@@ -50,20 +50,20 @@ impl Place {
         self.interface.as_ref().is_none_or(Interface::runs)
     }
 
-    /// Whether the bond has it, and frames may come and go.
+    /// Whether the bond has the member, and it can receive and send.
     fn serves(&self) -> bool {
         self.member.is_some() && !self.is_gone() && self.has_carrier()
     }
 }
 
 impl Opening<'_> {
-    /// The driver of a member.
+    /// Driver of a member.
     fn driver(&self, device: &Device) -> Driver {
         let wanted = self.plan.driver.unwrap_or(Driver::AfPacket);
         choose(device, self.plan.mtu, 1, Some(wanted)).driver
     }
 
-    /// Make a member known to DPDK. Returns DPDK's name of it, too.
+    /// Probe a member in DPDK. Also returns DPDK's name for it.
     fn member(&self, device: &Device) -> Result<(Member, CString), PortError> {
         let origin = Origin::of(device);
         let probed = self.probe(device, self.driver(device))?;
@@ -73,7 +73,7 @@ impl Opening<'_> {
             origin,
             multicasts: probed.multicasts,
         };
-        // SAFETY: the number of an open port that no bond has yet.
+        // SAFETY: number of an open port that is in no bond yet.
         match unsafe { sys::sluice_bond_poll_link(member.number) } {
             0 => {}
             error => return Err(self.refused("look at a member's link", error)),
@@ -109,7 +109,7 @@ impl Port {
         }
         let arguments = CString::new(format!("{name}{text}")).unwrap_or_default();
         let name = CString::new(name).unwrap_or_default();
-        // SAFETY: C strings; the number is written on success.
+        // SAFETY: C strings; the number is written only on success.
         let error = unsafe {
             match sys::sluice_device_probe(arguments.as_ptr()) {
                 0 => sys::sluice_port_by_name(name.as_ptr(), &mut self.number),
@@ -127,7 +127,8 @@ impl Port {
         self.members.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether its device is gone, or asked for by the kernel: the port is then to be closed. A bond goes with its last member.
+    /// Whether its device has been removed, or the kernel requests its removal; the port must then be closed. A bond is
+    /// gone when its last member is.
     pub fn is_gone(&self) -> bool {
         let places = self.places();
         let is_left = |place: &Place| place.member.is_some() && !place.is_gone();
@@ -137,19 +138,20 @@ impl Port {
         }
     }
 
-    /// Whether a member has a carrier, as far as DPDK does not tell; true of other ports.
+    /// Whether any member has a carrier, where DPDK does not report it; true for other ports.
     pub(super) fn has_carrier(&self) -> bool {
         let places = self.places();
         places.is_empty() || places.iter().any(Place::serves)
     }
 
-    /// Members that the bond still has, and whose devices are gone, asked for, or without a carrier, which DPDK does not see and
-    /// would go on to send by. A member without a carrier stays where no other member has one.
+    /// Members that the bond still has, but whose devices have been removed, are requested for removal, or have no
+    /// carrier. DPDK does not notice these cases and would keep sending through them. A member without a carrier is
+    /// kept if no other member has one.
     pub fn lost_members(&self) -> Vec<Device> {
         lost(&mut self.places()).map(|place| place.device.clone()).collect()
     }
 
-    /// Members that the bond does without, and that may be back.
+    /// Members that are not in the bond, and whose devices may be available again.
     pub fn absent_members(&self) -> Vec<Device> {
         let places = self.places();
         let absent = places
@@ -158,7 +160,7 @@ impl Port {
         absent.map(|place| place.device.clone()).collect()
     }
 
-    /// The bond lets go of lost members. No worker may call the port meanwhile.
+    /// Remove lost members from the bond. No worker may use the port meanwhile.
     pub fn part_members(&self) -> Vec<Member> {
         let mut places = self.places();
         lost(&mut places)
@@ -172,8 +174,9 @@ impl Port {
             .collect()
     }
 
-    /// Give members the bond's Ethernet address. LACP takes that of one member for the system's identifier, which would change
-    /// when that member goes; where both ends change theirs at once, each ignores the other's LACPDUs until they time out.
+    /// Set the bond's MAC address on its members. LACP uses the address of one member as system identifier, which would
+    /// change when that member is removed. If both ends changed theirs simultaneously, each would ignore the other's
+    /// LACPDUs until they time out.
     pub(super) fn share_mac(&self) {
         let mut mac = [0; 6];
         // SAFETY: room for six bytes.
@@ -181,7 +184,7 @@ impl Port {
             return;
         }
         for member in self.places().iter().filter_map(|place| place.member.as_ref()) {
-            // SAFETY: six bytes, read during the call. A member that refuses, or can't, goes on with its own.
+            // SAFETY: six bytes, read during the call. A member that refuses keeps its own address.
             unsafe { sys::sluice_port_set_mac(member.number, mac.as_ptr()) };
         }
     }
@@ -193,7 +196,7 @@ impl Port {
         }
     }
 
-    /// A member's device is back: open it for [`Port::join_member`].
+    /// Open a member whose device is available again, for [`Port::join_member`].
     ///
     /// # Errors
     /// It does not open.
@@ -201,10 +204,10 @@ impl Port {
         self.opening().member(device).map(|(member, _)| member)
     }
 
-    /// The bond takes a member. No worker may call the port meanwhile.
+    /// Add a member to the bond. No worker may use the port meanwhile.
     ///
     /// # Errors
-    /// It does not take it.
+    /// The bond rejects it.
     pub fn join_member(&self, device: &Device, member: Member) -> Result<(), PortError> {
         let opening = self.opening();
         // SAFETY: numbers of open ports.
@@ -212,8 +215,8 @@ impl Port {
         if error != 0 {
             return Err(opening.refused("take a member", error));
         }
-        // As the others are: DPDK passes a bond's mode on only when that changes.
-        // SAFETY: an open port.
+        // DPDK passes a bond's promiscuous mode on only when the mode changes, so set it for the new member. SAFETY: an
+        // open port.
         unsafe { sys::sluice_port_promiscuous(member.number, 1) };
         opening.prepare()?;
         if let Some(place) = self.places().iter_mut().find(|place| place.device == *device) {

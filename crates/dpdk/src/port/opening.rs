@@ -1,4 +1,4 @@
-//! From a plan to a device that DPDK knows.
+//! Probing of a planned port's device in DPDK.
 
 use std::ffi::CString;
 use std::io::ErrorKind;
@@ -16,22 +16,22 @@ use crate::set::AF_PACKET_ORDINARY_MTU;
 use crate::steering::SteeringRequest;
 use crate::sys;
 
-/// A port on its way to being open: closes what it has got when a later step fails.
+/// A port that is being opened; resources acquired so far are released if a later step fails.
 pub(super) struct Opening<'a> {
     pub(super) plan: &'a PortPlan,
     pub(super) choice: DriverChoice,
 }
 
-/// Who listens on a socket's path.
+/// What a socket path refers to.
 enum Listener {
     Nobody,
     Alive,
-    /// Something else lies there.
+    /// A file that is not a socket of ours.
     Foreign,
 }
 
 impl Listener {
-    /// Look, and take away what a killed process left.
+    /// Check the path, and remove a socket that a killed process left.
     fn at(path: &str) -> Self {
         match std::os::unix::net::UnixStream::connect(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => Listener::Nobody,
@@ -43,19 +43,20 @@ impl Listener {
                     Listener::Foreign
                 }
             }
-            // Also where it listens for another type of connection.
+            // Also returned if it listens for another socket type.
             _ => Listener::Alive,
         }
     }
 }
 
 impl PortPlan {
-    /// DPDK sets its MTU. That of kernel interfaces is the kernel's; memif's slots hold a frame whatever it says.
+    /// Whether DPDK sets the MTU. For kernel interfaces the kernel does, and memif's slots hold a frame whatever the
+    /// MTU is.
     pub(super) fn has_mtu_in_dpdk(&self) -> bool {
         self.interfaces().is_empty() && !matches!(self.device, Device::Tap { .. } | Device::Memif { .. })
     }
 
-    /// The device, or the members of a bond.
+    /// The device itself, or the members of a bond.
     fn devices(&self) -> &[Device] {
         match &self.device {
             Device::Bond { members } => members,
@@ -63,7 +64,7 @@ impl PortPlan {
         }
     }
 
-    /// Names of the kernel interfaces below, that exist before the port does.
+    /// Names of the kernel interfaces below that exist before the port.
     fn interfaces(&self) -> Vec<&str> {
         self.devices()
             .iter()
@@ -78,21 +79,21 @@ impl PortPlan {
     }
 }
 
-/// The step of opening at which a device is given an Ethernet address.
+/// Name of the opening step that sets a device's MAC address.
 pub(super) const TAKE_MAC: &str = "take its MAC address";
 
-/// A device that DPDK knows.
+/// A device that DPDK has probed.
 pub(super) struct Probed {
     pub(super) number: u16,
     pub(super) name: CString,
-    /// It was made by the probe, and goes at close.
+    /// Whether the probe created it, so that it is removed at close.
     pub(super) detach: bool,
-    /// A kernel interface takes multicasts for as long as it is open.
+    /// All-multicast mode of a kernel interface while it is open.
     pub(super) multicasts: Option<AllMulticast>,
 }
 
 impl Opening<'_> {
-    /// What the device is to do with its queues.
+    /// Receive steering requested from the device.
     pub(super) fn wish(&self) -> Result<SteeringRequest, PortError> {
         let wish = SteeringRequest {
             steering: self.plan.steering,
@@ -110,8 +111,8 @@ impl Opening<'_> {
         }
     }
 
-    /// Whether to ask for receive interrupts. Not by UIO: its one line rings without end, and the kernel turns it off for all
-    /// that share it.
+    /// Whether to request receive interrupts. Not with UIO: its single interrupt line fires endlessly, and the kernel
+    /// then disables it for all devices that share it.
     pub(super) fn interrupts(&self) -> bool {
         let by_uio = |device: &Device| match device {
             Device::Pci(address) => System::this()
@@ -122,7 +123,7 @@ impl Opening<'_> {
         self.plan.interrupts && !self.plan.devices().iter().any(by_uio)
     }
 
-    /// A card for which no driver is there, where that is why it fails to open.
+    /// Error for a card that fails to open because DPDK has no driver for it.
     fn without_driver(&self, device: &Device, error: i32) -> Option<PortError> {
         match device {
             Device::Pci(address) if error == -libc::ENOTSUP => Some(PortError::NoDriver {
@@ -166,7 +167,7 @@ impl Opening<'_> {
         })
     }
 
-    /// Check the obvious first: error codes of drivers say nothing.
+    /// Check simple preconditions first, because error codes of drivers are not specific.
     pub(super) fn check(&self) -> Result<(), PortError> {
         let port = || self.plan.name.clone();
         let path = |path: &str, what| PortError::Path {
@@ -243,9 +244,9 @@ impl Opening<'_> {
         }
     }
 
-    /// Give kernel interfaces their MTU, and bring them up: the drivers on top set neither, or not beyond 1,500.
+    /// Set the MTU of kernel interfaces and set them up: DPDK's drivers for them do neither, or no MTU beyond 1,500.
     pub(super) fn prepare(&self) -> Result<(), PortError> {
-        // The drivers of kernel interfaces read the Ethernet address when they open one, and never again.
+        // DPDK's drivers for kernel interfaces read the MAC address only when they open an interface.
         if let (Device::Kernel { interface }, Some(mac)) = (&self.plan.device, self.plan.mac) {
             let set = Interface::named(interface).and_then(|interface| interface.set_mac(mac));
             set.map_err(|error| self.refused_for(TAKE_MAC, error.to_string()))?;
@@ -297,12 +298,12 @@ impl Opening<'_> {
         })
     }
 
-    /// Make the device known to DPDK.
+    /// Probe the device in DPDK.
     pub(super) fn probe(&self, device: &Device, driver: Driver) -> Result<Probed, PortError> {
         let (name, arguments) = arguments(device, driver, self.choice.queues, self.plan.mtu);
         let name = CString::new(name).unwrap_or_default();
         let mut number = 0;
-        // SAFETY: a C string; the number is written on success.
+        // SAFETY: a C string; the number is written only on success.
         let find = |number: &mut u16| unsafe { sys::sluice_port_by_name(name.as_ptr(), number) };
         if matches!(device, Device::Pci(_)) && find(&mut number) == 0 {
             return Ok(Probed {
@@ -312,10 +313,10 @@ impl Opening<'_> {
                 multicasts: None,
             });
         }
-        // Before there is a device in DPDK that a failure would leave behind.
+        // Done before DPDK has a device that a failure would leave behind.
         let multicasts = self.take_multicasts(device)?;
         let text = CString::new(format!("{}{arguments}", name.to_string_lossy())).unwrap_or_default();
-        // SAFETY: a C string, copied by DPDK.
+        // SAFETY: a C string that DPDK copies.
         match unsafe { sys::sluice_device_probe(text.as_ptr()) } {
             0 => {}
             error => {
@@ -338,7 +339,7 @@ impl Opening<'_> {
     }
 }
 
-/// DPDK's name of a device, unique in this process, and its arguments.
+/// DPDK's name for a device, unique in this process, and its arguments.
 pub(super) fn arguments(device: &Device, driver: Driver, queues: u16, mtu: u16) -> (String, String) {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -349,7 +350,7 @@ pub(super) fn arguments(device: &Device, driver: Driver, queues: u16, mtu: u16) 
             format!(",iface={interface},start_queue=0,queue_count={queues}"),
         ),
         (Device::Kernel { interface }, _) => {
-            // Default frames would cut a jumbo frame short and tell nobody.
+            // With the default frame size, jumbo frames would be truncated silently.
             let frames = if mtu > AF_PACKET_ORDINARY_MTU {
                 "blocksz=65536,framesz=16384,framecnt=512"
             } else {
@@ -369,7 +370,7 @@ pub(super) fn arguments(device: &Device, driver: Driver, queues: u16, mtu: u16) 
         (Device::Tap { interface }, _) => (name("tap"), format!(",iface={interface}")),
         (Device::Memif { socket, server, id }, _) => {
             let role = if *server { "server" } else { "client" };
-            // A slot holds a whole frame, so that none is split.
+            // A slot holds a whole frame, so that no frame is split.
             let slot = (u32::from(mtu) + 64).next_power_of_two().max(2048);
             (
                 name("memif"),

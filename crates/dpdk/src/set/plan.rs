@@ -1,4 +1,4 @@
-//! What is to be opened: ports, and the sizes of what they share.
+//! Plan of the ports to open, and the sizes of shared resources.
 
 use crate::device::Device;
 use crate::driver::{AF_XDP_KEPT_RECEIVE, Driver, choose};
@@ -6,37 +6,37 @@ use crate::eal::EalRequirements;
 use crate::pool::{AF_XDP_BUFFER, HEADROOM, JUMBO_BUFFER, ORDINARY_BUFFER, PoolSize};
 use crate::port::PortPlan;
 
-/// Descriptors that a queue is asked to have; devices cut it to what they can.
+/// Requested number of descriptors per queue; devices reduce it to their maximum.
 pub(crate) const DESCRIPTORS: u32 = 1024;
 
-/// Largest MTU that AF_PACKET's frames of 2,048 bytes hold.
+/// Largest MTU for AF_PACKET's frames of 2,048 bytes.
 pub(crate) const AF_PACKET_ORDINARY_MTU: u16 = 1900;
 
-/// What is to be opened.
+/// Plan of ports and shared resources.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The ports, in the order that gives them their index.
+    /// Ports, in the order of their indexes.
     pub ports: Vec<PortPlan>,
-    /// Ports that there are places for: some may come later.
+    /// Number of places for ports; ports may be attached to free places later.
     pub places: usize,
-    /// Workers that poll them.
+    /// Number of workers that poll them.
     pub workers: u16,
-    /// The workers that receive, in the order of their queues: empty is all.
+    /// Workers that receive, in order of their queues; empty means all.
     pub receivers: Vec<u16>,
-    /// The workers that send, in the order of their queues: empty is all.
+    /// Workers that send, in order of their queues; empty means all.
     pub senders: Vec<u16>,
-    /// Buffers of the common pool, from which ordinary ports receive and workers allocate.
+    /// Number of buffers of the common pool, which ordinary ports receive into and workers allocate from.
     pub buffers: u32,
     /// Buffers cached per core; 0 makes the pools strictly first in, first out.
     pub cache: u32,
-    /// Frames that each worker can park.
+    /// Number of frames that each worker can park.
     pub parked: usize,
-    /// Frames that the ring from one worker to another holds.
+    /// Capacity, in frames, of the ring from one worker to another.
     pub handover: u32,
 }
 
 impl Plan {
-    /// A plan with the usual sizes: buffers for every queue's descriptors, the hands, the parked, the rings.
+    /// A plan with default sizes: buffers for the descriptors of every queue, the bursts, parked frames and rings.
     pub fn new(ports: Vec<PortPlan>, workers: u16) -> Self {
         let workers = workers.max(1);
         let per_worker = 2048 + 1024 + 1024;
@@ -55,7 +55,7 @@ impl Plan {
         }
     }
 
-    /// Size of the pool of a port that can't use the common one.
+    /// Pool size of a port that can't use the common pool.
     pub(super) fn own_pool(&self, port: &PortPlan) -> Option<PoolSize> {
         let choice = choose(&port.device, port.mtu, port.queues, port.driver);
         self.own_pool_of(
@@ -81,7 +81,7 @@ impl Plan {
         })
     }
 
-    /// Buffers that wait in rings at once, as far as is planned for: the rings to each worker from two others.
+    /// Planned number of buffers in hand-over rings at a time: full rings to each worker from two others.
     pub(super) fn in_rings(&self) -> u32 {
         let full = u32::from(self.workers.saturating_sub(1).min(2));
         u32::from(self.workers) * full * self.handover
@@ -96,7 +96,7 @@ impl Plan {
         }
     }
 
-    /// Size of the pool from which workers allocate, where the common one's room is too small for some port.
+    /// Size of the pool from which workers allocate, if the common pool's buffers are too small for some port.
     pub(super) fn made_pool(&self) -> Option<PoolSize> {
         let mtu = self.ports.iter().map(|port| port.mtu.min(9600)).max().unwrap_or(0);
         let room = room_of(mtu);
@@ -109,7 +109,7 @@ impl Plan {
         })
     }
 
-    /// Bytes of DPDK memory that the plan takes.
+    /// Bytes of DPDK memory that the plan needs.
     pub fn bytes(&self) -> usize {
         let pools: usize = self
             .ports
@@ -129,14 +129,14 @@ impl Plan {
         (24 << 20) + self.common_pool().bytes() + made + pools + rings
     }
 
-    /// Bytes that kernel interfaces at the places that are free may take later.
+    /// Bytes that kernel interfaces at free places may need later.
     pub(super) fn spare_bytes(&self) -> usize {
         let places = self.places.saturating_sub(self.ports.len());
         let pool = self.own_pool_of(Driver::AfXdp, self.workers, AF_XDP_BUFFER);
         places * pool.map_or(0, |size| size.bytes())
     }
 
-    /// What the environment needs to know: `cores` are those of the workers.
+    /// Requirements for the EAL; `cores` are those of the workers.
     pub fn needs(&self, cores: &[usize], hugepages: Option<bool>) -> EalRequirements {
         let pci = self.ports.iter().flat_map(|port| match &port.device {
             Device::Bond { members } => members.clone(),
@@ -160,14 +160,14 @@ impl Plan {
     }
 }
 
-/// Room for a frame of an MTU: Ethernet header, two tags, and what virtio counts beside.
+/// Buffer size for frames of an MTU: Ethernet header, two VLAN tags, and virtio's overhead.
 pub(super) fn room_of(mtu: u16) -> u16 {
     (HEADROOM + mtu.min(9600) + 64)
         .next_multiple_of(64)
         .max(ORDINARY_BUFFER)
 }
 
-/// Room of the buffers that a driver needs for an MTU.
+/// Buffer size that a driver needs for an MTU.
 pub(crate) fn room(driver: Driver, device: &Device, mtu: u16) -> u16 {
     let frame = room_of(mtu);
     match driver {

@@ -1,4 +1,4 @@
-/* rte_acl over the five fields of IPv4; for benchmarks. */
+/* rte_acl over the IPv4 five-tuple, for benchmarks. */
 #include <errno.h>
 #include <stddef.h>
 
@@ -22,7 +22,7 @@ RTE_ACL_RULE_DEF(five_rule, FIELDS);
 		.offset = offsetof(struct sluice_acl_key, member), \
 	}
 
-/* The first field is one byte, the others come in groups of four. */
+/* rte_acl requires the first field to be one byte, and further fields to be grouped into four bytes. */
 static const struct rte_acl_config config = {
 	.num_categories = 1,
 	.num_fields = FIELDS,
@@ -38,7 +38,7 @@ static const struct rte_acl_config config = {
 static int add(struct rte_acl_ctx *acl, const struct sluice_acl_rule *rule, uint32_t number)
 {
 	struct five_rule five = {
-		/* Results of 0 mean no rule; of several rules that with the highest priority wins. */
+		/* A result of 0 means no rule; if several rules match, the one with the highest priority wins. */
 		.data = {.category_mask = 1, .priority = RTE_ACL_MAX_PRIORITY - number, .userdata = number + 1},
 		.field = {
 			[PROTOCOL] = {.value.u8 = rule->protocol, .mask_range.u8 = rule->protocol_mask},
@@ -67,7 +67,7 @@ static int choose(struct rte_acl_ctx *acl)
 	unsigned int at;
 	int chosen = RTE_ACL_CLASSIFY_SCALAR;
 
-	/* The width is asked for when the algorithm is set and not later: drivers keep what they had. */
+	/* rte_acl reads the SIMD width only when the algorithm is set; drivers keep the width that they had. */
 	rte_vect_set_max_simd_bitwidth(RTE_VECT_SIMD_512);
 	for (at = 0; at < RTE_DIM(algorithms) && chosen == RTE_ACL_CLASSIFY_SCALAR; at++)
 		if (rte_acl_set_ctx_classify(acl, algorithms[at]) == 0)

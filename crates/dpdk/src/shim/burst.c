@@ -1,4 +1,4 @@
-/* Frames, one call per burst. */
+/* Receive, transmit, allocation and free of frames, with one call per burst. */
 #include <errno.h>
 #include <string.h>
 
@@ -16,7 +16,7 @@
 #error "DPDK 22.11 or newer is needed"
 #endif
 
-/* The four flags of received checksums make an index of four bits. */
+/* The four flags of received checksums form a four-bit index. */
 _Static_assert(RTE_MBUF_F_RX_L4_CKSUM_BAD == 1 << 3 && RTE_MBUF_F_RX_IP_CKSUM_BAD == 1 << 4 &&
 	       RTE_MBUF_F_RX_IP_CKSUM_GOOD == 1 << 7 && RTE_MBUF_F_RX_L4_CKSUM_GOOD == 1 << 8,
 	       "the flags of received checksums moved");
@@ -26,8 +26,8 @@ _Static_assert(sizeof(struct rte_mbuf) == SLUICE_ROOM, "a buffer's room begins e
 #define L3_GOOD 4
 #define L4_GOOD 8
 
-/* Good and bad at once is "none": for L4, a local sender left the sum to us. A good L4 alone does not vouch for
- * L3, and the sums are then computed. */
+/* Both good and bad set means "none": for L4, a local sender left the checksum to us. A good L4 checksum alone does
+ * not confirm L3, so both are then computed. */
 static const uint8_t checksums_of_flags[16] = {
 	[L3_GOOD | L4_GOOD] = SLUICE_CHECKSUMS_VOUCHED,
 	[L4_BAD] = SLUICE_CHECKSUMS_BAD_L4,
@@ -42,7 +42,7 @@ static const uint8_t checksums_of_flags[16] = {
 	[L4_GOOD | L4_BAD | L3_GOOD | L3_BAD] = SLUICE_CHECKSUMS_LEFT,
 };
 
-/* The way back, so that what was vouched for stays so over a ring. */
+/* The inverse mapping, so that verified checksums stay verified over a ring. */
 static const uint64_t flags_of_checksums[5] = {
 	[SLUICE_CHECKSUMS_VOUCHED] = RTE_MBUF_F_RX_IP_CKSUM_GOOD | RTE_MBUF_F_RX_L4_CKSUM_GOOD,
 	[SLUICE_CHECKSUMS_BAD_L3] = RTE_MBUF_F_RX_IP_CKSUM_BAD,
@@ -55,7 +55,7 @@ static inline uint8_t checksums(uint64_t flags)
 	return checksums_of_flags[((flags >> 3) & 3) | ((flags >> 5) & 12)];
 }
 
-/* Put one stripped tag back behind the addresses. */
+/* Insert a stripped VLAN tag after the MAC addresses. */
 static int insert_tag(struct rte_mbuf *m, uint16_t type, uint16_t tag)
 {
 	uint8_t *frame;
@@ -82,7 +82,7 @@ static __rte_noinline uint8_t repair(struct rte_mbuf *m)
 		return SLUICE_FAULT_LENGTH;
 	if (m->nb_segs > 1 && rte_pktmbuf_linearize(m) != 0)
 		return SLUICE_FAULT_TOO_LONG;
-	/* RX_VLAN alone means that the tag is still, or again, in the frame. */
+	/* RX_VLAN without RX_VLAN_STRIPPED means that the tag is in the frame. */
 	if (m->ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED) {
 		if (insert_tag(m, RTE_ETHER_TYPE_VLAN, m->vlan_tci) != 0)
 			return SLUICE_FAULT_TOO_LONG;
@@ -94,7 +94,7 @@ static __rte_noinline uint8_t repair(struct rte_mbuf *m)
 	return SLUICE_FAULT_NONE;
 }
 
-/* The words that DPDK's drivers write in one go: begin of the data, references, segments. */
+/* DPDK's drivers write these fields as one word: data offset, reference count, number of segments. */
 _Static_assert(offsetof(struct rte_mbuf, refcnt) == offsetof(struct rte_mbuf, rearm_data) + 2 &&
 	       offsetof(struct rte_mbuf, nb_segs) == offsetof(struct rte_mbuf, rearm_data) + 4,
 	       "references and segments moved");
@@ -105,7 +105,7 @@ static inline uint64_t ordinary(const struct rte_mbuf *m)
 		RTE_MBUF_F_RX_VLAN_STRIPPED | RTE_MBUF_F_RX_QINQ_STRIPPED | RTE_MBUF_F_INDIRECT | RTE_MBUF_F_EXTERNAL;
 	uint32_t one_each;
 
-	/* One reference, one segment. */
+	/* Reference count 1 and one segment. */
 	memcpy(&one_each, (const char *)&m->rearm_data + 2, sizeof(one_each));
 	return ((one_each ^ 0x00010001) | (m->ol_flags & flags)) == 0 && m->pkt_len - 1 < UINT16_MAX;
 }
@@ -152,7 +152,7 @@ uint16_t sluice_receive(uint16_t port, uint16_t queue, struct rte_mbuf **buffers
 	return n;
 }
 
-/* What a local sender left to us goes on to the device: where its sum starts, by a short walk over the header. */
+/* Pass a checksum that a local sender left to us on to the device; find its start with a short parse of the header. */
 static __rte_noinline void leave_to_device(struct rte_mbuf *m)
 {
 	const uint8_t *frame = rte_pktmbuf_mtod(m, const uint8_t *);
@@ -207,7 +207,7 @@ void sluice_transmit_nothing(uint16_t port, uint16_t queue)
 	rte_eth_tx_burst(port, queue, NULL, 0);
 }
 
-/* A hand holds single, direct, unshared buffers only: they go back as they are, pool by pool. */
+/* Burst buffers contain only single-segment, direct, unshared mbufs: return them unchanged to their pools. */
 void sluice_free(struct rte_mbuf **buffers, uint32_t count)
 {
 	uint32_t from, to;

@@ -1,4 +1,4 @@
-/* rte_fib, IPv4 routes in DIR-24-8; for benchmarks. */
+/* rte_fib: IPv4 routes in DIR-24-8, for benchmarks. */
 #include <errno.h>
 
 #include <rte_errno.h>
@@ -21,7 +21,8 @@ int sluice_fib_create(const char *name, uint32_t routes, uint32_t groups, uint32
 
 	if (made == NULL)
 		return -rte_errno;
-	/* The width is asked for when the function is chosen and not later: drivers keep what they had. */
+	/* rte_fib reads the SIMD width only when the lookup function is selected; drivers keep the width that they
+	 * had. */
 	rte_vect_set_max_simd_bitwidth(RTE_VECT_SIMD_512);
 	rte_fib_select_lookup(made, RTE_FIB_LOOKUP_DEFAULT);
 	rte_vect_set_max_simd_bitwidth(width);

@@ -1,4 +1,4 @@
-/* Frames as drivers may deliver them: for tests. */
+/* For tests: frames with properties that drivers may deliver. */
 #include <errno.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* Devices. */
+/* Ports and devices. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -71,11 +71,12 @@ int sluice_port_configure(uint16_t port, const struct sluice_port_settings *sett
 			configuration.rx_adv_conf.rss_conf.rss_key_len = settings->hash_key_bytes;
 		}
 	}
-	/* virtio chooses among VLANs, whether it was asked to or not: so that it can be told to take them all. */
+	/* virtio may filter by VLAN without being asked to. Enable the filter so that it can be configured to accept
+	 * all VLANs. */
 	if (device.driver_name != NULL && strcmp(device.driver_name, "net_virtio") == 0)
 		configuration.rxmode.offloads |= device.rx_offload_capa & RTE_ETH_RX_OFFLOAD_VLAN_FILTER;
-	/* A bond polls the links of its members, and its link state follows. Without this flag each query of that state would read the members'
-	 * links again, from another thread, which drivers don't allow for. */
+	/* A bond polls the links of its members, and its link state follows. Without this flag each query of that
+	 * state would read the members' links from another thread, which drivers don't support. */
 	configuration.intr_conf.lsc = device.driver_name != NULL && strcmp(device.driver_name, "net_bonding") == 0;
 	configuration.intr_conf.rxq = settings->interrupts != 0;
 	*step = SLUICE_STEP_CONFIGURE;
@@ -108,7 +109,7 @@ int sluice_port_configure(uint16_t port, const struct sluice_port_settings *sett
 		uint16_t mtu = 0;
 
 		rc = rte_eth_dev_set_mtu(port, settings->mtu);
-		/* Some drivers have no such call; what counts is that the MTU is the wanted one. */
+		/* Some drivers don't support this call; then the MTU only has to equal the requested one. */
 		if (rc == -ENOTSUP && rte_eth_dev_get_mtu(port, &mtu) == 0)
 			rc = 0;
 	}
@@ -125,7 +126,7 @@ int sluice_port_start(uint16_t port)
 	return rc;
 }
 
-/* Whether each of its queues has a file descriptor that tells of frames. */
+/* Whether each of its queues has a file descriptor that signals received frames. */
 int sluice_interrupts(uint16_t port)
 {
 	return rte_eth_dev_rx_intr_ctl_q_get_fd(port, 0) >= 0;
@@ -136,14 +137,14 @@ int sluice_interrupt_arm(struct sluice_queue queue)
 	return rte_eth_dev_rx_intr_ctl_q(queue.port, queue.queue, RTE_EPOLL_PER_THREAD, RTE_INTR_EVENT_ADD, NULL);
 }
 
-/* Returns how many queues rang before the time was over. */
+/* Returns the number of queues that signalled frames before the timeout. */
 int sluice_interrupt_wait(const struct sluice_queue *queues, uint16_t count, int milliseconds)
 {
 	struct rte_epoll_event events[SLUICE_BURST];
 	uint16_t i;
 	int rang;
 
-	/* Where a driver can't be told, its descriptors tell by themselves. */
+	/* Drivers that don't support this call signal frames on their descriptors anyway. */
 	for (i = 0; i < count; i++)
 		rte_eth_dev_rx_intr_enable(queues[i].port, queues[i].queue);
 	rang = rte_epoll_wait(RTE_EPOLL_PER_THREAD, events, SLUICE_BURST, milliseconds);
@@ -157,7 +158,7 @@ int sluice_port_stop(uint16_t port)
 	return rte_eth_dev_stop(port);
 }
 
-/* Whether another port is on the same device, as on cards with one address for two ports. */
+/* Whether another port uses the same device, as on cards with one PCI address for two ports. */
 static int is_shared(uint16_t port, const struct rte_device *device)
 {
 	struct rte_eth_dev_info info;
@@ -192,7 +193,8 @@ static void on_removal(const char *name, enum rte_dev_event_type event, void *ar
 		removal_told(name);
 }
 
-/* VFIO's request for a card comes by DPDK's interrupt thread. Accesses to a card that UIO has lost are made harmless. */
+/* Reports VFIO's removal requests, which DPDK delivers in its interrupt thread. Makes accesses to a card that UIO has
+ * lost harmless. */
 int sluice_watch_removal(void (*told)(const char *name))
 {
 	int rc;
@@ -280,8 +282,9 @@ int sluice_bond_active(uint16_t port, uint16_t *members, uint16_t room)
 #endif
 }
 
-/* Makes the bond that takes this port poll its link. A bond relies on link interrupts where the driver claims them, and the driver of
- * QEMU's e1000e got none by MSI-X under VFIO. The flags that the information points to are the port's own. */
+/* Makes a bond that adds this port poll its link. A bond uses link interrupts if the driver claims to support them,
+ * but the driver of QEMU's e1000e receives none with MSI-X under VFIO. The flags in the device information are the
+ * port's own and can be changed. */
 int sluice_bond_poll_link(uint16_t member)
 {
 	struct rte_eth_dev_info info;

@@ -76,7 +76,8 @@ static void release_zone(struct rte_mempool_memhdr *chunk, void *zone)
 	rte_memzone_free(zone);
 }
 
-/* Virtual addresses: one zone, objects packed without regard to page borders, each with the address that it has for us. */
+/* For virtual addresses: one memory zone with objects packed across page borders; the DMA address of each object is
+ * its virtual address. */
 static int populate_packed(struct rte_mempool *pool, const char *name)
 {
 	size_t bytes = (size_t)pool->size * (pool->header_size + pool->elt_size + pool->trailer_size);
@@ -95,7 +96,7 @@ static int populate_packed(struct rte_mempool *pool, const char *name)
 	return rc;
 }
 
-/* Pieces of memory between which there is a gap. */
+/* Number of non-contiguous pieces of memory. */
 static uint32_t separate_pieces(const struct rte_mempool *pool)
 {
 	const struct rte_mempool_memhdr *chunk, *before = NULL;
@@ -108,12 +109,12 @@ static uint32_t separate_pieces(const struct rte_mempool *pool)
 	return pieces;
 }
 
-/* Every object has the address that a card reads and writes by.
+/* Creates a pool in which every object contains its DMA address.
  *
- * Where addresses are virtual (VFIO with an IOMMU, or no card at all), objects may cross pages. Where they are physical, an
- * object stays within a page, and the pool has as many pieces as memory has. AF_XDP maps size times objects from the first
- * object on: for it (adjoining) there must be no gap, so each object is then one ordinary page, and pages of any size hold a
- * whole number of them. */
+ * With virtual addresses (VFIO with an IOMMU, or no card), objects may cross pages. With physical addresses, each
+ * object stays within a page, and the pool has as many pieces as the memory. AF_XDP maps (size × number) bytes from
+ * the first object on, so its pool (adjoining) must be contiguous: each object then takes one ordinary page, and
+ * larger pages hold a whole number of them. */
 int sluice_pool_create(const char *name, uint32_t count, uint32_t cache, uint16_t room, int adjoining,
 		struct rte_mempool **pool, uint32_t *pieces)
 {
@@ -133,7 +134,7 @@ int sluice_pool_create(const char *name, uint32_t count, uint32_t cache, uint16_
 			sizeof(private), SOCKET_ID_ANY, flags);
 	if (made == NULL)
 		return -rte_errno;
-	/* They come with a plug-in. */
+	/* These operations come with a DPDK plug-in. */
 	rc = rte_mempool_set_ops_byname(made, "ring_mp_mc", NULL) == 0 ? 0 : -ENOSYS;
 	if (rc == 0) {
 		rte_pktmbuf_pool_init(made, &private);
@@ -149,7 +150,7 @@ int sluice_pool_create(const char *name, uint32_t count, uint32_t cache, uint16_
 	return 0;
 }
 
-/* How many objects a card would not find at the address that they carry. */
+/* Number of objects that a card would not find at the address that they contain. */
 uint32_t sluice_pool_misaddressed(const struct rte_mempool *pool)
 {
 	const struct rte_mempool_objhdr *header;

@@ -1,6 +1,6 @@
-/* The seam to DPDK: one call per burst for frames, plain calls for control. It includes no DPDK header, so
- * that the bindings do not depend on layouts that move between releases. Every call that can fail returns 0
- * or a negative errno. */
+/* Interface to DPDK: one call per burst for frames, plain calls for control. It includes no DPDK header, so that the
+ * bindings do not depend on layouts that change between releases. Every call that can fail returns 0 or a negative
+ * errno. */
 #ifndef SLUICE_SHIM_H
 #define SLUICE_SHIM_H
 
@@ -13,7 +13,7 @@ struct rte_mbuf;
 struct rte_mempool;
 struct rte_ring;
 
-/* What is known of a frame's checksums; the order of sluice_wire::Checksums. */
+/* Checksum state of a frame; in the order of sluice_wire::Checksums. */
 #define SLUICE_CHECKSUMS_UNVERIFIED 0
 #define SLUICE_CHECKSUMS_VOUCHED 1
 #define SLUICE_CHECKSUMS_BAD_L3 2
@@ -26,20 +26,20 @@ struct rte_ring;
 #define SLUICE_FAULT_SHARED 2
 #define SLUICE_FAULT_LENGTH 3
 
-/* Most frames of one receive: one bit each in the mask of faults. */
+/* Maximum number of frames per receive call: the fault mask has one bit for each. */
 #define SLUICE_BURST 64
 
-/* Where a buffer's room begins behind its name: right behind DPDK's own part of it. */
+/* Offset of a buffer's memory from its mbuf: directly after the mbuf struct. */
 #define SLUICE_ROOM 128
 
-/* A buffer's room. */
+/* Memory of a buffer. */
 struct sluice_room {
 	uint8_t *start;
 	uint16_t length;
 	uint16_t fault; /* SLUICE_FAULT_… */
 };
 
-/* Where a frame lies in its room. */
+/* Position of a frame in its buffer. */
 struct sluice_window {
 	uint16_t start;
 	uint16_t length;
@@ -59,13 +59,13 @@ uint32_t sluice_ring_drain(struct rte_ring *ring);
 
 /* process.c: EAL, pools, rings */
 int sluice_eal_start(int argc, char **argv);
-/* Lets this thread, and those that it starts from now on, use the processor's I/O ports. */
+/* Allows this thread, and threads that it creates afterwards, to access I/O ports. */
 int sluice_io_ports(void);
 const char *sluice_version(void);
 int sluice_log_open(void (*write)(const char *text, size_t length));
 int sluice_thread_register(void);
 void sluice_thread_unregister(void);
-/* Bytes of an object of an adjoining pool where addresses are physical, header included. */
+/* Bytes of an object of an adjoining pool with physical addresses, including headers. */
 #define SLUICE_ADJOINING_OBJECT 4096
 int sluice_pool_create(const char *name, uint32_t count, uint32_t cache, uint16_t room, int adjoining,
 		struct rte_mempool **pool, uint32_t *pieces);
@@ -76,7 +76,7 @@ int sluice_ring_create(const char *name, uint32_t count, struct rte_ring **ring)
 uint32_t sluice_ring_count(const struct rte_ring *ring);
 void sluice_ring_destroy(struct rte_ring *ring);
 
-/* inject.c: a frame as drivers may deliver it, put into a ring; for tests */
+/* inject.c: puts a frame with special driver properties into a ring; for tests */
 #define SLUICE_INJECT_PLAIN 0
 #define SLUICE_INJECT_SHARED 1
 #define SLUICE_INJECT_SEGMENTS 2
@@ -116,7 +116,7 @@ struct sluice_port_settings {
 	struct rte_mempool *pool;
 };
 
-/* Steps of sluice_port_configure, for its error text. */
+/* Steps of sluice_port_configure, for error messages. */
 #define SLUICE_STEP_INFO 0
 #define SLUICE_STEP_CONFIGURE 1
 #define SLUICE_STEP_RECEIVE_QUEUE 2
@@ -140,7 +140,7 @@ int sluice_port_all_multicast(uint16_t port, int on);
 int sluice_port_mac(uint16_t port, uint8_t mac[6]);
 int sluice_port_set_mac(uint16_t port, const uint8_t mac[6]);
 int sluice_port_mtu(uint16_t port, uint16_t *mtu);
-/* Up or not, and megabits per second (0 where unknown). */
+/* Link state (0 or 1), and speed in megabits per second (0 if unknown). */
 int sluice_port_link(uint16_t port, int *up, uint32_t *megabits);
 int sluice_port_set_link(uint16_t port, int up);
 int sluice_port_statistics(uint16_t port, struct sluice_port_statistics *statistics);
@@ -160,7 +160,7 @@ int sluice_bond_remove(uint16_t port, uint16_t member);
 const char *sluice_bond_member_argument(void);
 const char *sluice_error_text(int error);
 
-/* steering.c: the hash that chooses queues */
+/* steering.c: the RSS hash that selects queues */
 #define SLUICE_HASH_IPV4 (1u << 0)
 #define SLUICE_HASH_IPV4_FRAGMENT (1u << 1)
 #define SLUICE_HASH_IPV4_TCP (1u << 2)
@@ -196,22 +196,22 @@ struct sluice_hash {
 
 uint64_t sluice_hash_functions(uint32_t ours);
 int sluice_hash_capabilities(uint16_t port, struct sluice_hash_capabilities *capabilities);
-/* A key of NULL leaves the device its own. */
+/* If key is NULL, the device keeps its key. */
 int sluice_hash_set(uint16_t port, uint32_t ours, const uint8_t *key, uint8_t key_bytes);
 int sluice_hash_get(uint16_t port, uint8_t key_bytes, struct sluice_hash *hash);
 int sluice_hash_set_table(uint16_t port, const uint16_t *queues, uint16_t entries);
 int sluice_hash_table(uint16_t port, uint16_t *queues, uint16_t entries);
 
-/* Bytes of DPDK's heap that are taken. */
+/* Bytes in use on DPDK's heap. */
 size_t sluice_heap_bytes(void);
 
-/* fib.c: rte_fib, IPv4; for benchmarks. Addresses in host order. */
+/* fib.c: rte_fib, IPv4, for benchmarks. Addresses are in host byte order. */
 int sluice_fib_create(const char *name, uint32_t routes, uint32_t groups, uint32_t none, struct rte_fib **fib);
 int sluice_fib_add(struct rte_fib *fib, uint32_t address, uint8_t length, uint32_t value);
 int sluice_fib_lookup(struct rte_fib *fib, uint32_t *addresses, uint64_t *values, uint32_t count);
 void sluice_fib_free(struct rte_fib *fib);
 
-/* acl.c: rte_acl; for benchmarks */
+/* acl.c: rte_acl, for benchmarks */
 struct sluice_acl_rule {
 	uint32_t source, destination; /* host order, bits behind the prefix 0 */
 	uint16_t source_first, source_last, destination_first, destination_last;
@@ -219,7 +219,7 @@ struct sluice_acl_rule {
 	uint8_t protocol, protocol_mask;
 };
 
-/* What is asked about, in network order. */
+/* Key of a packet to classify, in network byte order. */
 struct sluice_acl_key {
 	uint8_t protocol;
 	uint8_t unused[3];
@@ -229,7 +229,7 @@ struct sluice_acl_key {
 
 int sluice_acl_build(const char *name, const struct sluice_acl_rule *rules, uint32_t count,
 		struct rte_acl_ctx **acl, int *algorithm, size_t *bytes);
-/* The number of the first rule, counted from 1; 0 where there is none. */
+/* Writes the number of the first matching rule, starting at 1, or 0 if none matches. */
 int sluice_acl_classify(const struct rte_acl_ctx *acl, const uint8_t **keys, uint32_t *found, uint32_t count);
 const char *sluice_acl_algorithm_name(int algorithm);
 void sluice_acl_free(struct rte_acl_ctx *acl);

@@ -1,4 +1,4 @@
-/* How a device spreads frames over its queues: by a hash of fields, and a table of what it leads to. */
+/* Distribution of frames over a device's queues: by a hash of fields, and a redirection table. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -95,7 +95,7 @@ int sluice_hash_get(uint16_t port, uint8_t key_bytes, struct sluice_hash *hash)
 	return 0;
 }
 
-/* Groups for a table, each of their first `entries` entries chosen; to be freed. */
+/* Allocates RETA groups with the first `entries` entries selected; the caller frees them. */
 static struct rte_eth_rss_reta_entry64 *groups_for(uint16_t entries)
 {
 	size_t count = (entries + RTE_ETH_RETA_GROUP_SIZE - 1) / RTE_ETH_RETA_GROUP_SIZE;

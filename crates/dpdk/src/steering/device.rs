@@ -1,11 +1,11 @@
-//! A port of DPDK as a device that hashes.
+//! A DPDK port as a hashing device.
 
 use super::negotiation::{Hash, HashDevice, Refusal};
 use super::{Capabilities, Functions, HashKey, KEY_BYTES};
 use crate::eal::error_text;
 use crate::sys;
 
-/// The hash of a port, by its number. The port is configured, and open for as long as this is used.
+/// RSS hash of a port, by its number. The port must be configured, and stay open while this is used.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PortHash(pub(crate) u16);
 
@@ -46,8 +46,8 @@ impl HashDevice for PortHash {
         } else {
             bytes.as_ptr()
         };
-        // A key is fitted to the size that the device names, which is a byte.
-        // SAFETY: as many bytes as said, read during the call.
+        // The key was fitted to the device's size, which fits into a byte. SAFETY: the array has the stated length and
+        // is read during the call.
         result(unsafe { sys::sluice_hash_set(self.0, functions.bits(), start, bytes.len() as u8) })
     }
 
@@ -59,7 +59,7 @@ impl HashDevice for PortHash {
             delivers: 0,
         };
         let key_bytes = u8::try_from(key_bytes).unwrap_or(u8::MAX);
-        // SAFETY: the result has room for a key of any size that a byte can say.
+        // SAFETY: the result has room for a key of any size that fits into a byte.
         result(unsafe { sys::sluice_hash_get(self.0, key_bytes, &mut raw) })?;
         let key = &raw.key[..usize::from(raw.key_bytes)];
         Ok(Hash {
@@ -71,13 +71,13 @@ impl HashDevice for PortHash {
 
     fn set_table(&self, table: &[u16]) -> Result<(), Refusal> {
         let entries = u16::try_from(table.len()).unwrap_or(u16::MAX);
-        // SAFETY: at least as many entries as said, read during the call.
+        // SAFETY: at least the stated number of entries, read during the call.
         result(unsafe { sys::sluice_hash_set_table(self.0, table.as_ptr(), entries) })
     }
 
     fn table(&self, entries: u16) -> Result<Vec<u16>, Refusal> {
         let mut table = vec![0; entries.into()];
-        // SAFETY: as many entries as said are written.
+        // SAFETY: the call writes the stated number of entries.
         result(unsafe { sys::sluice_hash_table(self.0, table.as_mut_ptr(), entries) })?;
         Ok(table)
     }

@@ -1,4 +1,4 @@
-//! What a device hashes: functions as DPDK knows them, and the fields that they come to.
+//! Hash functions as DPDK defines them, and the packet fields that they hash.
 
 use std::fmt;
 use std::ops::BitOr;
@@ -6,40 +6,40 @@ use std::ops::BitOr;
 use super::Steering;
 use crate::sys;
 
-/// Hash functions: for which packets a device hashes, and which fields it leaves out.
+/// Set of hash functions: the packet types that a device hashes, and the fields that it omits.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Functions(u32);
 
 impl Functions {
-    /// IPv4 packets of any kind: addresses.
+    /// IPv4 packets of any protocol: addresses.
     pub const IPV4: Self = Self(sys::SLUICE_HASH_IPV4);
-    /// Fragments of IPv4: addresses.
+    /// IPv4 fragments: addresses.
     pub const IPV4_FRAGMENT: Self = Self(sys::SLUICE_HASH_IPV4_FRAGMENT);
     /// TCP over IPv4: addresses and ports.
     pub const IPV4_TCP: Self = Self(sys::SLUICE_HASH_IPV4_TCP);
     /// UDP over IPv4: addresses and ports.
     pub const IPV4_UDP: Self = Self(sys::SLUICE_HASH_IPV4_UDP);
-    /// Other protocols over IPv4: addresses.
+    /// IPv4 with other protocols: addresses.
     pub const IPV4_OTHER: Self = Self(sys::SLUICE_HASH_IPV4_OTHER);
-    /// IPv6 packets of any kind: addresses.
+    /// IPv6 packets of any protocol: addresses.
     pub const IPV6: Self = Self(sys::SLUICE_HASH_IPV6);
-    /// Fragments of IPv6: addresses.
+    /// IPv6 fragments: addresses.
     pub const IPV6_FRAGMENT: Self = Self(sys::SLUICE_HASH_IPV6_FRAGMENT);
     /// TCP over IPv6: addresses and ports.
     pub const IPV6_TCP: Self = Self(sys::SLUICE_HASH_IPV6_TCP);
     /// UDP over IPv6: addresses and ports.
     pub const IPV6_UDP: Self = Self(sys::SLUICE_HASH_IPV6_UDP);
-    /// Other protocols over IPv6: addresses.
+    /// IPv6 with other protocols: addresses.
     pub const IPV6_OTHER: Self = Self(sys::SLUICE_HASH_IPV6_OTHER);
-    /// Of the addresses the source alone.
+    /// Hash only the source of the addresses.
     pub const L3_SOURCE_ONLY: Self = Self(sys::SLUICE_HASH_L3_SOURCE_ONLY);
-    /// Of the addresses the destination alone.
+    /// Hash only the destination of the addresses.
     pub const L3_DESTINATION_ONLY: Self = Self(sys::SLUICE_HASH_L3_DESTINATION_ONLY);
-    /// Of the ports the source alone.
+    /// Hash only the source port of the ports.
     pub const L4_SOURCE_ONLY: Self = Self(sys::SLUICE_HASH_L4_SOURCE_ONLY);
-    /// Of the ports the destination alone.
+    /// Hash only the destination port of the ports.
     pub const L4_DESTINATION_ONLY: Self = Self(sys::SLUICE_HASH_L4_DESTINATION_ONLY);
-    /// Functions that have no name here; they are read, never asked for.
+    /// Functions without a constant here; they are read, but never requested.
     pub const BEYOND: Self = Self(sys::SLUICE_HASH_BEYOND);
 
     const ADDRESSES: [Self; 2] = [
@@ -52,7 +52,7 @@ impl Functions {
     ];
     const ANY: [Self; 2] = [Self::IPV4, Self::IPV6];
 
-    /// Of the bits that the shim gives.
+    /// Create from the shim's bits.
     pub(crate) const fn from_bits(bits: u32) -> Self {
         Self(bits)
     }
@@ -62,12 +62,12 @@ impl Functions {
         self.0
     }
 
-    /// None at all.
+    /// Whether the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// All of these are among them.
+    /// Whether all of `others` are in the set.
     pub const fn contains(self, others: Self) -> bool {
         self.0 & others.0 == others.0
     }
@@ -76,11 +76,11 @@ impl Functions {
         Self(self.0 & others.0)
     }
 
-    /// What to ask for of these, to steer so: each family of addresses for which that can be had; `None` where
-    /// that is neither.
+    /// Functions to request, out of the offered ones, for a steering. Includes each address family for which the
+    /// steering is possible; `None` if it is possible for neither.
     ///
-    /// For the source alone, TCP and UDP are hashed as any other IP packet: what their own functions would make of
-    /// "the source address only" differs by driver, some hash the ports then.
+    /// For [`Steering::Source`], TCP and UDP are hashed like any other IP packet, because drivers differ in how their
+    /// TCP and UDP functions treat "source address only": some hash the ports then.
     pub(super) fn to_steer(self, steering: Steering) -> Option<Self> {
         let subset = match steering {
             Steering::FiveTuple => Self::default(),
@@ -100,13 +100,13 @@ impl Functions {
         (!asked.is_empty() && self.contains(subset)).then_some(asked | subset)
     }
 
-    /// What to ask for where no steering can be had: whatever spreads at least some packets.
+    /// Functions to request if the steering is not possible: all that distribute at least some packets.
     pub(super) fn to_spread(self) -> Self {
         let all = Self::ADDRESSES[0] | Self::ADDRESSES[1] | Self::PORTS[0] | Self::PORTS[1];
         self.and(all)
     }
 
-    /// The fields of a packet that choose its queue.
+    /// Packet fields that select the queue of a flow.
     pub fn fields(self, flow: Flow) -> Fields {
         let (any, own) = match flow {
             Flow::Tcp4 => (Self::IPV4, Self::IPV4_TCP),
@@ -124,7 +124,7 @@ impl Functions {
         {
             (true, false) => (true, false),
             (false, true) => (false, true),
-            // Both at once mean neither, in DPDK.
+            // In DPDK, setting both means neither.
             _ => (true, true),
         };
         let (source_address, destination_address) = chosen(Self::L3_SOURCE_ONLY, Self::L3_DESTINATION_ONLY);
@@ -137,8 +137,8 @@ impl Functions {
         }
     }
 
-    /// How packets are steered by these; `None` where TCP and UDP of one family of addresses, or the two
-    /// families, go different ways. A family that is not hashed at all does not count.
+    /// Steering that results from these functions; `None` if TCP and UDP of one family, or the two families, are
+    /// steered differently. A family that is not hashed is ignored.
     pub fn steering(self) -> Option<Steering> {
         let families: Vec<_> = Flow::FAMILIES
             .iter()
@@ -157,7 +157,7 @@ impl Functions {
         first.filter(|_| families.iter().all(|family| *family == first))
     }
 
-    /// Packets of some protocol of this family are hashed.
+    /// Whether packets of any protocol of this family are hashed.
     pub(super) fn hashes(self, family: &[Flow; 3]) -> bool {
         family.iter().any(|&flow| self.fields(flow) != Fields::default())
     }
@@ -178,7 +178,7 @@ impl fmt::Debug for Functions {
 }
 
 impl fmt::Display for Functions {
-    /// The fields, as an operator knows them: in one phrase where they are the same for all flows.
+    /// Write the fields for operators, in one phrase if they are the same for all flows.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(steering) = self.steering() {
             return write!(f, "{steering}");
@@ -203,7 +203,7 @@ impl fmt::Display for Functions {
     }
 }
 
-/// Kinds of packets that devices tell apart.
+/// Packet types that devices distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
     /// TCP over IPv4.
@@ -221,7 +221,7 @@ pub enum Flow {
 }
 
 impl Flow {
-    /// Those of IPv4, and those of IPv6.
+    /// The flows of IPv4, and those of IPv6.
     pub const FAMILIES: [[Self; 3]; 2] = [
         [Flow::Tcp4, Flow::Udp4, Flow::Other4],
         [Flow::Tcp6, Flow::Udp6, Flow::Other6],
@@ -241,7 +241,7 @@ impl fmt::Display for Flow {
     }
 }
 
-/// Fields that are hashed, in the order of the hash's input.
+/// Fields that are hashed, in the order of the hash input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fields {
     /// Source address.
@@ -304,7 +304,7 @@ impl fmt::Display for Fields {
 mod tests {
     use super::*;
 
-    /// Addresses of both families, and with ports.
+    /// Addresses of both families, and the same with ports.
     const ADDRESSES: Functions = Functions(Functions::ADDRESSES[0].0 | Functions::ADDRESSES[1].0);
     const FLOWS: Functions = Functions(ADDRESSES.0 | Functions::PORTS[0].0 | Functions::PORTS[1].0);
     const ALL: Functions = Functions(

@@ -1,49 +1,49 @@
-//! What to ask of a device in which order, and what to make of its answers.
+//! Order of the requests to a device, and evaluation of its answers.
 
 use super::{
     Capabilities, Functions, HashKey, Shortfall, Steered, Steering, SteeringError, SteeringRequest, check_queues,
 };
 
-/// A device that chooses queues by a hash: what is asked of it, and what it answers.
+/// A device that selects queues by a hash.
 pub(crate) trait HashDevice {
-    /// What it offers.
+    /// Query its capabilities.
     fn capabilities(&self) -> Result<Capabilities, Refusal>;
-    /// Take functions, and a key; `None` leaves it the key that it has.
+    /// Set functions and a key; `None` keeps the device's key.
     fn set_hash(&self, functions: Functions, key: Option<&HashKey>) -> Result<(), Refusal>;
-    /// What it does: all of it is read from the device.
+    /// Read the settings in use from the device.
     fn hash(&self, key_bytes: usize) -> Result<Hash, Refusal>;
-    /// Take a table, of as many entries as it has.
+    /// Set a table with as many entries as the device's.
     fn set_table(&self, table: &[u16]) -> Result<(), Refusal>;
-    /// The table that it has.
+    /// Read the table in use.
     fn table(&self, entries: u16) -> Result<Vec<u16>, Refusal>;
 }
 
-/// A device does not do it: the text of its error number.
+/// The device refused: text of its error number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal(pub(crate) String);
 
-/// What a device hashes, and how.
+/// Hash settings of a device.
 #[derive(Clone, Debug)]
 pub(crate) struct Hash {
     pub(crate) functions: Functions,
-    /// `None` where it does not tell.
+    /// `None` if the device does not report it.
     pub(crate) key: Option<HashKey>,
-    /// The hash comes with the frame.
+    /// Whether the hash is delivered with the frame.
     pub(crate) delivered: bool,
 }
 
-/// One thing to ask for.
+/// One set of settings to request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Attempt {
-    /// Empty: nothing is hashed.
+    /// Empty means that nothing is hashed.
     pub(crate) functions: Functions,
     pub(crate) key: Option<HashKey>,
-    /// The key was left out, for the attempt before had it.
+    /// Whether the key was left out because the previous attempt included it.
     without_key: bool,
 }
 
-/// What to ask for, best first: the wish, addresses and ports, whatever is hashed, nothing; each that has a key
-/// then without it, for it may be the key that is refused.
+/// Attempts in order of preference: the requested steering, addresses and ports, any hash, no hash. Each attempt with a
+/// key is followed by the same attempt without it, in case only the key is refused.
 pub(crate) fn attempts(wish: &SteeringRequest, capabilities: &Capabilities) -> Vec<Attempt> {
     let mut attempts = Vec::new();
     let mut push = |functions: Functions, key: Option<&HashKey>| {
@@ -81,15 +81,15 @@ pub(crate) fn attempts(wish: &SteeringRequest, capabilities: &Capabilities) -> V
     attempts
 }
 
-/// Attempts that are left, the accepted one first, and what was refused on the way.
+/// Remaining attempts, the accepted one first, and the refusals so far.
 #[derive(Debug)]
 pub(crate) struct Configured {
     pub(crate) attempts: Vec<Attempt>,
     pub(crate) shortfalls: Vec<Shortfall>,
 }
 
-/// Configure a device by the first attempt that it takes. `reason` tells why it did not, or `None` where that has
-/// nothing to do with the hash; where it takes none, the first error is the one that counts.
+/// Configure a device with the first attempt that it accepts. `reason` returns why an attempt was refused, or `None` if
+/// the error is unrelated to the hash. If all are refused, the first error is returned.
 pub(crate) fn configure<E>(
     wish: &SteeringRequest,
     capabilities: &Capabilities,
@@ -121,11 +121,11 @@ pub(crate) fn configure<E>(
             }
         }
     }
-    // There is always the attempt to hash nothing, so there was an error.
+    // The attempt without a hash always exists, so there was an error.
     first_error.map_or_else(|| Ok(Configured { attempts, shortfalls }), Err)
 }
 
-/// Functions and keys that were refused: which of the two it was shows only when one goes without the other.
+/// Refused functions and keys. Which of the two was refused shows only when one is accepted without the other.
 #[derive(Default)]
 struct Refusals(Vec<(Attempt, String)>);
 
@@ -134,7 +134,7 @@ impl Refusals {
         self.0.push((attempt.clone(), reason));
     }
 
-    /// An attempt was taken: name what was refused before it.
+    /// Report what was refused before the accepted attempt.
     fn settle(self, taken: &Attempt, shortfalls: &mut Vec<Shortfall>) {
         for (refused, reason) in self.0 {
             if taken.without_key && refused.functions == taken.functions {
@@ -147,7 +147,7 @@ impl Refusals {
     }
 }
 
-/// Steer a started device as far as it goes, and read back what it does.
+/// Steer a started device as far as possible, and read back its settings.
 pub(crate) fn steer(
     device: &impl HashDevice,
     wish: &SteeringRequest,
@@ -193,7 +193,8 @@ pub(crate) fn steer(
     steered
 }
 
-/// Come to a hash that the device keeps: the first of what is left to ask for. `None` where it does not tell.
+/// Find hash settings that the device applies, starting with the first remaining attempt. `None` if the device does not
+/// report its settings.
 fn agree(
     device: &impl HashDevice,
     capabilities: &Capabilities,
@@ -209,7 +210,7 @@ fn agree(
         }
         if attempt.functions.is_empty() {
             refusals.settle(attempt, shortfalls);
-            // What is not hashed at all can't be asked for either: no need to name that.
+            // A device that can't hash at all can't report its hash either, so don't report that as a shortfall.
             return read().ok();
         }
         let mut hash = match read() {
@@ -219,8 +220,8 @@ fn agree(
                 return None;
             }
         };
-        // Some devices take functions and key when they are configured, others when they run, and setting
-        // them again can stop the traffic for a moment: only what differs is set.
+        // Some devices accept functions and key at configuration, others when running. Setting them again can interrupt
+        // traffic for a moment, so only differences are set.
         let as_wished =
             |hash: &Hash| hash.functions == attempt.functions && (attempt.key.is_none() || attempt.key == hash.key);
         if !as_wished(&hash) {
@@ -258,8 +259,8 @@ fn agree(
     None
 }
 
-/// A table of a device: what is given, again and again, or its beginning where the device's is a part of it. Nothing where
-/// neither fits.
+/// Fill a device's table: repeat the given entries, or use their beginning if the device's table is shorter. Empty if
+/// the lengths don't fit.
 fn fill(given: &[u16], entries: usize) -> (Vec<u16>, Option<Shortfall>) {
     let length = given.len();
     if length <= entries && entries.checked_rem(length).is_none_or(|rest| rest == 0) {
@@ -282,7 +283,7 @@ fn fill(given: &[u16], entries: usize) -> (Vec<u16>, Option<Shortfall>) {
     (table, shortfall)
 }
 
-/// Give a device a table, and read back which it has.
+/// Set a device's table, and read back the table in use.
 fn place(device: &impl HashDevice, table: &[u16]) -> (Option<Vec<u16>>, Option<Shortfall>) {
     let read = || device.table(table.len() as u16);
     if read().is_ok_and(|found| found == table) {
@@ -308,7 +309,7 @@ fn place(device: &impl HashDevice, table: &[u16]) -> (Option<Vec<u16>>, Option<S
     (Some(found), shortfall)
 }
 
-/// Give a steered device another table, and read it back.
+/// Change the table of a steered device, and read it back.
 pub(crate) fn set_table(device: &impl HashDevice, steered: &mut Steered, given: &[u16]) -> Result<(), SteeringError> {
     let hashes = steered.functions.is_some_and(|functions| !functions.is_empty());
     let entries = steered

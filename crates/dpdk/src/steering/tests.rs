@@ -1,4 +1,4 @@
-//! Fields, keys and tables that no driver here offers, against a card that exists nowhere.
+//! Fields, keys and tables that no available driver supports, tested with a fake card.
 
 mod fake;
 mod table;
@@ -21,7 +21,7 @@ fn wish(steering: Steering) -> SteeringRequest {
     }
 }
 
-/// A key that is not [`Key::VERIFICATION`].
+/// A key different from [`Key::VERIFICATION`].
 fn other_key() -> HashKey {
     let bytes: Vec<u8> = (0..toeplitz::KEY_BYTES as u32).map(|at| (at * 151 + 7) as u8).collect();
     HashKey::new(&bytes).expect("a key of 52 bytes")
@@ -359,7 +359,7 @@ fn configuration_that_fails_always_tells_its_first_error() {
     let error = configure(&wish(Steering::Source), &capabilities, fail, |error| {
         Some(error.to_string())
     });
-    // The source with the key and without it, flows with the key and without it, nothing.
+    // The attempts: source with and without the key, five-tuple with and without the key, no hash.
     assert_eq!(1, error.expect_err("it fails"));
     assert_eq!(5, tries);
 }

@@ -1,4 +1,4 @@
-//! Scenarios in processes of their own: DPDK starts once per process, and interfaces live in private network
+//! Scenarios in separate processes, because DPDK starts only once per process, and interfaces live in private network
 //! namespaces.
 #![allow(dead_code, reason = "each test file uses a part")]
 
@@ -13,10 +13,10 @@ use sluice_testkit::process;
 
 const VARIABLE: &str = "SLUICE_SCENARIO_MEMORY";
 
-/// Longest wait for something that must happen.
+/// Maximum wait for an expected event.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// Run `body` in a process of its own, in a private network namespace: on ordinary pages, then on hugepages.
+/// Run `body` in a separate process with a private network namespace: first on ordinary pages, then on hugepages.
 /// `test` is the calling test's name in its file.
 #[track_caller]
 pub fn on_each_memory(test: &str, body: impl FnOnce(Scenario)) {
@@ -55,10 +55,10 @@ fn spawn(test: &str, memory: &str) {
     process::again(command, test);
 }
 
-/// Hugepages reserved for one scenario, and given back: as many, whatever others reserved meanwhile.
+/// Hugepages reserved for one scenario. The same number is released afterwards, whatever others reserved meanwhile.
 ///
-/// Tests run in processes of their own: the file's lock keeps them from changing the count at the same time, and ends
-/// with its process.
+/// Tests run in separate processes: a file lock keeps them from changing the count simultaneously, and the kernel
+/// releases it when the process ends.
 struct Reserved {
     _one_at_a_time: File,
 }
@@ -87,7 +87,7 @@ impl Drop for Reserved {
     }
 }
 
-/// The process's own scenario.
+/// Scenario of this process.
 pub struct Scenario {
     pub hugepages: bool,
 }
@@ -102,13 +102,13 @@ impl Scenario {
         }
     }
 
-    /// Start DPDK for a plan, and open it.
+    /// Start DPDK for a plan, and open it for all workers.
     pub fn open_many(&self, plan: &Plan) -> (Devices, Vec<DpdkIo>) {
         let eal = self.eal(plan.bytes());
         Devices::open(eal, plan).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Start DPDK with so much memory.
+    /// Start DPDK with this much memory.
     pub fn eal(&self, bytes: usize) -> &'static Eal {
         let needs = sluice_dpdk::EalRequirements {
             bytes,
@@ -121,12 +121,12 @@ impl Scenario {
     }
 }
 
-/// A plan of small pools for ports by their names.
+/// A plan with small pools for the named devices.
 pub fn plan(devices: &[&str]) -> Plan {
     Plan::new(devices.iter().map(|name| port(name)).collect(), 1)
 }
 
-/// A port by its device's name.
+/// A port for the named device.
 pub fn port(name: &str) -> PortPlan {
     let device: Device = name.parse().unwrap_or_else(|error| panic!("{name}: {error}"));
     PortPlan {
@@ -149,7 +149,7 @@ pub fn command(line: &str) {
     );
 }
 
-/// A pair of virtual interfaces, up, without the offloads that would fake checksums.
+/// A veth pair, up, without the offloads that would leave checksums incomplete.
 pub fn veth(first: &str, second: &str, mtu: u16) {
     command(&format!(
         "ip link add {first} mtu {mtu} type veth peer name {second} mtu {mtu}"
@@ -160,7 +160,7 @@ pub fn veth(first: &str, second: &str, mtu: u16) {
     }
 }
 
-/// A file of this process alone.
+/// Path of a file for this process only.
 pub fn private_path(name: &str) -> String {
     std::env::temp_dir()
         .join(format!("sluice-{}-{name}", std::process::id()))
@@ -168,7 +168,7 @@ pub fn private_path(name: &str) -> String {
         .into_owned()
 }
 
-/// A frame of the local experimental type 0x88b5 that says its number; at least 22 bytes.
+/// A frame of the local experimental EtherType 0x88b5 that contains its number; at least 22 bytes.
 pub fn frame(number: u32, length: usize) -> Vec<u8> {
     let mut bytes = vec![0xff; 6];
     bytes.extend([2, 0, 0, 0, 0, 1, 0x88, 0xb5]);
@@ -177,7 +177,7 @@ pub fn frame(number: u32, length: usize) -> Vec<u8> {
     bytes
 }
 
-/// Is it one of ours?
+/// Whether the frame was created by [`frame`].
 pub fn is_ours(bytes: &[u8]) -> bool {
     bytes.get(12..14) == Some(&[0x88, 0xb5])
 }
@@ -194,7 +194,7 @@ pub fn wait_for<T>(what: &str, mut done: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// Send frames, all of them.
+/// Send all frames.
 pub fn send(hand: &mut DpdkIo, port: PortIndex, frames: &[Vec<u8>]) {
     let mut sent = 0;
     wait_for("frames to be taken", || {
@@ -203,7 +203,7 @@ pub fn send(hand: &mut DpdkIo, port: PortIndex, frames: &[Vec<u8>]) {
     });
 }
 
-/// Send frames of one burst, as far as the device takes them.
+/// Send one burst of frames, as many as the device accepts.
 pub fn send_some(hand: &mut DpdkIo, port: PortIndex, frames: &[Vec<u8>]) -> usize {
     let made = hand.allocate(frames.len().min(32));
     let slots: ArrayVec<BufferIndex, 128> = (0..made as BufferIndex).collect();
@@ -225,7 +225,7 @@ pub fn send_some(hand: &mut DpdkIo, port: PortIndex, frames: &[Vec<u8>]) -> usiz
     sent
 }
 
-/// Receive one burst; the frames that `keep` wants.
+/// Receive one burst, and return the frames for which `keep` is true.
 pub fn receive_some(hand: &mut DpdkIo, port: PortIndex, keep: impl Fn(&[u8]) -> bool) -> Vec<Vec<u8>> {
     let came = hand.receive(port);
     let frames = {
@@ -242,7 +242,7 @@ pub fn receive_some(hand: &mut DpdkIo, port: PortIndex, keep: impl Fn(&[u8]) -> 
     frames
 }
 
-/// Send numbered frames into one port, a burst at a time, and see each of them come out of another, in order.
+/// Send numbered frames into one port in bursts, and check that another port delivers each of them in order.
 pub fn exchange(hand: &mut DpdkIo, from: PortIndex, to: PortIndex, count: u32, length: usize) {
     let mut next = 0;
     while next < count {
@@ -253,7 +253,7 @@ pub fn exchange(hand: &mut DpdkIo, from: PortIndex, to: PortIndex, count: u32, l
         wait_for("frames to come out", || {
             sent += send_some(hand, from, &frames[sent..]);
             came.extend(receive_some(hand, to, is_ours));
-            // Drivers that send, or make room to send into, when they are polled.
+            // Poll, because some drivers send or free their queue only when polled.
             receive_some(hand, from, |_| false);
             (came.len() >= frames.len()).then_some(())
         });
@@ -265,10 +265,11 @@ pub fn exchange(hand: &mut DpdkIo, from: PortIndex, to: PortIndex, count: u32, l
     }
 }
 
-/// Frames that a kernel may lose in one exchange: where memory is short, it gives none for a large frame.
+/// Number of frames that a kernel may lose in one exchange: under memory pressure it fails to allocate for large
+/// frames.
 const LOSSES: usize = 8;
 
-/// As [`exchange`], by way of a kernel: what it loses is sent again.
+/// Like [`exchange`], but through a kernel: lost frames are sent again.
 pub fn exchange_by_kernel(hand: &mut DpdkIo, from: PortIndex, to: PortIndex, count: u32, length: usize) {
     let mut losses = 0;
     for first in (0..count).step_by(32) {
@@ -296,20 +297,20 @@ pub fn exchange_by_kernel(hand: &mut DpdkIo, from: PortIndex, to: PortIndex, cou
     }
 }
 
-/// Ports and the hand of one worker.
+/// Ports, and the burst buffers of one worker.
 pub struct Opened {
     pub devices: Devices,
     pub hand: DpdkIo,
 }
 
 impl Opened {
-    /// Close, and count: each pool has all of its buffers, but for what a driver is known to keep.
+    /// Close, and check that each pool has all of its buffers, except those that a driver is known to keep.
     pub fn close(self) {
         close(self.devices, vec![self.hand]);
     }
 }
 
-/// Close, and count: each pool has all of its buffers, but for what a driver is known to keep.
+/// Close, and check that each pool has all of its buffers, except those that a driver is known to keep.
 pub fn close(devices: Devices, hands: Vec<DpdkIo>) {
     for hand in &hands {
         assert_eq!(

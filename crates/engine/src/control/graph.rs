@@ -1,6 +1,6 @@
-//! The graph of nodes: which there are, where each may send a packet and why, and which of it a snapshot has.
+//! The graph of nodes: its nodes and edges, the conditions of the edges, and the part that a snapshot uses.
 //!
-//! The picture in `docs/architecture.md` is compared with this table, and so is what tracers see of packets.
+//! Tests compare the picture in `docs/architecture.md` and the traces of packets with this table.
 
 use sluice_route::RouterIndex;
 
@@ -10,20 +10,20 @@ use crate::placement::Part;
 use crate::snapshot::stages::Stages;
 use crate::snapshot::{Interface, Snapshot};
 
-/// A way from one node to another.
+/// An edge of the graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Edge {
-    /// The node that sends a packet there.
+    /// The node that the edge leads from.
     pub from: &'static str,
-    /// The node that has it next.
+    /// The node that the edge leads to.
     pub to: &'static str,
-    /// Why, in a word or three; nothing where there is no choice.
+    /// Condition for the edge in one to three words; empty if the node has no other edge.
     pub why: &'static str,
-    /// What a snapshot must have for it: all of these.
+    /// What a snapshot must configure for the edge: all of these bits.
     needs: u16,
 }
 
-/// Every way from node to node.
+/// All edges.
 pub fn edges() -> impl Iterator<Item = Edge> {
     NODES.iter().flat_map(|node| {
         node.exits.iter().map(|exit| Edge {
@@ -35,16 +35,16 @@ pub fn edges() -> impl Iterator<Item = Edge> {
     })
 }
 
-/// The node of a name.
+/// The node with this name.
 pub fn node(name: &str) -> Option<&'static Node> {
     NODES.iter().find(|node| node.name == name)
 }
 
-/// The ways that packets of a snapshot may take, of one router where one is named.
+/// The edges that packets of a snapshot may take, optionally of one router.
 pub fn live(snapshot: &Snapshot, stages: &Stages, router: Option<RouterIndex>) -> Vec<Edge> {
     let has = has(snapshot, stages, router);
     let live = edges().filter(|edge| edge.needs & !has == 0);
-    // What nothing leads to is not there, whatever it would lead to.
+    // Remove edges from nodes that no packet reaches.
     let mut edges: Vec<_> = live.collect();
     loop {
         let reached = |name: &str| name == "receive" || name == "host" || edges.iter().any(|edge| edge.to == name);
@@ -63,7 +63,7 @@ fn has(snapshot: &Snapshot, stages: &Stages, router: Option<RouterIndex>) -> u16
     };
     let inspection = snapshot.inspection.as_deref();
     let applications = snapshot.applications.as_deref();
-    // The worker that parses has no next one to leave routes to.
+    // A worker that parses and has the sessions itself doesn't hand packets off.
     let is_local = stages.workers(Part::Session).is_empty();
     let mut has = needs::ALWAYS;
     for (number, interface) in (0..).zip(&snapshot.interfaces).filter(|(_, interface)| of(interface)) {

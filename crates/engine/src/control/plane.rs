@@ -1,4 +1,4 @@
-//! The plane: what the control thread holds of the data plane, and what workers are made from.
+//! The control plane handle: the control thread's state of the data plane, from which workers are created.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -19,26 +19,28 @@ use sluice_table::prefix::Quiescence;
 use sluice_table::publish::Publisher;
 
 use crate::features::announcements::Announcements;
-use crate::features::applications::Identification;
 use crate::features::context::{OwnerState, policer};
 use crate::features::filter;
 use crate::features::inspection::reassembly::FRAGMENTS;
-use crate::features::inspection::rule_updates::{self, RuleUpdateError, RuleUpdates};
+use crate::features::inspection::rule_updates::{RuleUpdateError, RuleUpdates};
 use crate::features::inspection::{AlertQueue, Inspector, Load, ParkedPackets, Reassembly};
-use crate::features::punt::{self, PuntQueue};
 use crate::features::virtual_reassembly::VirtualReassembly;
 use crate::packet::adjacency::AdjacencyIndex;
 use crate::packet::counters::WorkerCounters;
 use crate::packet::io::{Handover, PortIndex, WorkerIndex};
+use crate::packet::punt::{self, PuntQueue};
 use crate::packet::time::Now;
 use crate::placement::Part;
 use crate::session::events::EventQueue;
 use crate::session::family::{Family, V4, V6};
+use crate::session::identification::Identification;
 use crate::session::ip_id::IpIdCounters;
 use crate::session::records::RecordQueue;
-use crate::session::shard::{Shard, ShardError, ShardMemory};
-use crate::session::shared_capacity::{self, SharedCapacity};
+use crate::session::rule_channel;
+use crate::session::shard::Shard;
 use crate::snapshot::forwarding::ForwardingState;
+use crate::snapshot::shard_memory::{ShardError, ShardMemory};
+use crate::snapshot::shared_capacity::{self, SharedCapacity};
 use crate::snapshot::{self, Nat, PortLayouts, Snapshot, StartParameters};
 use crate::worker::request::{WorkerHandle, channel};
 use crate::worker::{Worker, WorkerParts};
@@ -46,13 +48,13 @@ use crate::worker::{Worker, WorkerParts};
 /// Limits of neighbours.
 #[derive(Clone, Copy, Debug)]
 pub struct NeighbourLimits {
-    /// Most neighbours.
+    /// Maximum number of neighbours.
     pub capacity: usize,
-    /// Times of resolution.
+    /// Timing of resolution.
     pub timing: Timing,
-    /// Packets that wait for one neighbour.
+    /// Maximum number of packets that wait for one neighbour.
     pub parked: usize,
-    /// Packets that wait for all.
+    /// Maximum number of packets that wait for all neighbours.
     pub parked_in_all: usize,
     /// How long they wait, in nanoseconds.
     pub patience: u64,
@@ -70,54 +72,55 @@ impl Default for NeighbourLimits {
     }
 }
 
-/// Why the plane can't be made or changed.
+/// Why the control plane can't be created or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlPlaneError {
-    /// The routes don't fit.
+    /// The routes don't fit the FIB.
     #[error(transparent)]
     Routes(#[from] FibError),
     /// A shard's memory does not fit.
     #[error(transparent)]
     Shard(#[from] ShardError),
-    /// Fewer workers than the shards were dealt to, or none.
+    /// There are no workers, or fewer than the shards were distributed to.
     #[error("worker {0} is named, but there are only {1}")]
     Workers(WorkerIndex, usize),
-    /// Shards are with workers that do other parts of the way.
+    /// Shards are assigned to workers that have other stages.
     #[error("worker {0} is in charge of a shard, and the stages give it no sessions")]
     Stage(WorkerIndex),
-    /// There is nothing to find applications out with.
+    /// Application identification is not available.
     #[error(transparent)]
     Applications(#[from] sluice_inspect::applications::Error),
-    /// More neighbours or interfaces than a hop can name.
+    /// More neighbours or interfaces than an adjacency index can represent.
     #[error(
         "at most {} neighbours and {} interfaces are possible",
         AdjacencyIndex::MAX_NEIGHBOURS,
         AdjacencyIndex::MAX_INTERFACES
     )]
     TooMany,
-    /// Counters have room for so many interfaces.
+    /// The counters have room for fewer interfaces.
     #[error("{0} interfaces, but there is room for {1} only")]
     MoreInterfaces(usize, usize),
-    /// The memory of port leases was made for smaller pools.
+    /// The memory for port allocations was reserved for smaller pools.
     #[error("the pools need {needed} bytes for their port leases, {reserved} were reserved at the start")]
     PoolsTooLarge {
-        /// What they need.
+        /// Memory in bytes that the new pools need.
         needed: usize,
-        /// What there is.
+        /// Memory in bytes that is reserved.
         reserved: usize,
     },
-    /// A pool whose mappings, subscribers or computed ports need all flows of a host in one shard.
+    /// A pool has mappings, subscribers or computed ports, which require all flows of a host in one shard.
     #[error("steering spreads the flows of a host over shards, and a pool or a destination rule keeps them together")]
     Apart,
-    /// Sessions may still hold ports that the pools have lost: a pool that got one back would lend it twice.
+    /// Pool migration is not complete. Sessions may still hold ports that the pools have lost; a pool that regained such a port would
+    /// allocate it twice.
     #[error("sessions that the last change of pools left without a port are still being ended")]
     Unsettled,
-    /// There are no other rules to inspect by.
+    /// New inspection rules can't be created.
     #[error(transparent)]
     Renewal(#[from] RuleUpdateError),
 }
 
-/// The control thread's part.
+/// The control thread's state of the data plane.
 pub struct ControlPlane {
     start: Arc<StartParameters>,
     snapshot: Publisher<Snapshot>,
@@ -130,35 +133,35 @@ pub struct ControlPlane {
     counters: Vec<Arc<WorkerCounters>>,
     writer: Option<NeighbourWriter>,
     waiting: ParkedCounts,
-    /// Where shards and workers get other rules of inspection.
+    /// Sends new inspection rules to shards and workers.
     renewals: RuleUpdates,
-    /// What shards number datagrams by.
+    /// IP ID counters that all shards share.
     drawn: Arc<IpIdCounters>,
     /// Memory of each shard.
     lines: ShardMemory,
     /// Lines of memory that shards share.
     reserved: usize,
     conflicts: Arc<Conflicts>,
-    /// Room of each shard for what IPv4 and IPv6 pools lend.
+    /// Capacity of each shard for allocations of IPv4 and IPv6 pools.
     room: [Capacity; 2],
-    /// The leases before the last change: freed here, not by the last worker that turns from them.
+    /// The previous layouts. They are kept so that they are freed here, not by the last worker that uses them.
     before: PortLayouts,
     /// By interface, how often its link has come up.
     ups: Arc<[AtomicU32]>,
-    /// Single rules have changed that sessions do not follow yet.
+    /// Individual rules have changed that sessions do not follow yet.
     edited: bool,
-    /// Where rules of the filter have changed since sessions followed.
+    /// Changes of individual filter rules that sessions do not follow yet.
     filter_changed: [Changed; 2],
-    /// When sessions were last told to.
+    /// When sessions last followed changes.
     followed: u64,
     now: Now,
 }
 
-/// Nanoseconds between two generations that follow changes of single rules and of routes: with the time that a session may be out of
-/// date, what is denied ends within a second.
+/// Minimum nanoseconds between two generations that follow changes of individual rules and routes. Together with the time that a session may
+/// be out of date, a session that is no longer allowed ends within a second.
 pub const FOLLOW: u64 = 400_000_000;
 
-/// Say which interfaces have one neighbour only.
+/// Set which interfaces are point-to-point links with a single neighbour.
 fn set_pairs(neighbours: &Neighbours, snapshot: &Snapshot) {
     for (number, interface) in (0..).zip(&snapshot.interfaces) {
         neighbours.set_pair(number, interface.is_pair());
@@ -166,7 +169,7 @@ fn set_pairs(neighbours: &Neighbours, snapshot: &Snapshot) {
 }
 
 impl ControlPlane {
-    /// A plane for `workers` workers with its first snapshot and routes, these by router.
+    /// A control plane for `workers` workers with its first snapshot and the routes by router.
     pub fn new(
         start: StartParameters,
         mut snapshot: Snapshot,
@@ -206,7 +209,7 @@ impl ControlPlane {
         let mut fib = Fib::new(quiescence.clone());
         let mut ribs = Ribs::new(Default::default(), start.secret);
         ribs.apply_all(routes, |_| false, &mut fib, &mut next_hops, now.nanoseconds)?;
-        // There is no session yet that they concern.
+        // No session exists yet that these changes could concern.
         fib.take_changed();
         set_quotas(&mut ribs, &snapshot);
         let (interfaces, shards) = (snapshot.interfaces.len().max(start.interfaces), start.owners.len());
@@ -252,17 +255,17 @@ impl ControlPlane {
         self.lines
     }
 
-    /// Claims to addresses that others have.
+    /// Address conflicts with other hosts.
     pub fn conflicts(&self) -> &Arc<Conflicts> {
         &self.conflicts
     }
 
-    /// Memory that shards share.
+    /// Lines of memory that shards share.
     pub fn reserved(&self) -> usize {
         self.reserved
     }
 
-    /// What shards share, in memory of [`ControlPlane::reserved`] lines: for [`Worker::share`].
+    /// The shared capacity of shards, in memory of [`ControlPlane::reserved`] lines, for [`Worker::share`].
     ///
     /// # Errors
     /// The memory does not fit.
@@ -270,7 +273,7 @@ impl ControlPlane {
         Ok(SharedCapacity::new(&self.start, self.snapshot.current(), memory).map_err(ShardError::Table)?)
     }
 
-    /// Make the worker `own`. `memory` gives each of its shards [`ShardMemory::total`] lines, by the shard's number. Call it
+    /// Create the worker `own`. `memory` returns [`ShardMemory::total`] lines for each of its shards, by the shard's number. Must be called
     /// once for each worker.
     pub fn worker<'m>(
         &mut self,
@@ -293,7 +296,7 @@ impl ControlPlane {
             let drawn = self.drawn.clone();
             let mut shard = Shard::new(number, &self.start, snapshot, self.now, drawn, memory(number))?;
             if shard.inspector.is_some() {
-                let (sender, receiver) = rule_updates::channel();
+                let (sender, receiver) = rule_channel::channel();
                 shard.renewals = Some(receiver);
                 self.renewals.shards.push(sender);
             }
@@ -382,7 +385,7 @@ impl ControlPlane {
         Ok((worker, counter))
     }
 
-    /// What a worker inspects with, its alerts' other end given to who asks.
+    /// The inspection state of a worker, and the receiving end of its alerts.
     fn inspecting(
         snapshot: &Snapshot,
         start: &StartParameters,
@@ -397,7 +400,7 @@ impl ControlPlane {
         counter.alerts = Some(taken);
         let held = inspection.fragments.datagrams.saturating_mul(FRAGMENTS);
         let secret = [start.secret[1], start.secret[0]];
-        let (sender, receiver) = rule_updates::channel();
+        let (sender, receiver) = rule_channel::channel();
         renewals.workers.push(sender);
         Ok(Some(Box::new(Inspector {
             tools: Box::new(DetectionContext::new(scratch, &inspection.rules)),
@@ -412,8 +415,8 @@ impl ControlPlane {
         })))
     }
 
-    /// Take a new snapshot and new routes, these by router, as one commit, or refuse both: memory was made for the interfaces of the start,
-    /// and for its pools with some room. The snapshot's generation, leases and owner are set here.
+    /// Apply a new snapshot and new routes by router as one commit, or refuse both. Memory is limited to the interfaces of the start, and to
+    /// its pools with some reserve. This sets the snapshot's generation, port layouts and owner.
     pub fn commit(&mut self, mut snapshot: Snapshot, routes: &[RouteSet]) -> Result<u32, ControlPlaneError> {
         let most = self.counters.first().map_or(0, |counters| counters.interfaces.len());
         if snapshot.interfaces.len() > most {
@@ -452,7 +455,7 @@ impl ControlPlane {
             |routers: &[snapshot::Router], number| routers.get(usize::from(number)).map(|router| router.name.clone());
         let others = |number| name(before, number) != name(after, number);
         let (fib, next_hops) = (&mut self.fib, &mut self.next_hops);
-        // Routes lead to new links at once: what these are must be known before.
+        // The FIB may use new links immediately, so their kind must be set first.
         for (number, interface) in (0..).zip(&snapshot.interfaces) {
             if interface.is_pair() {
                 self.neighbours.set_pair(number, true);
@@ -485,8 +488,8 @@ impl ControlPlane {
         Ok(generation)
     }
 
-    /// The device of a port is another one: `change` sets what is so about the newest snapshot's interfaces, and who sends by the port.
-    /// `routes` are those of all routers, with the link-local addresses that follow from Ethernet addresses.
+    /// Update a port whose device has changed: `change` updates the newest snapshot's interfaces and the transmitting worker of the port.
+    /// `routes` are those of all routers, with link-local addresses derived from the new MAC addresses.
     pub fn change_device(
         &mut self,
         change: impl FnOnce(&mut Snapshot),
@@ -502,14 +505,14 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// Change single rules of the newest snapshot: new flows follow at once, sessions when [`ControlPlane::follow_changes`] says so. The
+    /// Change individual NAT rules of the newest snapshot. New flows follow immediately, sessions after [`ControlPlane::follow_changes`]. The
     /// next commit replaces all rules.
     pub fn edit_rules<F: Family, R>(&mut self, edit: impl FnOnce(&Nat<F>) -> R) -> R {
         self.edited = true;
         edit(self.snapshot.current().nat::<F>())
     }
 
-    /// A rule of the newest filter has come or gone: new flows follow at once, sessions when [`ControlPlane::follow_changes`] says so.
+    /// Record an added or removed filter rule. New flows follow immediately, sessions after [`ControlPlane::follow_changes`].
     pub fn filter_changed(&mut self, rule: &CompiledRule) {
         self.edited = true;
         let [four, six] = &mut self.filter_changed;
@@ -517,8 +520,7 @@ impl ControlPlane {
         rule.v6.iter().for_each(|rule| filter::mark::<V6>(six, rule));
     }
 
-    /// Ask these filters from now on. They say what the newest ones say, but for rules of which [`ControlPlane::filter_changed`] is
-    /// told too.
+    /// Replace the filters. They must be equal to the newest ones except for rules that are also passed to [`ControlPlane::filter_changed`].
     pub fn replace_filter(&mut self, filters: Arc<Filters>) {
         let mut snapshot = self.snapshot.current().clone();
         if !snapshot.routers.iter().any(|router| router.filters) {
@@ -533,8 +535,8 @@ impl ControlPlane {
         self.snapshot.publish(snapshot);
     }
 
-    /// Let sessions follow single rules and routes that have changed, at most every [`FOLLOW`] nanoseconds. Call it now and then.
-    /// Returns the generation, where it is a new one.
+    /// Let sessions follow changes of individual rules and routes, at most every [`FOLLOW`] nanoseconds. Must be called periodically. Returns
+    /// the generation if it is a new one.
     pub fn follow_changes(&mut self, now: Now) -> Option<u32> {
         self.now = now;
         if !(self.edited || self.fib.has_changed()) || now.nanoseconds.saturating_sub(self.followed) < FOLLOW {
@@ -554,12 +556,12 @@ impl ControlPlane {
         Some(generation)
     }
 
-    /// Whether the memory of port leases takes the pools of a snapshot, and may change now.
+    /// Whether the reserved memory suffices for the pools of a snapshot, and pools may change now.
     pub fn admits_pools(&self, snapshot: &Snapshot) -> Result<(), ControlPlaneError> {
         self.new_leases(snapshot).map(|_| ())
     }
 
-    /// The leases of a snapshot; none where they are as they were.
+    /// The port layouts of a snapshot. `None` if they are unchanged.
     fn new_leases(&self, snapshot: &Snapshot) -> Result<Option<PortLayouts>, ControlPlaneError> {
         let steering = &self.start.steering;
         if !steering.admits(&snapshot.nat4) || !steering.admits(&snapshot.nat6) {
@@ -586,8 +588,8 @@ impl ControlPlane {
         }
     }
 
-    /// Whether all that the last change of pools asked for is done: ports are lent as it says, and no session holds one
-    /// that no pool has. Until then pools can't change again.
+    /// Whether pool migration is complete: shards allocate from the new pools, and no session holds a port that no pool owns. Pools can't
+    /// change until then.
     pub fn is_migrated(&self) -> bool {
         let generation = u64::from(self.snapshot.current().leases.generation);
         self.counters
@@ -595,7 +597,7 @@ impl ControlPlane {
             .all(|worker| worker.leases_settled.get() == generation)
     }
 
-    /// Free what no worker keeps any more. Call it now and then.
+    /// Free memory that no worker uses any more. Must be called periodically.
     pub fn collect(&mut self) {
         self.snapshot.collect();
         self.renewals.collect();
@@ -608,19 +610,19 @@ impl ControlPlane {
         self.snapshot.current()
     }
 
-    /// What is fixed.
+    /// Start parameters.
     pub fn start_parameters(&self) -> &StartParameters {
         &self.start
     }
 
-    /// Change what is offered to a router, and have its routes follow: packets without sessions at once, sessions when
-    /// [`ControlPlane::follow_changes`] says so. False where there is no such router.
+    /// Change the RIB of a router and update its routes. Packets without sessions follow immediately, sessions after
+    /// [`ControlPlane::follow_changes`]. Returns `false` if the router doesn't exist.
     pub fn change_routes(&mut self, router: RouterIndex, change: impl FnOnce(&mut Rib)) -> bool {
         self.ribs.change(router, &mut self.fib, &mut self.next_hops, change)
     }
 
-    /// The link of an interface is up, or is down: routes by it are used or not, and its own addresses stay. False where that
-    /// was known. Interfaces are up until they are said to be down. Sessions follow when [`ControlPlane::follow_changes`] says so.
+    /// Set the link state of an interface. Routes through an interface whose link is down are not used; its own addresses stay. Interfaces are
+    /// initially up. Sessions follow after [`ControlPlane::follow_changes`]. Returns `false` if the state is unchanged.
     pub fn set_link(&mut self, interface: InterfaceIndex, up: bool) -> bool {
         let snapshot = self.snapshot.current();
         let router = snapshot.router_of(interface);
@@ -639,7 +641,7 @@ impl ControlPlane {
         is_news
     }
 
-    /// An uplink's gateway, by its interface and its address, is to be used by routes, or is not. False where that was known.
+    /// Set whether routes may use an uplink's gateway, given by its interface and address. Returns `false` if the state is unchanged.
     pub fn set_gateway(&mut self, gateway: (InterfaceIndex, sluice_route::Address), up: bool) -> bool {
         let snapshot = self.snapshot.current();
         let router = snapshot.router_of(gateway.0);
@@ -650,38 +652,38 @@ impl ControlPlane {
         })
     }
 
-    /// What is offered to the routers.
+    /// The RIBs of the routers.
     pub fn ribs(&self) -> &Ribs {
         &self.ribs
     }
 
-    /// The routes.
+    /// The FIB.
     pub fn fib(&self) -> &Fib {
         &self.fib
     }
 
-    /// What routes lead to.
+    /// The next hops.
     pub fn next_hops(&self) -> &NextHopWriter {
         &self.next_hops
     }
 
-    /// Neighbours, to be listed.
+    /// The neighbour table, from which lists are made.
     pub fn neighbours(&self) -> &Arc<Neighbours> {
         &self.neighbours
     }
 
-    /// Packets that wait for neighbours.
+    /// Numbers of packets that wait for neighbours.
     pub fn waiting(&self) -> &ParkedCounts {
         &self.waiting
     }
 
-    /// Counters by worker.
+    /// Counters of each worker, by its number.
     pub fn counters(&self) -> &[Arc<WorkerCounters>] {
         &self.counters
     }
 }
 
-/// What each router may learn.
+/// Set the route quotas of the routers.
 fn set_quotas(ribs: &mut Ribs, snapshot: &Snapshot) {
     for (number, router) in (0..).zip(&snapshot.routers) {
         ribs.set_quota(number, router.quotas.routes);

@@ -1,5 +1,5 @@
-//! Announcements of own addresses to their links: at the start, where the link comes up, and where an address or the MAC address of
-//! an interface changes (RFC 5227, 2.3; RFC 4861, 7.2.6).
+//! Announcements of own addresses (gratuitous ARP, unsolicited neighbour advertisements): at the start, when the link comes up,
+//! and when an address or the MAC address of an interface changes (RFC 5227, 2.3; RFC 4861, 7.2.6).
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -11,17 +11,17 @@ use sluice_route::Address;
 use crate::packet::task::AddressPosition;
 use crate::snapshot::{Interface, Snapshot};
 
-/// How often each address is announced, and nanoseconds between (RFC 5227: `ANNOUNCE_NUM`, `ANNOUNCE_INTERVAL`).
+/// Number of announcements of each address, and the nanoseconds between them (RFC 5227: `ANNOUNCE_NUM`, `ANNOUNCE_INTERVAL`).
 const ANNOUNCE: (u8, u64) = (2, 2_000_000_000);
 
-/// Addresses that are looked at in a round, announcements of them, and nanoseconds until the next ones.
+/// Limits per step: addresses checked, announcements sent, and the nanoseconds until the next step.
 const STEP: (usize, usize, u64) = (64, 4, 1_000_000);
 
-/// Networks that are searched for addresses of translation: of no more than 65,536 addresses.
+/// Minimum prefix length of networks that are searched for translated outside addresses: at most 65,536 addresses.
 const SEARCHED: u8 = 16;
 
 impl AddressPosition {
-    /// The address; none where it is none to be announced.
+    /// The address at this position. `None` if it is not to be announced.
     pub fn address(self, interface: &Interface, snapshot: &Snapshot) -> Option<Address> {
         let &(own, length) = interface.link.addresses.get(usize::from(self.network))?;
         let Address::V4(four) = own else {
@@ -33,7 +33,7 @@ impl AddressPosition {
         let network = four & u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or(0);
         let address = network.checked_add(self.offset)?;
         let plain = Address::V4(address);
-        // Of two addresses in one network, the first has searched it.
+        // If two addresses are in one network, the first of them covers the whole network.
         let before = interface.link.addresses.iter().take(usize::from(self.network));
         let is_known = |&(other, bits): &(Address, u8)| {
             bits >= SEARCHED
@@ -44,7 +44,7 @@ impl AddressPosition {
         (is_ours && !before.copied().any(|one| is_known(&one))).then_some(plain)
     }
 
-    /// Where the next one may be.
+    /// The next position to check.
     fn next(self, interface: &Interface) -> Self {
         let entry = interface.link.addresses.get(usize::from(self.network));
         let size = match entry {
@@ -68,16 +68,16 @@ impl AddressPosition {
     }
 }
 
-/// How far an interface is.
+/// Announcement progress of an interface.
 #[derive(Clone, Debug, Default)]
 struct Announcing {
-    /// The commit that it was looked at by.
+    /// The commit for which the digest was last checked.
     committed: Option<u32>,
-    /// What was announced: MAC address and addresses.
+    /// Digest of the MAC address and the addresses that were announced.
     announced: u64,
-    /// How often its link had come up.
+    /// How often the link had come up.
     ups: u32,
-    /// Rounds left, and nanosecond of the next step.
+    /// Announcements left for each address, and the time of the next step in nanoseconds.
     left: u8,
     next: u64,
     began: u64,
@@ -92,7 +92,7 @@ pub struct Announcements {
 }
 
 impl Announcements {
-    /// Of interfaces that `ups` counts for how often their links have come up.
+    /// Announcements for interfaces. `ups` counts how often the link of each has come up.
     pub fn new(ups: Arc<[AtomicU32]>) -> Self {
         Self {
             of_interface: vec![Announcing::default(); ups.len()],
@@ -100,7 +100,7 @@ impl Announcements {
         }
     }
 
-    /// Announce what is due.
+    /// Announce the addresses that are due.
     pub fn advance(&mut self, snapshot: &Snapshot, now: u64, mut announce: impl FnMut(u16, AddressPosition)) {
         for &number in snapshot.announcing.iter() {
             let (Some(interface), Some(one), Some(ups)) = (
@@ -130,7 +130,7 @@ impl Announcements {
     }
 }
 
-/// A digest of what there is to be announced.
+/// A digest of everything that is to be announced.
 fn digest(interface: &Interface, snapshot: &Snapshot) -> u64 {
     let mut hasher = FxHasher::default();
     interface.mac.hash(&mut hasher);
@@ -140,7 +140,7 @@ fn digest(interface: &Interface, snapshot: &Snapshot) -> u64 {
     if interface.outside {
         snapshot.leases.generation.hash(&mut hasher);
     }
-    // Never that of nothing.
+    // Never 0, which stands for nothing announced.
     hasher.finish() | 1
 }
 
@@ -176,7 +176,7 @@ impl Announcing {
     }
 }
 
-/// Whether an address on a link is an outside address of translation, which has no other MAC address than the interface's.
+/// Whether an address on a link is a translated outside address, which the gateway answers with the interface's MAC address.
 pub fn stands_in_for(interface: &Interface, snapshot: &Snapshot, address: u32) -> bool {
     let (nat, context) = (&snapshot.nat4, interface.context);
     interface.outside && (nat.pools.owner(context, address).is_some() || nat.rules.stands_in_for(context, address))

@@ -1,4 +1,4 @@
-//! What nodes work with for the length of a burst.
+//! The context that nodes work with during a burst.
 
 use arrayvec::ArrayVec;
 use sluice_route::neighbour::{Action, NeighbourIndex, NeighbourWriter, Parking};
@@ -7,65 +7,66 @@ use sluice_table::flow::RecordIndex;
 use sluice_table::hash::Hasher;
 
 use crate::features::announcements::Announcements;
-use crate::features::applications::Identification;
-use crate::features::punt::PuntQueue;
+use crate::features::session_end::SessionTools;
 use crate::features::virtual_reassembly::VirtualReassembly;
 use crate::packet::batch::{Meta, Origin};
 use crate::packet::counters::WorkerCounters;
 use crate::packet::io::{BURST_BUFFERS, Parked, WorkerIndex};
+use crate::packet::punt::PuntQueue;
 use crate::packet::time::Now;
 use crate::session::events::EventQueue;
+use crate::session::identification::Identification;
 use crate::session::records::RecordQueue;
-use crate::session::shard::{SessionTools, Shard};
+use crate::session::shard::Shard;
 use crate::snapshot::forwarding::ForwardingState;
 use crate::snapshot::probes::Probe;
 use crate::snapshot::stages::Role;
 use crate::snapshot::{Snapshot, StartParameters};
 
-/// A packet that waits.
+/// A parked packet.
 #[derive(Debug)]
 pub struct WaitingPacket {
-    /// Its buffer.
+    /// The packet's buffer.
     pub parked: Parked,
-    /// Interface that it came in by.
+    /// Interface that it was received on.
     pub interface: u16,
-    /// Where it comes from.
+    /// Origin of the packet.
     pub origin: Origin,
 }
 
-/// What the one worker has that owns neighbours, fragments and the gateway's own traffic.
+/// State of the owner: the worker that owns neighbours, fragments and the gateway's own traffic.
 #[derive(Debug)]
 pub struct OwnerState {
-    /// Writer of the table of neighbours.
+    /// Writer of the neighbour table.
     pub writer: NeighbourWriter,
     /// Packets that wait for neighbours.
     pub parking: Parking<WaitingPacket>,
-    /// What the writer wants done.
+    /// Actions that the writer has requested.
     pub actions: ArrayVec<Action, { 2 * BURST_BUFFERS }>,
-    /// Limits of the gateway's own traffic.
+    /// Policers of the gateway's own traffic.
     pub policer: ControlPolicer,
-    /// The commit that quotas of neighbours are by.
+    /// The commit for which the neighbour quotas were last set.
     pub quotas: Option<u32>,
-    /// Datagrams in fragments.
+    /// Fragmented datagrams in virtual reassembly.
     pub datagrams: VirtualReassembly,
-    /// By interface: nanosecond of the next router advertisement, and of the last.
+    /// By interface: time of the next router advertisement and of the last one, in nanoseconds.
     pub advertise_at: Vec<(u64, Option<u64>)>,
-    /// Own addresses that are announced.
+    /// Announcements of own addresses.
     pub announcements: Announcements,
-    /// The echo request to send next, with its gateway.
+    /// The echo request to send next, and the gateway that it probes.
     pub probe: Option<(Probe, NeighbourIndex)>,
 }
 
-/// The limits of the gateway's own traffic by a snapshot.
+/// The policers of the gateway's own traffic as a snapshot configures them.
 pub fn policer(snapshot: &Snapshot, start: &StartParameters, now: Now) -> ControlPolicer {
     ControlPolicer::new(snapshot.limits, snapshot.routers_of(), start.secret[0], now.nanoseconds)
 }
 
-/// Nanoseconds between two router advertisements to all hosts, at least (RFC 4861, section 6.2.6).
+/// Minimum interval between two multicast router advertisements, in nanoseconds (RFC 4861, section 6.2.6).
 const BETWEEN_ADVERTISEMENTS: u64 = 3_000_000_000;
 
 impl OwnerState {
-    /// A host asks for routers: the next advertisement comes as early as allowed.
+    /// Answer a router solicitation: schedule the next advertisement as early as allowed.
     pub fn advertise_soon(&mut self, interface: u16, now: u64) {
         if let Some((next, last)) = self.advertise_at.get_mut(interface as usize) {
             let soon = last.map_or(now, |last| now.max(last + BETWEEN_ADVERTISEMENTS));
@@ -74,18 +75,19 @@ impl OwnerState {
     }
 }
 
-/// Sessions of an older snapshot that one burst decides again, as long as they are not overdue.
+/// Maximum number of sessions of an older snapshot that one burst revalidates before they are overdue.
 const MAX_REVALIDATIONS: usize = 4;
 
-/// Nanoseconds for which a session may be out of date: then it is decided again at its next packet.
+/// Nanoseconds for which a session may be out of date. After that, its next packet revalidates it.
 const OVERDUE: u64 = 500_000_000;
 
-/// Policies that came within [`OVERDUE`], and when each was first seen. More than fit come faster than commits may.
+/// Generations of the last [`OVERDUE`] nanoseconds, with the time when each was first seen. Commits are too infrequent to
+/// exceed the capacity.
 #[derive(Debug, Default)]
 pub struct Generations(ArrayVec<(u32, u64), 16>);
 
 impl Generations {
-    /// A burst works by this snapshot.
+    /// Record the snapshot that a burst uses.
     #[inline(always)]
     pub fn observe(&mut self, generation: u32, now: u64) {
         if self.0.last().is_none_or(|last| last.0 != generation) {
@@ -103,13 +105,14 @@ impl Generations {
             self.0.remove(0);
         }
         match self.0.is_full() {
-            // Rather too early than too late.
+            // If the list is full, the new generation takes over the earlier time of the last one, so that sessions become
+            // overdue too early rather than too late.
             true => self.0.last_mut().into_iter().for_each(|last| last.0 = generation),
             false => self.0.push((generation, now)),
         }
     }
 
-    /// Sessions older than this are overdue.
+    /// The generation before which sessions are overdue.
     #[inline(always)]
     pub fn overdue(&self, now: u64) -> Option<u32> {
         let old = |entry: &&(u32, u64)| now.saturating_sub(entry.1) > OVERDUE;
@@ -117,16 +120,16 @@ impl Generations {
     }
 }
 
-/// Which sessions a burst decides again.
+/// The sessions that a burst revalidates.
 #[derive(Debug, Default)]
 pub struct Revalidations {
-    /// Those older than this are.
+    /// Sessions of earlier generations than this are overdue.
     overdue: Option<u32>,
     sessions: ArrayVec<(u16, RecordIndex), MAX_REVALIDATIONS>,
 }
 
 impl Revalidations {
-    /// Of a burst: all that are older, and a few of the others.
+    /// Revalidations of a burst: all overdue sessions, and a few others.
     pub fn new(overdue: Option<u32>) -> Self {
         Self {
             overdue,
@@ -134,8 +137,8 @@ impl Revalidations {
         }
     }
 
-    /// Whether this session of a shard is decided again, which an older snapshot decided: with its first packet all others
-    /// of the burst, so that they keep their order.
+    /// Whether a session that an older snapshot has decided is to be revalidated. Once its first packet is admitted, all
+    /// further packets of the burst are, so that they keep their order.
     #[inline]
     pub fn admit(&mut self, shard: u16, index: RecordIndex, generation: u32) -> bool {
         let is_older = |overdue: u32| (generation.wrapping_sub(overdue) as i32) < 0;
@@ -145,65 +148,65 @@ impl Revalidations {
     }
 }
 
-/// What it takes to send a packet.
+/// The context that a node needs to send packets.
 #[derive(Clone, Copy)]
 pub struct OutputContext<'c> {
-    /// The moment of the burst.
+    /// The time of the burst.
     pub now: Now,
-    /// This worker.
+    /// This worker's number.
     pub own: WorkerIndex,
-    /// What is fixed.
+    /// Start parameters.
     pub start: &'c StartParameters,
-    /// What the last commit decided.
+    /// The newest snapshot.
     pub snapshot: &'c Snapshot,
     /// Routes and neighbours.
     pub paths: &'c ForwardingState,
-    /// Counters.
+    /// Counters of this worker.
     pub counters: &'c WorkerCounters,
 }
 
-/// The worker's state, lent to a node.
+/// The worker's state, as nodes borrow it.
 pub struct NodeContext<'c, 'm> {
-    /// The moment of the burst.
+    /// The time of the burst.
     pub now: Now,
-    /// This worker.
+    /// This worker's number.
     pub own: WorkerIndex,
-    /// What is fixed.
+    /// Start parameters.
     pub start: &'c StartParameters,
-    /// What this worker leaves to others.
+    /// The stages that this worker leaves to other workers.
     pub role: &'c Role,
-    /// What the last commit decided.
+    /// The newest snapshot.
     pub snapshot: &'c Snapshot,
     /// Routes and neighbours.
     pub paths: &'c ForwardingState,
-    /// Session keys' hash.
+    /// Hash function of session keys.
     pub hasher: &'c Hasher,
-    /// Shards by number; none where another worker is in charge.
+    /// Shards by number; `None` if another worker owns the shard.
     pub shards: &'c mut [Option<Box<Shard<'m>>>],
-    /// Counters.
+    /// Counters of this worker.
     pub counters: &'c WorkerCounters,
-    /// Where events of translation go.
+    /// Queue of translation events.
     pub events: &'c EventQueue,
-    /// Where records of inspected flows go.
+    /// Queue of records of inspected flows.
     pub records: &'c RecordQueue,
-    /// Where packets for hosts go.
+    /// Queue of packets to hosts.
     pub punts: &'c PuntQueue,
-    /// Where what is for who serves subscribers' sites goes.
+    /// Queue of packets to the subscriber service.
     pub subscribers: &'c PuntQueue,
-    /// What applications are found out with.
+    /// Application identification.
     pub recognition: &'c Identification,
-    /// What the owner has.
+    /// The owner's state, on the worker that has it.
     pub owner: Option<&'c mut OwnerState>,
-    /// Sessions that are decided again in this burst.
+    /// Sessions that this burst revalidates.
     pub revisions: Revalidations,
-    /// Packets whose shard is here wait until their turn comes: receiving goes before.
+    /// Packets of own shards are queued instead of processed, because receiving has priority.
     pub defers: bool,
-    /// Packets by shard that came lately, where that is asked.
+    /// Recently received packets by shard, if they are counted.
     pub seen: &'c mut [u32],
 }
 
 impl<'c, 'm> NodeContext<'c, 'm> {
-    /// What it takes to send.
+    /// The context for sending.
     #[inline(always)]
     pub fn exit(&self) -> OutputContext<'c> {
         OutputContext {
@@ -216,7 +219,7 @@ impl<'c, 'm> NodeContext<'c, 'm> {
         }
     }
 
-    /// What it takes to end a session.
+    /// The context for ending sessions.
     pub fn tools(&self) -> SessionTools<'c> {
         SessionTools {
             now: self.now,

@@ -1,17 +1,17 @@
-//! Session creation: the packets of a batch that belong to no session take five steps together, over one array of new flows. Each
-//! pass asks memory for what the next one reads.
+//! Session creation: the packets of a batch without a session take five steps together, over one array of new flows. Each step
+//! prefetches what the next one reads.
 //!
-//! 1. classify: their keys, and what destination rules say;
-//! 2. route: where they go, and what source rules say;
-//! 3. filter: which may begin;
-//! 4. allocate: their ports, in the order of the packets;
-//! 5. insert: their records.
+//! 1. classify: builds the keys and matches destination rules;
+//! 2. route: looks up routes and matches source rules;
+//! 3. filter: evaluates the filter rules;
+//! 4. allocate: allocates ports, in the order of the packets;
+//! 5. insert: writes the records.
 //!
-//! Hairpinning ([`hairpin`]) and subscribers' sites ([`super::sites`]) are variants beside the steps. [`decide()`] takes a single flow
-//! through the first three, for sessions of an older snapshot.
+//! Hairpinning ([`hairpin`]) and subscribers' sites ([`super::sites`]) are variants of the steps. [`decide()`] takes a single
+//! flow through the first three, to revalidate sessions of an older snapshot.
 //!
-//! The outcome is that of opening one after the other in the order of the packets: of several packets of one flow the
-//! first opens the session, and ports are lent in that order, so that how packets fall into batches does not show.
+//! The outcome equals that of creating one session after the other in the order of the packets: the first of several packets of
+//! a flow creates the session, and ports are allocated in that order. How packets are divided into batches makes no difference.
 
 mod allocate;
 mod classify;
@@ -33,6 +33,7 @@ use sluice_wire::layers::Layers;
 use sluice_wire::tcp::flag::{ACK, FIN, RST, SYN};
 
 use crate::features::context::NodeContext;
+use crate::features::session_end::end;
 use crate::packet::adjacency::AdjacencyIndex;
 use crate::packet::batch::{Meta, put};
 use crate::packet::icmp_error::IcmpError;
@@ -40,80 +41,80 @@ use crate::packet::io::{BURST_BUFFERS, BufferIndex};
 use crate::packet::reason::Reason;
 use crate::packet::task::UnresolvedNeighbour;
 use crate::session::family::{Family, Session};
-use crate::session::shard::{Shard, end};
+use crate::session::shard::Shard;
 use crate::snapshot::forwarding::ForwardingDecision;
 
 pub use decide::decide;
 pub use insert::KeyHashes;
 pub use route::{choose_host, keeps_address, refused};
 
-/// What is to become of a flow.
+/// The decision about a flow.
 #[derive(Clone, Copy)]
 pub enum FlowDecision<F: Family> {
-    /// A session, translated so.
+    /// Create a session with this translation.
     Session(FlowTranslation<F>),
-    /// Forwarding without a session.
+    /// Forward without a session.
     Plain,
-    /// An address of the gateway's own.
+    /// Deliver to the gateway itself.
     Gateway,
-    /// To an inside host by its outside address, from one that is not translated itself: as if it came from outside.
+    /// Forward to an inside host by its outside address, from a source that is not translated, as if it came from outside.
     Hairpin,
-    /// A neighbour has to be found first.
+    /// Resolve the neighbour before the flow gets a session.
     Wait(UnresolvedNeighbour),
-    /// Refused, and the sender is told.
-    Complain(IcmpError, Reason),
-    /// Refused.
+    /// Reject with an ICMP error.
+    SendIcmpError(IcmpError, Reason),
+    /// Drop the packet silently.
     Drop(Reason),
 }
 
-/// What rules and routes say of a flow.
+/// The translation and the adjacencies of a flow.
 #[derive(Clone, Copy, Debug)]
 pub struct FlowTranslation<F: Family> {
-    /// Where a destination rule leads.
+    /// Target of a destination rule.
     pub target: Option<Target<F::Address>>,
-    /// Pool that a source rule names.
+    /// Pool of a source rule.
     pub pool: Option<PoolIndex>,
-    /// Outside address of the source, where that is translated one to one.
+    /// Outside address of the source for a static one-to-one translation.
     pub outside: Option<F::Address>,
-    /// Pool whose mapping leads to the target.
+    /// Pool with the mapping that translates the destination to the target.
     pub mapped: Option<PoolIndex>,
-    /// Next hops of both directions.
+    /// Adjacencies of both directions.
     pub hops: [AdjacencyIndex; 2],
-    /// Context that answers arrive in, where that is another than the question's.
+    /// Context of the reverse direction, if it differs from that of the forward direction.
     pub answers: Option<Context>,
 }
 
 impl<F: Family> FlowTranslation<F> {
-    /// The context that answers to what came in one arrive in.
+    /// The context of the reverse direction of a flow in `context`.
     #[inline(always)]
     pub fn answers(&self, context: Context) -> Context {
         self.answers.unwrap_or(context)
     }
 }
 
-/// What is known of a flow before source rules are asked.
+/// A flow after the route lookup, before source rules are matched.
 #[derive(Clone, Copy, Debug)]
 pub struct RoutedFlow<F: Family> {
-    /// Where a destination rule or a mapping leads.
+    /// Target of a destination rule or mapping.
     pub target: Option<Target<F::Address>>,
-    /// Pool whose mapping leads there.
+    /// Pool with the mapping that translates the destination to the target.
     pub mapped: Option<PoolIndex>,
-    /// A hop, or a neighbour that has to be found first.
+    /// An adjacency, or a neighbour to be resolved first.
     pub there: ForwardingDecision,
-    /// Source rules have nothing to say about it.
+    /// No source rule applies.
     pub settled: bool,
-    /// Context of the inside host that it leads to, where that is another than of its own.
+    /// Context of the inside host that the flow is translated to, if it differs from the flow's own.
     pub inside: Option<Context>,
 }
 
 impl<F: Family> RoutedFlow<F> {
-    /// The interface that it leaves by.
+    /// The egress interface.
     #[inline(always)]
     pub fn outgoing(&self) -> u16 {
         route::egress(self.there).unwrap_or(u16::MAX)
     }
 
-    /// A flow's tuple with its destination as translated.
+    /// A flow's tuple with its translated destination.
     #[inline(always)]
     pub fn translated(&self, tuple: &F::Tuple) -> F::Tuple {
         let Some(Target { address, port }) = self.target else {
@@ -123,51 +124,51 @@ impl<F: Family> RoutedFlow<F> {
     }
 }
 
-/// What a destination rule says of a flow.
+/// The destination rule that matches a flow.
 pub type DestinationMatch<F> = Option<RuleMatch<rule::Destination<<F as Family>::Address>>>;
-/// What a source rule says of it.
+/// The source rule that matches a flow.
 type SourceMatch<F> = Option<RuleMatch<SourceAction<<F as Family>::Address>>>;
 
-/// Why no session is opened, and what the sender is told.
+/// The ICMP error for the sender, if any, and the reason why no session is created.
 pub type Refusal = (Option<IcmpError>, Reason);
 
-/// How far a flow's session has come.
+/// Progress of the session of a flow.
 #[derive(Clone, Copy)]
 pub enum CreationState<F: Family> {
-    /// It may have one.
+    /// The flow may get a session.
     Asked,
-    /// It has none, and its packet has gone on.
+    /// The flow gets no session, and its packet has been sent on.
     Decided,
-    /// It has one already.
+    /// The flow has a session already.
     Known,
-    /// It belongs to the flow of an earlier packet of the batch, and shares what becomes of that.
+    /// An earlier packet of the batch belongs to the same flow, and this one shares its result.
     Follows(u8),
-    /// It may have none.
+    /// The flow gets no session, for this reason.
     Refused(Refusal),
-    /// Everything but the record is there; whether another session may have the same outside port.
+    /// Everything but the record is complete. The flag tells whether another session may have the same outside port.
     Made(decision::Translation<F::Tuple>, bool),
-    /// The neighbour that it leads to went away meanwhile: to be decided again.
+    /// The next hop's neighbour was removed in the meantime, so that the flow must be decided again.
     Stale,
 }
 
-/// A packet that belongs to no session, and what the steps have found out of its flow.
+/// A packet without a session, and the results of the steps for its flow.
 #[derive(Clone, Copy)]
 pub struct NewFlow<F: Family> {
-    /// The packet.
+    /// The packet's slot.
     pub slot: BufferIndex,
-    /// What a destination rule says.
+    /// The destination rule that matches.
     pub destination: DestinationMatch<F>,
-    /// Where it goes; none where that has decided already.
+    /// The route. `None` if the decision is already made.
     route: Option<RoutedFlow<F>>,
-    /// The source rule that decided.
+    /// The source rule that matches the flow.
     pub source_rule: Option<RuleId>,
-    /// What is to become of it.
+    /// The decision about the flow.
     pub decision: FlowDecision<F>,
-    /// Where its outside port shall come from, if it needs one.
+    /// The port request, if the flow needs an outside port.
     request: Option<PortRequest<F::Address>>,
-    /// How far its session has come.
+    /// Progress of the flow's session.
     pub state: CreationState<F>,
-    /// It takes the place of a session whose connection has ended.
+    /// The new session replaces that of a closed connection.
     replaces: bool,
 }
 
@@ -186,15 +187,15 @@ impl<F: Family> NewFlow<F> {
     }
 }
 
-/// The packets of a batch that belong to no session, in order.
+/// The packets of a batch without a session, in order.
 pub struct NewFlows<F: Family> {
-    /// The flows.
+    /// The new flows of the batch.
     pub flows: ArrayVec<NewFlow<F>, BURST_BUFFERS>,
-    /// Their keys, by the same place: they are hashed together.
+    /// Their keys at the same places, contiguous so that they are hashed together.
     pub keys: ArrayVec<F::Key, BURST_BUFFERS>,
-    /// The flows before this place came with their decision.
+    /// The flows before this place were pushed with their decision.
     pub classified: usize,
-    /// What rules of the filter have set.
+    /// Marks and classes that filter rules have set.
     markings: ArrayVec<(BufferIndex, SessionMarking), BURST_BUFFERS>,
 }
 
@@ -210,7 +211,7 @@ impl<F: Family> Default for NewFlows<F> {
 }
 
 impl<F: Family> NewFlows<F> {
-    /// A packet of which others have decided that it gets a session: it takes the last two steps alone.
+    /// Add a packet whose flow is already decided to get a session. It takes only the last two steps.
     #[inline(always)]
     pub fn push(&mut self, slot: BufferIndex, key: F::Key, translation: FlowTranslation<F>) {
         put(
@@ -234,7 +235,7 @@ pub fn is_first_segment(layers: &Layers) -> bool {
     layers.tcp_flags & (SYN | ACK | RST | FIN) == SYN
 }
 
-/// End the session whose place another one takes.
+/// End the session that a new one replaces.
 #[cold]
 fn replace<F: Family>(ctx: &mut NodeContext<'_, '_>, meta: &Meta, key: &F::Key, hash: u64) {
     let tools = ctx.tools();
@@ -245,8 +246,8 @@ fn replace<F: Family>(ctx: &mut NodeContext<'_, '_>, meta: &Meta, key: &F::Key, 
     }
 }
 
-/// The session of a connection that has ended between the ends of a packet that begins another one, which takes its place. Its key
-/// may be of either direction.
+/// The session of a closed connection with the endpoints of a packet that starts a new connection, which replaces it. The
+/// packet may have either direction.
 pub fn reusable_session<F: Family>(shard: &Shard<'_>, hash: u64, key: &F::Key, layers: &Layers) -> Option<RecordIndex> {
     let (index, _) = F::table_ref(shard).find(hash, key)?;
     let session = F::table_ref(shard).get(index)?;

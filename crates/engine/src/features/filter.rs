@@ -1,7 +1,7 @@
-//! The packet filter between route and translation of the source: what rules look at, taken from packets, and what they say.
+//! The packet filter between routing and source translation: the fields that rules match, taken from packets, and the results.
 //!
-//! With sessions, `decide` asks about the first packet of each flow; without, `forward` asks about every packet, and `decide`
-//! about the first one of those that are translated.
+//! With sessions, session creation evaluates the filter for the first packet of each flow. Without sessions, `forward`
+//! evaluates it for every packet, and session creation for the first packet of each translated flow.
 
 use arrayvec::ArrayVec;
 use sluice_filter::{
@@ -16,7 +16,6 @@ use sluice_wire::layers::{Flags, Fragment, Layers};
 use sluice_wire::tcp::flag::SYN;
 use sluice_wire::{Direction, ethernet};
 
-use crate::features::applications::Identification;
 use crate::features::context::{NodeContext, OutputContext};
 use crate::features::input_filter;
 use crate::packet::adjacency::AdjacencyIndex;
@@ -25,23 +24,24 @@ use crate::packet::icmp_error::IcmpError;
 use crate::packet::io::{BURST_BUFFERS, WorkerIndex};
 use crate::packet::reason::Reason;
 use crate::session::family::{Family, Session};
+use crate::session::identification::Identification;
 use crate::snapshot::Snapshot;
 use crate::snapshot::forwarding::ForwardingState;
 use crate::snapshot::tunnels::TunnelKind;
 
-/// What has become of a packet that does not pass: what its sender is told, and why.
+/// A rejection: the ICMP error for the sender, if any, and the reason.
 pub type Rejection = (Option<IcmpError>, Reason);
 
-/// What rules say of a packet that they do not simply let pass.
+/// A result other than a plain accept.
 #[derive(Clone, Copy)]
 pub enum Exception {
-    /// It passes, and makes no session.
+    /// The packet passes without a session.
     Untracked,
-    /// It does not pass.
+    /// The packet is rejected.
     Refused(Rejection),
 }
 
-/// The packets of a batch that are asked about, each with its place in a list.
+/// The queries of a batch, each with its place in a list.
 pub struct FilterQueries<F: Family> {
     headers: ArrayVec<Header<F::Number>, BURST_BUFFERS>,
     places: ArrayVec<u8, BURST_BUFFERS>,
@@ -57,14 +57,15 @@ impl<F: Family> Default for FilterQueries<F> {
 }
 
 impl<F: Family> FilterQueries<F> {
-    /// Ask about the packet at a place.
+    /// Add the query for the packet at a place.
     #[inline(always)]
     pub fn push(&mut self, place: usize, header: Header<F::Number>) {
         put(&mut self.headers, header);
         put(&mut self.places, place as u8);
     }
 
-    /// Those that do not pass, or make no session, by their places; `marked` is told for which rules set anything.
+    /// Evaluate the queries. Returns the places that are rejected or get no session; `marked` is called for packets whose rules
+    /// set a mark or class.
     pub fn exceptions(
         &self,
         filters: &Filters,
@@ -93,8 +94,8 @@ impl<F: Family> FilterQueries<F> {
     }
 }
 
-/// Ask about a single packet: what has become of it if it does not pass. What waits for a neighbour comes again, and counts
-/// then; what won't pass need not wait.
+/// Evaluate the filter for a single packet. A packet that waits for a neighbour is evaluated and counted when it is unparked; a
+/// packet that would be rejected is not parked.
 pub fn query<F: Family>(
     exit: &OutputContext<'_>,
     header: &Header<F::Number>,
@@ -112,7 +113,7 @@ pub fn query<F: Family>(
     query_filter::<F>((filters, filter), header, exit.own, now)
 }
 
-/// Ask some of a filter's rules about a single packet.
+/// Evaluate one rule list of a filter for a single packet.
 pub fn query_filter<F: Family>(
     (filters, filter): (&Filters, &Filter<F::Number>),
     header: &Header<F::Number>,
@@ -125,7 +126,7 @@ pub fn query_filter<F: Family>(
     rejection_of(header, fates[0]).map_or(Ok(()), Err)
 }
 
-/// None where a packet passes.
+/// The rejection of a filter result. `None` if the packet passes.
 #[inline]
 fn rejection_of<A: Address>(header: &Header<A>, fate: FilterResult) -> Option<Rejection> {
     let reason = match (fate.verdict, fate.by) {
@@ -136,17 +137,17 @@ fn rejection_of<A: Address>(header: &Header<A>, fate: FilterResult) -> Option<Re
         (Verdict::Reject(_), _) => Denied::Rejected,
         (Verdict::Drop, _) => Denied::Denied,
     };
-    // A later fragment has no header that a reset could answer.
+    // A later fragment has no TCP header that a reset could be made from.
     let is_segment =
         header.get(Field::Protocol) == u32::from(TCP) && header.get(Field::Fragment) != Fragment::Later as u32;
-    let complaint = match fate.verdict {
+    let icmp_error = match fate.verdict {
         Verdict::Reject(with) => Some(error_of(with, is_segment)),
         Verdict::Accept | Verdict::AcceptUntracked | Verdict::Drop => None,
     };
-    Some((complaint, reason.into()))
+    Some((icmp_error, reason.into()))
 }
 
-/// What the sender of a packet is told, which a reset answers where it is a TCP segment.
+/// The error for the sender of a rejected packet: a TCP reset is only possible for a TCP segment.
 fn error_of(with: RejectKind, is_segment: bool) -> IcmpError {
     match with {
         RejectKind::Reset if is_segment => IcmpError::Reset,
@@ -155,15 +156,15 @@ fn error_of(with: RejectKind, is_segment: bool) -> IcmpError {
     }
 }
 
-/// What becomes of a packet of a session that a rule about its application refuses.
+/// The rejection of a packet of a session whose application a rule denies.
 pub fn denied(with: Option<RejectKind>, layers: &Layers) -> Rejection {
     let is_segment = layers.protocol == TCP && layers.fragment != Fragment::Later;
-    // No error is told about an error (RFC 1122, 3.2.2).
+    // An ICMP error is never answered by another one (RFC 1122, 3.2.2).
     let with = with.filter(|_| !layers.flags.has(Flags::ICMP_ERROR));
     (with.map(|with| error_of(with, is_segment)), Denied::Application.into())
 }
 
-/// What is known of a session's application, as rules take it.
+/// The application of a session in the form that rules match.
 pub fn known_application<F: Family>(session: &F::Session, recognition: &Identification) -> Option<SessionApplication> {
     let application = session.application();
     let pair = recognition.known(application)?;
@@ -174,9 +175,9 @@ pub fn known_application<F: Family>(session: &F::Session, recognition: &Identifi
     })
 }
 
-/// Whether a rule about applications refuses a session of which this is known, and what its senders are told. One that comes
-/// back was asked about on its way in, and a bridge asks no rules. With a time in nanoseconds, rules count
-/// the session, and `marked` is told what they set.
+/// Whether a rule about applications rejects a session with this application, and how. A hairpinned session is filtered in its
+/// first pass, and bridged sessions are not filtered. If `counting` is a time in nanoseconds, the evaluation is counted and
+/// `marked` receives what the rules set.
 pub fn rejects_application<F: Family>(
     snapshot: &Snapshot,
     paths: &ForwardingState,
@@ -202,7 +203,7 @@ pub fn rejects_application<F: Family>(
     };
     let would = refused(filter.evaluate_as(&header, Some(known)));
     match counting {
-        // What more may be known of is counted then.
+        // An unfinished identification is counted later.
         Some(now) if known.is_all || would.is_some() => {
             let (fate, marking) = filter.decide_as(&header, known, &filters.counters, now);
             marked(marking);
@@ -212,12 +213,12 @@ pub fn rejects_application<F: Family>(
     }
 }
 
-/// Whether the first packet of a flow would pass now. It is not counted.
+/// Whether the first packet of a flow would pass now. The evaluation is not counted.
 pub fn would_pass<F: Family>(filter: &Filter<F::Number>, header: &Header<F::Number>) -> bool {
     filter.evaluate(header).verdict.passes()
 }
 
-/// Whether the flow of a session with a mark would pass now, as its first packet came, but for what rules about its application say.
+/// Whether the flow of a session with a mark would pass now by its first packet, apart from denials of its application.
 #[inline]
 pub fn passes<F: Family>(
     snapshot: &Snapshot,
@@ -233,7 +234,7 @@ pub fn passes<F: Family>(
     }
 }
 
-/// Whether the flow of a session without a mark, and of no known application, would get a session now.
+/// Whether the flow of a session without a mark and without a known application would get a session now.
 pub fn is_tracked<F: Family>(
     snapshot: &Snapshot,
     paths: &ForwardingState,
@@ -244,19 +245,19 @@ pub fn is_tracked<F: Family>(
     may_begin(fate) && fate.verdict != Verdict::AcceptUntracked
 }
 
-/// Whether a flow passes but for what rules about its application refuse.
+/// Whether a flow passes, apart from denials of its application.
 pub fn may_begin(fate: FilterResult) -> bool {
     fate.verdict.passes() || matches!(fate.by, DecidedBy::Application(_))
 }
 
-/// What would become of a flow to the gateway itself.
+/// Evaluate the input filter for a flow to the gateway itself.
 pub fn query_gateway<F: Family>(filters: &Filters, header: Header<F::Number>) -> FilterResult {
     F::gateway_filter(filters).map_or(FilterResult::PASS, |filter| {
         filter.evaluate(&input_filter::header(header))
     })
 }
 
-/// What rules look at of a session's first packet.
+/// The filter query for a session's first packet.
 fn session_header<F: Family>(
     snapshot: &Snapshot,
     paths: &ForwardingState,
@@ -280,7 +281,7 @@ fn session_header<F: Family>(
     })
 }
 
-/// The MAC addresses of a header, as numbers of those that rules name; nothing is asked where they name none.
+/// Add the MAC addresses to a query, as indexes of those that rules name. Nothing is looked up if rules name none.
 #[inline(always)]
 pub fn with_macs<A: Address>(
     snapshot: &Snapshot,
@@ -299,15 +300,15 @@ pub fn with_macs<A: Address>(
     }
 }
 
-/// Source and destination MAC address of a frame; none where a tunnel brought the bare datagram.
+/// Source and destination MAC address of a frame. `None` if a tunnel carried the bare datagram.
 pub fn macs_of(frame: &[u8], layers: &Layers) -> Option<[[u8; 6]; 2]> {
     let has_frame = usize::from(layers.l3) >= ethernet::LENGTH;
     let macs = [ethernet::SOURCE.read(frame), ethernet::DESTINATION.read(frame)];
     (has_frame && macs[0] != [0; 6]).then_some(macs)
 }
 
-/// The MAC addresses of frames by which the packets of a session come in that is known by its hops alone: of the neighbour that
-/// its answers go to, and of the interface.
+/// The MAC addresses of the frames that a session's first packets arrive in, derived from its adjacencies: that of the
+/// neighbour of the reverse direction, and that of the interface.
 pub fn macs_from(
     snapshot: &Snapshot,
     paths: &ForwardingState,
@@ -322,7 +323,7 @@ pub fn macs_from(
     (!is_bare).then_some([neighbour.unwrap_or_default(), interface.mac])
 }
 
-/// The tuple of a session's first packet, with its destination as translated.
+/// The tuple of a session's first packet, with its translated destination.
 #[inline(always)]
 fn translated<F: Family>(session: &F::Session) -> F::Tuple {
     let (forward, reverse) = (session.forward(), session.reverse());
@@ -335,20 +336,21 @@ fn translated<F: Family>(session: &F::Session) -> F::Tuple {
     )
 }
 
-/// Where single rules of the filter have changed in the last generations, where there is one and as far as it is known.
+/// The changes of individual filter rules in recent generations. The outer `None` means no filter, the inner one that the
+/// changes are no longer recorded.
 #[inline(always)]
 pub fn changed<F: Family>(snapshot: &Snapshot, generations: u32) -> Option<Option<&Changed>> {
     let changes = &snapshot.filter_changes[usize::from(F::IS_V6)];
     snapshot.filter.is_some().then(|| changes.since(generations))
 }
 
-/// Whether single rules of the filter have changed for a session. A no is certain.
+/// Whether changes of individual filter rules may concern a session. `false` is exact; `true` may be a false positive.
 #[inline(always)]
 pub fn may_concern<F: Family>(changed: Option<&Changed>, session: &F::Session) -> bool {
     changed.is_none_or(|changed| changed.may_concern(session.forward().source(), session.reverse().source()))
 }
 
-/// A rule has changed: mark the shorter one of where its packets come from and where they go.
+/// Record a changed rule by the more specific of its source and destination prefixes.
 pub fn mark<F: Family>(changed: &mut Changed, rule: &Rule<F::Number>) {
     let bits = <F::Address as sluice_nat::Address>::BITS;
     let prefix = |range: &Range<F::Number>| {
@@ -369,7 +371,7 @@ pub fn mark<F: Family>(changed: &mut Changed, rule: &Rule<F::Number>) {
     }
 }
 
-/// What rules look at, of a packet that leaves by an interface. `tuple` has its destination as translated.
+/// The filter query for a packet that leaves through an interface. `tuple` has its translated destination.
 #[inline]
 pub fn header<F: Family>(
     snapshot: &Snapshot,
@@ -379,14 +381,15 @@ pub fn header<F: Family>(
     outgoing: u16,
 ) -> Header<F::Number> {
     let layers = &meta.layers;
-    let service = service::<F>(layers, frame);
     let header = start::<F>(snapshot, meta, tuple, layers.protocol, outgoing)
         .with(Field::Fragment, layers.fragment as u32)
-        .with(Field::Dscp, service >> 2)
-        .with(Field::Ecn, service & 3)
         .with(Field::Length, layers.end.saturating_sub(layers.l3).into());
+    let ip = frame
+        .get(layers.l3 as usize..)
+        .and_then(|datagram| datagram.first_chunk());
+    let header = ip.map_or(header, |ip| header.with_ip(F::IS_V6, ip));
     let mut header = with_macs(snapshot, header, || macs_of(frame, layers));
-    // Later fragments have none, unless they are known from their first one.
+    // Later fragments have no ports, unless virtual reassembly has resolved them.
     let later = layers.fragment == Fragment::Later;
     match layers.protocol {
         TCP | UDP if !later || (tuple.source_port(), tuple.destination_port()) != (0, 0) => {
@@ -410,8 +413,8 @@ pub fn header<F: Family>(
     header
 }
 
-/// The same of the first packet of a flow that is known by its tuple alone, as if it were plain: whole, a SYN over TCP, an
-/// echo request over ICMP.
+/// The filter query for the first packet of a flow that is known by its tuple alone. The packet is assumed to be unfragmented,
+/// a SYN for TCP, an echo request for ICMP.
 pub fn first_header<F: Family>(
     snapshot: &Snapshot,
     meta: &Meta,
@@ -438,12 +441,12 @@ pub fn first_header<F: Family>(
     }
 }
 
-/// The protocol whose messages are of this family.
+/// The ICMP protocol of this address family.
 const fn icmp<F: Family>() -> u8 {
     if F::IS_V6 { ICMPV6 } else { ICMP }
 }
 
-/// What does not depend on the packet itself.
+/// The fields that don't depend on the packet itself.
 #[inline(always)]
 fn start<F: Family>(
     snapshot: &Snapshot,
@@ -461,17 +464,4 @@ fn start<F: Family>(
         .interface(meta.interface)
         .and_then(|interface| interface.tags.first());
     tag.map_or(header, |tag| header.with(Field::Vlan, tag.id().into()))
-}
-
-/// IPv4's second byte, IPv6's traffic class: 6 bits of the code point, and 2 of congestion.
-#[inline(always)]
-fn service<F: Family>(layers: &Layers, frame: &[u8]) -> u32 {
-    let bytes = frame
-        .get(layers.l3 as usize..)
-        .and_then(|datagram| datagram.first_chunk());
-    let Some(&[first, second]) = bytes else { return 0 };
-    match F::IS_V6 {
-        true => u32::from(u16::from_be_bytes([first, second]) >> 4 & 0xff),
-        false => second.into(),
-    }
 }

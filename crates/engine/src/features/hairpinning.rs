@@ -1,4 +1,4 @@
-//! Packets from one inside host to the outside address of another (RFC 4787, REQ-9), whose session is known.
+//! Hairpinning of packets with a known session: from one inside host to the outside address of another (RFC 4787, REQ-9).
 
 use sluice_nat::Tuple;
 use sluice_table::flow::{Record, RecordIndex};
@@ -14,8 +14,8 @@ use crate::packet::lists::Lists;
 use crate::packet::reason::Own;
 use crate::session::family::{Family, Session, Tracked};
 
-/// A packet from one inside host to the outside address of another (RFC 4787, REQ-9): its source is translated, and it
-/// goes on as if it came from outside. The way is one hop, counted when it leaves.
+/// Hairpin a packet from one inside host to the outside address of another (RFC 4787, REQ-9): translate its source and process
+/// it as if it were received from outside. Its TTL is decremented once, when it leaves.
 #[cold]
 pub fn hairpin<F: Family>(
     slot: BufferIndex,
@@ -74,11 +74,11 @@ pub fn hairpin<F: Family>(
     let Ok(mut layers) = layers::parse(packet.bytes()) else {
         return lists.drop_packet(slot, Own::Forgotten);
     };
-    // Later fragments have no ports: these are their datagram's.
+    // Later fragments have no ports, so they get those of their datagram.
     (layers.source_port, layers.destination_port) = (as_sent.destination_port(), as_sent.source_port());
     meta.layers = layers;
     meta.origin = Origin::Hairpinned;
-    // The other session's application is looked for, too.
+    // The packet may also have to be identified for the session that it now belongs to.
     lists.identified &= !(1 << (slot as usize % BURST_BUFFERS));
     put(lists.session_lookup.of::<F>(), slot);
 }

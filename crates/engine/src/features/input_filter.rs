@@ -1,9 +1,8 @@
-//! Packets to the gateway itself, as rules of the filter with `out = "gateway"` see them.
+//! The input filter: filter rules with `out = "gateway"`, for packets to the gateway itself.
 //!
-//! They have no session: of a flow that a rule has let in, and of one that the gateway's own host has begun, there is an entry in
-//! [`GatewayFlows`], and its packets pass without being asked about, whether or not what is forwarded is asked about by session.
-
-mod flows;
+//! These packets have no session. [`GatewayFlows`] has an entry for each flow that a rule has accepted and for each flow that
+//! the gateway's own host has started. Packets of such flows pass without rule evaluation, whether or not the filter for
+//! forwarded packets is stateful.
 
 use sluice_filter::{Field, Filter, Filters, Header, NONE, Reason as Denied};
 use sluice_nat::{TimeoutClass, Tuple};
@@ -11,21 +10,20 @@ use sluice_wire::ipv4::protocol::{TCP, UDP, is_icmp};
 use sluice_wire::layers::{Class, Flags, Fragment, Layers};
 use sluice_wire::tcp::flag::{ACK, RST, SYN};
 
-pub use flows::GatewayFlows;
-
 use crate::features::context::NodeContext;
 use crate::features::creation::is_first_segment;
 use crate::features::filter::{self, Rejection};
 use crate::packet::batch::Meta;
 use crate::session::family::{Family, V4, V6};
 use crate::snapshot::Snapshot;
+use crate::snapshot::gateway_flows::GatewayFlows;
 
-/// What rules are asked about a packet to the gateway itself.
+/// The filter query for a packet to the gateway itself.
 pub fn header<A: sluice_filter::Address>(header: Header<A>) -> Header<A> {
     header.with(Field::Outgoing, NONE)
 }
 
-/// Whether rules are about packets to the gateway itself that come in by an interface.
+/// Whether input filter rules exist for packets that arrive on an interface.
 #[inline]
 pub fn has_rules(snapshot: &Snapshot, interface: u16) -> bool {
     snapshot.local_flows.is_some()
@@ -35,7 +33,7 @@ pub fn has_rules(snapshot: &Snapshot, interface: u16) -> bool {
             .is_some_and(|filters| filters.gateway.is_some())
 }
 
-/// What has become of a packet to the gateway itself if it does not pass. A fragment is one that knows its ports.
+/// Evaluate the input filter for a packet to the gateway itself. The ports of a fragment must be resolved.
 pub fn admit(ctx: &NodeContext<'_, '_>, meta: &Meta, frame: &[u8]) -> Result<(), Rejection> {
     match meta.layers.class {
         Class::Ipv6 => admit_of::<V6>(ctx, meta, frame),
@@ -55,7 +53,7 @@ fn admit_of<F: Family>(ctx: &NodeContext<'_, '_>, meta: &Meta, frame: &[u8]) -> 
     let key = F::key(layers, frame, context);
     let datagram = || datagram::<F>(ctx, meta, F::tuple(&key));
     if layers.fragment == Fragment::Later {
-        // It shares what became of the first one, which alone says what the datagram is about.
+        // A later fragment shares the result of the first one, which alone has the fields for rule matching.
         return match flows.datagrams.is_known(datagram(), ctx.now, DATAGRAM) {
             true => Ok(()),
             false => Err((None, Denied::Fragment.into())),
@@ -68,15 +66,15 @@ fn admit_of<F: Family>(ctx: &NodeContext<'_, '_>, meta: &Meta, frame: &[u8]) -> 
     Ok(())
 }
 
-/// The hash of a datagram that comes in fragments. Of one to a group nobody has found out its number: of those later fragments
-/// share what became of the last first one between their ends.
+/// The hash of a fragmented datagram. Fragments to a group skip virtual reassembly and have no IP ID here, so later ones share
+/// the result of the last first fragment between the same endpoints.
 fn datagram<F: Family>(ctx: &NodeContext<'_, '_>, meta: &Meta, tuple: &F::Tuple) -> u64 {
     let ends = F::Tuple::new(tuple.source(), tuple.destination(), 0, 0, tuple.context());
     let hash = F::hash_one(ctx.hasher, &F::make_key(ends, meta.layers.protocol));
     hash ^ u64::from(meta.identification).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// Seconds that later fragments may come behind their first one (RFC 791 says 15, Linux waits 30).
+/// Seconds for which later fragments are accepted after the first one (RFC 791 recommends 15, Linux waits 30).
 const DATAGRAM: u32 = 30;
 
 fn admit_whole<F: Family>(
@@ -98,7 +96,7 @@ fn admit_whole<F: Family>(
     {
         let (hash, seconds) = (F::hash_one(ctx.hasher, &flow), timeout::<F>(snapshot, &flow));
         let (query, reply) = (layers.flags.has(Flags::ICMP_QUERY), layers.flags.has(Flags::ICMP_REPLY));
-        // Whose request it is that is known by an identifier, the gateway's or the other's, its type says.
+        // Queries of both sides may share an identifier. The ICMP type tells whose query this packet belongs to.
         if (!query || reply) && flows.begun.is_known(hash, ctx.now, seconds) {
             return Ok(());
         }
@@ -123,7 +121,7 @@ fn admit_whole<F: Family>(
     Ok(())
 }
 
-/// Whether rules would let a flow begin now that they have let in before.
+/// Whether rules that have accepted a flow before would still accept it.
 #[cold]
 fn would_begin<F: Family>(
     snapshot: &Snapshot,
@@ -137,7 +135,7 @@ fn would_begin<F: Family>(
     filter::would_pass::<F>(filter, &first)
 }
 
-/// What a router's host sends may begin a flow, whose answers pass without a rule.
+/// Record a flow that a router's host starts, so that its answers pass without a rule.
 pub fn sent(ctx: &NodeContext<'_, '_>, meta: &Meta, frame: &[u8]) {
     if !has_rules(ctx.snapshot, meta.interface) || meta.layers.fragment == Fragment::Later {
         return;
@@ -167,14 +165,14 @@ fn sent_of<F: Family>(ctx: &NodeContext<'_, '_>, meta: &Meta, frame: &[u8]) {
     );
     let answer = F::make_key(answers, F::protocol(&key));
     let (hash, seconds) = (F::hash_one(ctx.hasher, &answer), timeout::<F>(snapshot, &answer));
-    // What others have begun stays theirs: rules that change are asked about it again.
+    // A flow that a remote host has started stays in its table, so that changed rules are evaluated for it again.
     let is_others = !meta.layers.flags.has(Flags::ICMP_QUERY) && flows.admitted.is_known(hash, ctx.now, seconds);
     if !is_others && may_begin(&meta.layers) {
         flows.begun.note(hash, ctx.now, snapshot.generation);
     }
 }
 
-/// Whether a packet that a host sends is one of a flow: errors are about others.
+/// Whether a packet that a host sends belongs to a flow of its own. ICMP errors do not.
 fn may_be_of_flow(layers: &Layers) -> bool {
     match is_icmp(layers.protocol) {
         true => layers.flags.has(Flags::ICMP_QUERY) && !layers.flags.has(Flags::ICMP_REPLY),
@@ -182,13 +180,13 @@ fn may_be_of_flow(layers: &Layers) -> bool {
     }
 }
 
-/// Whether a packet of no known flow is of one that its sender has begun. A connection whose beginning was not seen is: what
-/// rules refuse no host answers, but by a reset or by its half of a handshake.
+/// Whether a packet of an unknown flow may have started the flow. This includes midstream connections. A reset or SYN-ACK does
+/// not, because a host may send these in answer to packets that rules reject.
 fn may_begin(layers: &Layers) -> bool {
     layers.protocol != TCP || layers.tcp_flags & RST == 0 && layers.tcp_flags & (SYN | ACK) != SYN | ACK
 }
 
-/// Seconds for which a silent flow is known.
+/// Seconds without packets after which a flow is forgotten.
 fn timeout<F: Family>(snapshot: &Snapshot, key: &F::Key) -> u32 {
     snapshot.timeouts.seconds(match F::protocol(key) {
         TCP => TimeoutClass::TCP_ESTABLISHED,

@@ -1,8 +1,8 @@
-//! TCP's maximum segment size, lowered in SYNs that pass (MSS clamping): ends whose path is narrower than they know, and
-//! whose ICMP errors get lost, then send nothing that does not fit.
+//! MSS clamping: lowers the TCP maximum segment size option in forwarded SYNs, so that endpoints don't send segments that
+//! exceed the path MTU even if ICMP errors get lost.
 //!
-//! The least of what both interfaces of the packet's way allow counts, so that it is enough to name one. A SYN without
-//! the option offers 536 bytes (RFC 9293, section 3.7.1), and stays as it is. Nothing is ever raised.
+//! The lower limit of the ingress and the egress interface applies, so that it is enough to configure one of them. A SYN
+//! without the option implies 536 bytes (RFC 9293, section 3.7.1) and is not changed. The option is never raised.
 
 use sluice_wire::Packet;
 use sluice_wire::layers::Layers;
@@ -11,16 +11,16 @@ use sluice_wire::tcp::{Tcp, flag};
 use crate::session::family::Family;
 use crate::snapshot::Snapshot;
 
-/// How much longer IPv6's header is.
+/// Difference in length between the IPv6 and the IPv4 header.
 const LONGER: u16 = 20;
 
-/// Whether a packet says how long its sender's segments may become: every SYN does, with or without ACK.
+/// Whether a packet may carry the MSS option: every SYN, with or without ACK.
 #[inline(always)]
 pub fn has_mss(layers: &Layers) -> bool {
     layers.tcp_flags & flag::SYN != 0
 }
 
-/// Lower what a SYN offers to what the interfaces allow that it comes in and goes out by.
+/// Lower the MSS of a SYN to the limits of its ingress and egress interface.
 #[inline(never)]
 pub fn clamp<F: Family>(packet: &mut Packet<'_>, layers: &Layers, interfaces: [u16; 2], snapshot: &Snapshot) {
     let allowed = interfaces.map(|number| snapshot.interface(number)?.segment_size);

@@ -1,11 +1,12 @@
-//! SYNs from outside that nobody expects, and what they are answered (RFC 5382, REQ-4).
+//! Unsolicited SYNs from outside, and how they are answered (RFC 5382, REQ-4).
 //!
-//! An inside host may be about to open the same connection itself, from its side: so such a SYN waits, at least 6
-//! seconds, and is dropped silently if the connection has a session by then. Else its sender is told that the port is
-//! unreachable, as far as the limit of ICMP errors allows. What is sent again while it waits is dropped at once.
+//! An inside host may be about to open the same connection itself (simultaneous open). Such a SYN is therefore parked for at
+//! least 6 seconds. If the connection has a session by then, the SYN is dropped silently; otherwise its sender gets an ICMP
+//! port unreachable error, within the rate limit of ICMP errors. Retransmissions are dropped while it is parked.
 //!
-//! Each worker keeps those of its shards, and each shard has room for the same number, so that how many workers there
-//! are does not show. Whatever there is no room for is dropped silently, and so is what waits when its shard goes to another worker: a flood of SYNs takes no more than that.
+//! Each worker keeps the SYNs of its shards, and each shard has the same capacity, so that the number of workers makes no
+//! difference. SYNs beyond the capacity are dropped silently, as are parked SYNs whose shard moves to another worker. This
+//! bounds the memory and buffers that a SYN flood can take.
 
 use std::collections::VecDeque;
 
@@ -31,21 +32,21 @@ struct Entry {
     reason: Reason,
 }
 
-/// SYNs that wait, of one worker.
+/// Parked SYNs of one worker.
 #[derive(Debug)]
 pub struct PendingSyns {
-    /// By the time of their answer.
+    /// Ordered by the time of their answer.
     entries: VecDeque<Entry>,
-    /// Hashes of those that wait, each at its place as long as no other took that: a hint of what comes again.
+    /// Hashes of parked SYNs, to detect retransmissions. It is only a hint, because a later SYN may overwrite an entry.
     seen: Box<[u64]>,
-    /// How many of each shard wait.
+    /// Number of parked SYNs by shard.
     counts: Box<[u32]>,
-    /// How many of one shard may.
+    /// Maximum number of parked SYNs per shard.
     most: u32,
 }
 
 impl PendingSyns {
-    /// For `shards` shards, any of which may come here, that have room for `most` in all.
+    /// State for `shards` shards, any of which may come to this worker, with room for `most` SYNs in all.
     pub fn new(shards: usize, most: usize) -> Self {
         let each = most.div_ceil(shards.max(1));
         Self {
@@ -56,7 +57,7 @@ impl PendingSyns {
         }
     }
 
-    /// Whether a SYN of a shard may wait; else why it is dropped.
+    /// Check whether a SYN of a shard may be parked. The error is the reason of its drop.
     pub fn admit(&self, syn: &UnsolicitedSyn, shard: u16) -> Result<(), Reason> {
         if self.seen.get(self.place(syn.hash)) == Some(&syn.hash) {
             return Err(syn.reason);
@@ -67,14 +68,14 @@ impl PendingSyns {
         }
     }
 
-    /// Let a SYN wait that was admitted.
+    /// Park a SYN that was admitted.
     pub fn wait(&mut self, syn: &UnsolicitedSyn, shard: u16, packet: WaitingPacket) {
         let place = self.place(syn.hash);
         if let (Some(seen), Some(count)) = (self.seen.get_mut(place), self.counts.get_mut(usize::from(shard))) {
             *seen = syn.hash;
             *count += 1;
         }
-        // Nearly always behind all others: pools differ little in how long they let wait.
+        // It nearly always belongs at the end, because pools differ little in their waiting time.
         let behind = self.entries.partition_point(|entry| entry.due <= syn.due);
         self.entries.insert(
             behind,
@@ -88,7 +89,7 @@ impl PendingSyns {
         );
     }
 
-    /// The next one that has waited long enough.
+    /// The next SYN whose waiting time is over.
     pub fn take_due(&mut self, now: u64) -> Option<(WaitingPacket, Reason)> {
         let entry = match self.entries.front() {
             Some(entry) if entry.due <= now => self.entries.pop_front()?,
@@ -109,7 +110,7 @@ impl PendingSyns {
     }
 }
 
-/// A SYN has waited long enough: answer it, unless its connection has a session by now.
+/// Answer a SYN whose waiting time is over, unless its connection has a session by now.
 pub fn answer(slot: BufferIndex, reason: Reason, batch: &Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, '_>) {
     let opened = match batch.meta(slot).layers.class {
         Class::Ipv6 => has_session::<V6>(slot, batch, ctx, &ctx.snapshot.nat6),
@@ -118,7 +119,7 @@ pub fn answer(slot: BufferIndex, reason: Reason, batch: &Batch<'_, '_>, lists: &
     match opened {
         Some(true) => lists.drop_packet(slot, Own::SynOvertaken),
         Some(false) => lists.icmp_error(slot, IcmpError::PortUnreachable, reason),
-        // Its shard went to another worker, and the session with it, if there is one.
+        // Its shard has moved to another worker, together with the session, if there is one.
         None => lists.drop_packet(slot, reason),
     }
 }

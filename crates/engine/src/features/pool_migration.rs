@@ -1,40 +1,42 @@
-//! After a change of pools: ports are lent as the new ones say, and sessions whose port no pool has any more end.
+//! Pool migration: after a change of pools, shards allocate from the new pools, and sessions whose port belongs to no pool any
+//! more end.
 //!
-//! Each shard's leases change over before its next one, at the latest when its turn comes: one shard a round. Then all
-//! sessions are looked at, a few a round. A port that a pool loses and gets back is not lent twice, because the
-//! plane lets pools change again only after that.
+//! The allocations of each shard are migrated before its next allocation, at the latest when its turn comes: one shard per
+//! round. Then all sessions are checked, a few per round. The control plane allows the next change of pools only after that, so
+//! that a port that a pool loses and regains is never allocated twice.
 
 use sluice_nat::pool::ValidPool;
 use sluice_nat::{PoolIndex, PortClass, Tuple};
 use sluice_table::flow::RecordIndex;
 use sluice_wire::Direction;
 
+use crate::features::session_end::{SessionTools, end};
 use crate::session::family::{Family, Session, V4, V6};
-use crate::session::shard::{SessionTools, Shard, end};
+use crate::session::shard::Shard;
 use crate::snapshot::Snapshot;
 
-/// Sessions that one round looks at.
+/// Number of sessions checked per round.
 const SESSIONS_PER_ROUND: u32 = 64;
 
-/// Who has the port of a session.
+/// Owner of a session's port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortOwner {
-    /// The session needs none.
+    /// The session needs no port.
     None,
-    /// A pool.
+    /// The port belongs to this pool.
     Pool(PoolIndex),
-    /// No pool has it any more.
+    /// No pool owns the port any more.
     Nobody,
 }
 
-/// Who has the port of a shard's session by a snapshot.
+/// The owner of the port of a shard's session under a snapshot.
 pub fn port_owner<F: Family>(session: &F::Session, snapshot: &Snapshot, shard: u16) -> PortOwner {
     use sluice_nat::Resources;
     let Some(then) = session.nat().pool() else {
         return PortOwner::None;
     };
     let pools = &snapshot.nat::<F>().pools;
-    // What a pool lent before it changed its ways is not what it would lend now.
+    // A port that the pool allocated before its allocation scheme changed is not valid in the new scheme.
     if snapshot.leases.is_reshaped_since(F::IS_V6, then, session.generation()) {
         return PortOwner::Nobody;
     }
@@ -48,7 +50,7 @@ pub fn port_owner<F: Family>(session: &F::Session, snapshot: &Snapshot, shard: u
         let has = pool.is_some_and(|pool| pool.index_of(address).is_some());
         return if has { PortOwner::Pool(then) } else { PortOwner::Nobody };
     }
-    // A port that has come to another shard is lost: answers go there. One that shards share stays where it is.
+    // A port that now belongs to another shard is lost, because answers arrive at that shard. A port shared by shards stays.
     let shards = snapshot.leases.four.shards();
     let stays = |pool: &ValidPool<F::Address>| pool.keeps(shards, shard.into(), address, port);
     let lends = |pool: &ValidPool<F::Address>| {
@@ -57,7 +59,7 @@ pub fn port_owner<F: Family>(session: &F::Session, snapshot: &Snapshot, shard: u
     if pools.get(then).is_some_and(lends) {
         return PortOwner::Pool(then);
     }
-    // Mappings and blocks stay with their pool; a port alone may come to another.
+    // Mappings and blocks stay with their pool. Only a single port can pass to another pool.
     let heir = pools.lends(public.context(), address, port, port).filter(|&heir| {
         let takes = |pool: &ValidPool<F::Address>| pool.is_plain() && stays(pool);
         session.nat().resources().allocated() == Resources::PORT && pools.get(heir).is_some_and(takes)
@@ -65,7 +67,7 @@ pub fn port_owner<F: Family>(session: &F::Session, snapshot: &Snapshot, shard: u
     heir.map_or(PortOwner::Nobody, PortOwner::Pool)
 }
 
-/// A session's port is another pool's now, which has not admitted it.
+/// Record that another pool owns the session's port now. The session is not counted against that pool's limit.
 pub fn transfer_port<F: Family>(session: &mut F::Session, pool: PoolIndex, tools: &SessionTools<'_>) {
     if session.nat().pool() == Some(pool) {
         return;
@@ -76,7 +78,7 @@ pub fn transfer_port<F: Family>(session: &mut F::Session, pool: PoolIndex, tools
     session.set_pool(pool);
 }
 
-/// Where the walk over the sessions is.
+/// Position in the walk over the sessions.
 #[derive(Clone, Copy, Debug, Default)]
 struct Place {
     shard: usize,
@@ -84,17 +86,17 @@ struct Place {
     record: u32,
 }
 
-/// What a worker has to do after a change of pools.
+/// Pool migration of a worker.
 #[derive(Debug, Default)]
 pub struct PoolMigration {
     /// Generation of the last change that was seen.
     generation: u32,
-    /// None where everything is done.
+    /// `None` if the migration is complete.
     place: Option<Place>,
 }
 
 impl PoolMigration {
-    /// Whether something is left to be done.
+    /// Whether the migration is in progress.
     pub fn is_under_way(&self) -> bool {
         self.place.is_some()
     }
@@ -104,7 +106,7 @@ impl PoolMigration {
         self.generation
     }
 
-    /// Before anything else is done by a snapshot: leases come from its pools.
+    /// Start the migration if the snapshot has changed pools. Must be called before any other use of the snapshot.
     #[inline(always)]
     pub fn follow(&mut self, shards: &mut [Option<Box<Shard<'_>>>], snapshot: &Snapshot) {
         if snapshot.leases.generation != self.generation {
@@ -122,7 +124,7 @@ impl PoolMigration {
         }
     }
 
-    /// A round's share: one shard's leases change over, or [`SESSIONS_PER_ROUND`] records are looked at.
+    /// The work of one round: migrate one shard's allocations, or check [`SESSIONS_PER_ROUND`] records.
     pub fn advance(&mut self, shards: &mut [Option<Box<Shard<'_>>>], snapshot: &Snapshot, tools: &SessionTools<'_>) {
         let Some(place) = self.place else { return };
         let prepared = |shard: &&mut Box<Shard<'_>>| {
@@ -165,7 +167,7 @@ impl PoolMigration {
     }
 }
 
-/// Look at some records; where to go on.
+/// Check some records. Returns where to continue.
 fn look<F: Family>(shard: &mut Shard<'_>, from: u32, snapshot: &Snapshot, tools: &SessionTools<'_>) -> Option<u32> {
     let mut found = [(RecordIndex(0), PortOwner::None); SESSIONS_PER_ROUND as usize];
     let mut count = 0;

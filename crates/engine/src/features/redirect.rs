@@ -1,5 +1,6 @@
-//! Redirects: a host that sends to the gateway what the gateway sends on by the same link learns who is to have it (RFC 1812, 5.2.7.2;
-//! RFC 4861, 8.2). The packet itself goes on; the message leaves in the second half of the burst.
+//! ICMP redirects: if the gateway forwards a packet on the link that it arrived on, it informs the sender of the better next
+//! hop (RFC 1812, 5.2.7.2; RFC 4861, 8.2). The packet itself is forwarded; the redirect is sent in the second half of the
+//! burst.
 
 use sluice_route::{Address, Prefix};
 use sluice_wire::ethernet::Link;
@@ -17,7 +18,8 @@ use crate::snapshot::tunnels::addresses;
 /// Bytes of the longest message and its link header.
 const ROOM: usize = icmpv6::LONGEST_ERROR + 14;
 
-/// Tell the sender of a packet that leaves by the interface that it came in by, not counted down yet, whom its hop is.
+/// Send a redirect to the sender of a packet that leaves through the interface that it arrived on. The packet's TTL is not
+/// decremented yet.
 #[cold]
 #[inline(never)]
 pub fn redirect<F: Family>(
@@ -43,7 +45,7 @@ pub fn redirect<F: Family>(
         true => icmpv6::may_report(frame, layers, false),
     };
     let (source, _) = addresses(layers, frame);
-    // Options may be a source route, which leads on by itself.
+    // IP options may hold a source route, which determines the next hop.
     let is_fit = may_report
         && !layers.flags.has(Flags::OPTIONS)
         && source != next.address
@@ -75,7 +77,7 @@ pub fn redirect<F: Family>(
     }
 }
 
-/// The message over IPv4: sender and gateway are in one network of the link.
+/// The IPv4 redirect. Sender and gateway must be in one network of the link.
 fn emit4(
     message: &mut Packet<'_>,
     (layers, frame): (&Layers, &[u8]),
@@ -100,7 +102,7 @@ fn emit4(
     icmp::emit_error(message, link, own, sender, error, layers.datagram(frame))
 }
 
-/// The message over IPv6: the target is the destination itself, or a router by its link-local address.
+/// The IPv6 redirect. Its target is the destination itself, or a router's link-local address.
 fn emit6(
     message: &mut Packet<'_>,
     (layers, frame): (&Layers, &[u8]),

@@ -1,4 +1,4 @@
-//! Subscribers' sites as flows and sessions meet them: whose addresses are whose, where terminals are, whose session it is.
+//! Subscribers' sites in the data plane: ownership of addresses, location of terminals, and ownership of sessions.
 
 use sluice_nat::Tuple;
 use sluice_nat::rule::SourceAction;
@@ -9,28 +9,28 @@ use sluice_wire::{Context, Direction};
 
 use crate::features::context::{NodeContext, OutputContext};
 use crate::features::creation::FlowDecision;
+use crate::features::session_end::end;
 use crate::packet::adjacency::AdjacencyIndex;
 use crate::packet::batch::{Meta, Origin, put};
 use crate::packet::io::BufferIndex;
 use crate::packet::lists::Lists;
 use crate::packet::reason::Own;
 use crate::session::family::{Family, Session};
-use crate::session::shard::end;
 use crate::snapshot::Snapshot;
 
-/// Whether a packet that the gateway answers came from a terminal of a site.
+/// Whether a packet to be answered by the gateway came from a terminal of a site.
 #[inline(always)]
 pub fn came_from(snapshot: &Snapshot, meta: &Meta) -> bool {
     meta.origin == Origin::Received && snapshot.is_access(meta.interface)
 }
 
-/// An IPv4 address as the table of sites has it.
+/// An IPv4 address in the form of the site table.
 #[inline(always)]
 fn to_v4<F: Family>(address: F::Address) -> u32 {
     F::words(address)[1] as u32
 }
 
-/// Whether an address is a site's own, in a virtual router.
+/// Whether an address belongs to a site, in a virtual router.
 #[inline(always)]
 pub fn is_own<F: Family>(snapshot: &Snapshot, router: Context, address: F::Address) -> bool {
     let sites = snapshot.sites.as_deref().filter(|_| !F::IS_V6);
@@ -40,7 +40,7 @@ pub fn is_own<F: Family>(snapshot: &Snapshot, router: Context, address: F::Addre
     })
 }
 
-/// The hop to a terminal of a site; none where nobody there has the address.
+/// The adjacency of a terminal of a site. `None` if no terminal there has the address.
 #[inline]
 pub fn hop<F: Family>(snapshot: &Snapshot, context: Context, address: F::Address) -> Option<AdjacencyIndex> {
     let sites = snapshot.sites.as_deref().filter(|_| !F::IS_V6)?;
@@ -50,7 +50,7 @@ pub fn hop<F: Family>(snapshot: &Snapshot, context: Context, address: F::Address
     Some(AdjacencyIndex::terminal(view.interface, terminal))
 }
 
-/// What sources of a site are translated to; none where its address is not there.
+/// The source translation of a site. `None` if the site has no public address.
 #[inline]
 pub fn source<F: Family>(snapshot: &Snapshot, context: Context) -> Option<SourceAction<F::Address>> {
     let table = &snapshot.sites.as_deref().filter(|_| !F::IS_V6)?.table;
@@ -62,7 +62,7 @@ pub fn source<F: Family>(snapshot: &Snapshot, context: Context) -> Option<Source
     }
 }
 
-/// Why a packet is dropped that came in by an interface of sites and is of none of these.
+/// The drop reason of a packet that arrived on an access interface and belongs to no site.
 #[inline(always)]
 pub fn unknown_site<F: Family>(snapshot: &Snapshot, meta: &Meta, key: &F::Key) -> Option<Own> {
     let is_nobodys = came_from(snapshot, meta) && !is_site(F::tuple(key).context());
@@ -72,7 +72,7 @@ pub fn unknown_site<F: Family>(snapshot: &Snapshot, meta: &Meta, key: &F::Key) -
     })
 }
 
-/// A session's plan, but where a terminal opens it from another's address.
+/// The decision about a session, unless its terminal uses the address of another terminal.
 #[inline(always)]
 pub fn unless_forged<F: Family>(
     snapshot: &Snapshot,
@@ -103,24 +103,24 @@ fn view<F: Family>(snapshot: &Snapshot, plan: &FlowDecision<F>, tuple: &F::Tuple
     table.view(terminal, tuple.context(), to_v4::<F>(tuple.source()))
 }
 
-/// Whose terminal's a session is.
+/// The site that a session belongs to.
 #[derive(Clone, Copy, Debug)]
 enum SiteOwner {
-    /// No site's.
+    /// The session belongs to no site.
     Nobodys,
-    /// A site's: the terminal as it is now, and whether the packet comes from it. No terminal where its lease has gone, or the site
-    /// has another public address than the session was given.
+    /// The terminal in its present state, and whether the packet was sent by it. No terminal if its lease has ended, or if the
+    /// site's public address has changed since the session was created.
     Sites(Option<View>, bool),
 }
 
-/// Whose terminal's a session is, by the key of a packet of a direction.
+/// The site that a session belongs to, by the key of a packet of a direction.
 #[inline(always)]
 fn site_owner<F: Family>(table: &Sites, session: &F::Session, direction: Direction, key: &F::Tuple) -> SiteOwner {
     let other = match direction {
         Direction::Forward => session.reverse(),
         Direction::Reverse => session.forward(),
     };
-    // Packets to the terminal go the way of what comes from outside.
+    // Otherwise the packet goes to the terminal.
     let (upstream, own, answer, hop) = if is_site(key.context()) {
         (true, key, other, session.adjacency(direction.opposite()))
     } else if is_site(other.context()) {
@@ -135,16 +135,18 @@ fn site_owner<F: Family>(table: &Sites, session: &F::Session, direction: Directi
     SiteOwner::Sites(view, upstream)
 }
 
-/// Why a packet of a site's session goes nowhere.
+/// Why a packet of a site's session can't be forwarded.
 #[derive(Clone, Copy, Debug)]
 pub enum TerminalFault {
-    /// The lease of its terminal has gone, or its site has another public address; whether the packet comes from the terminal.
+    /// The lease of its terminal has ended, or the public address of its site has changed. The flag tells whether the terminal
+    /// sent the packet.
     LeaseLost(bool),
-    /// It came for somebody else's MAC.
+    /// The frame's destination MAC address belongs to another host.
     NotOurMac,
 }
 
-/// The terminal of a packet's session as it is now, and whether the packet comes from it; none where the session is no site's.
+/// The terminal of a packet's session in its present state, and whether the packet was sent by it. `None` if the session
+/// belongs to no site.
 #[inline(always)]
 pub fn terminal<F: Family>(
     session: &F::Session,
@@ -165,7 +167,7 @@ pub fn terminal<F: Family>(
     }
 }
 
-/// What becomes of a packet of a site's session that goes nowhere.
+/// Handle a packet of a site's session that can't be forwarded.
 #[cold]
 pub fn refuse<F: Family>(
     fault: TerminalFault,
@@ -181,8 +183,8 @@ pub fn refuse<F: Family>(
     }
 }
 
-/// A session's lease has gone: the private one of its terminal, or the public one of its site. It ends; what comes from the
-/// terminal may open another, what comes for it is dropped.
+/// End a session whose lease has ended, either the private one of its terminal or the public one of its site. A packet from the
+/// terminal may create a new session; a packet to the terminal is dropped.
 #[cold]
 fn lease_lost<F: Family>(
     slot: BufferIndex,
@@ -203,14 +205,15 @@ fn lease_lost<F: Family>(
     }
 }
 
-/// Whether a frame that came for a site's session is for the site: by its virtual MAC, or for the interface.
+/// Whether a frame of a site's session is addressed to the site's virtual MAC or to the interface.
 #[inline(always)]
 fn is_for(view: &View, frame: &[u8], meta: &Meta, exit: &OutputContext<'_>) -> bool {
     let destination = frame.first_chunk::<6>();
     let word = frame.first_chunk().map(|head| u64::from_le_bytes(*head));
     match word {
         Some(word) if (word ^ view.virtual_mac) << 16 == 0 => true,
-        // Who knows the address by an earlier answer of ARP, and packets that turn back at it.
+        // Senders that resolved the address before use the interface's MAC address. Hairpinned packets keep their received MAC
+        // address.
         _ => {
             let own = exit.snapshot.interface(meta.interface).map(|interface| &interface.mac);
             destination == own || meta.origin != Origin::Received

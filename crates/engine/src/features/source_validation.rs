@@ -1,7 +1,8 @@
 //! Source validation of every packet of a session, not only of the first (BCP 38, RFC 3704).
 //!
-//! A session is bound to one interface by direction. A packet that comes in by it costs one comparison; one that comes in by
-//! another is validated as the first packet of a flow is, and the session is bound to that interface, or it is dropped.
+//! Each direction of a session is bound to one interface. A packet that arrives on that interface costs one comparison. A
+//! packet that arrives on another one is validated like the first packet of a flow; then the session is bound to that
+//! interface, or the packet is dropped.
 
 use sluice_nat::Tuple;
 use sluice_nat::sites::is_site;
@@ -18,7 +19,7 @@ use crate::session::family::{Family, Session};
 use crate::snapshot::Snapshot;
 use crate::snapshot::forwarding::ForwardingState;
 
-/// Whether an address is one that inside hosts have outside.
+/// Whether an address is a translated outside address of inside hosts.
 #[inline]
 pub fn is_outside_address<F: Family>(snapshot: &Snapshot, context: Context, address: F::Address) -> bool {
     let nat = snapshot.nat::<F>();
@@ -27,7 +28,7 @@ pub fn is_outside_address<F: Family>(snapshot: &Snapshot, context: Context, addr
         || sites::is_own::<F>(snapshot, context, address)
 }
 
-/// Validate the source of a packet of a known session as that of a first packet. `context` is its key's.
+/// Validate the source of a packet of a known session like that of a first packet. `context` is that of its key.
 pub fn validate<F: Family>(
     exit: &OutputContext<'_>,
     meta: &Meta,
@@ -38,8 +39,8 @@ pub fn validate<F: Family>(
     let Some(interface) = snapshot.interface(meta.interface) else {
         return Ok(());
     };
-    // Of what is the gateway's own nothing is asked, of a site's terminals the lease says more than routes do, and a bridge has
-    // no routes.
+    // The gateway's own packets are not validated, a site's terminals are validated by their leases, and a bridge has no
+    // routes.
     if matches!(meta.origin, Origin::Own | Origin::Hairpinned) || is_site(context) || interface.bridge.is_some() {
         return Ok(());
     }
@@ -52,8 +53,8 @@ pub fn validate<F: Family>(
     Ok(())
 }
 
-/// A packet of a session came in by another interface than those of its direction before: it is dropped, or the session is
-/// bound to that interface, where routes have something to say about it.
+/// Handle a packet of a session that arrived on another interface than earlier packets of its direction: the packet is dropped,
+/// or the session is bound to that interface, if source validation is enabled there.
 #[cold]
 pub fn rebind<F: Family>(
     exit: &OutputContext<'_>,
@@ -62,7 +63,7 @@ pub fn rebind<F: Family>(
     session: &mut F::Session,
     direction: Direction,
 ) -> Result<(), Reason> {
-    // An error comes from any router on the way: it is validated where it is translated, and binds nothing.
+    // An ICMP error may come from any router on the path. It is validated during translation and doesn't rebind the session.
     if meta.layers.flags.has(Flags::ICMP_ERROR) {
         return Ok(());
     }
@@ -71,8 +72,8 @@ pub fn rebind<F: Family>(
         .snapshot
         .interface(meta.interface)
         .map(|interface| interface.validation);
-    // What anybody may send moves nothing. Neither is a side bound to the other's interface, from which it may be feigned where
-    // any route will do.
+    // Without validation, a forged packet must not rebind a session. A direction isn't bound to the interface of the other one
+    // either, because loose validation would accept forged packets there.
     let binds = matches!(meta.origin, Origin::Received | Origin::Routed)
         && validation.is_some_and(|validation| validation != SourceValidation::Off)
         && session.bound_interface(direction.opposite()) != meta.interface
@@ -84,7 +85,7 @@ pub fn rebind<F: Family>(
     Ok(())
 }
 
-/// Whether routes still let the packets of a session come in by the interfaces that it is bound to.
+/// Whether source validation still accepts the packets of a session on the interfaces that it is bound to.
 pub fn are_valid<F: Family>(session: &F::Session, snapshot: &Snapshot, paths: &ForwardingState) -> bool {
     let ends = [
         (Direction::Forward, session.forward()),
@@ -92,7 +93,7 @@ pub fn are_valid<F: Family>(session: &F::Session, snapshot: &Snapshot, paths: &F
     ];
     ends.into_iter().all(|(direction, tuple)| {
         let number = session.bound_interface(direction);
-        // Where packets to the sender leave by the same interface, that is already known to be a way to it.
+        // If packets to the sender leave through the same interface, the route to the sender through that interface is already verified.
         let is_way = session.adjacency(direction.opposite()).interface() == usize::from(number);
         let Some(interface) = snapshot
             .interface(number)

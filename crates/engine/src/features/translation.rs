@@ -1,4 +1,4 @@
-//! A packet of a known session: translated, and its session's state followed.
+//! Translates packets of known sessions and updates the state of their sessions.
 
 use sluice_nat::tracking::Segment;
 use sluice_nat::{TimeoutClass, Tuple};
@@ -8,15 +8,16 @@ use sluice_wire::ipv4::protocol::TCP;
 use sluice_wire::layers::{Flags, Fragment, Layers};
 
 use crate::features::context::OutputContext;
+use crate::features::session_end::schedule_of;
 use crate::features::source_validation;
 use crate::packet::batch::Meta;
 use crate::packet::reason::Reason;
 use crate::packet::time::Now;
 use crate::session::family::{Family, Session, Tracked};
-use crate::session::shard::{Shard, schedule_of};
+use crate::session::shard::Shard;
 use crate::snapshot::Snapshot;
 
-/// Validate the source of an ICMP error, which may be any router's on the way.
+/// Validate the source of an ICMP error, which may be any router on the path.
 #[inline(always)]
 pub fn validated<F: Family>(exit: &OutputContext<'_>, meta: &Meta, frame: &[u8], key: &F::Key) -> Result<(), Reason> {
     match meta.layers.flags.has(Flags::ICMP_ERROR) {
@@ -27,7 +28,7 @@ pub fn validated<F: Family>(exit: &OutputContext<'_>, meta: &Meta, frame: &[u8],
     }
 }
 
-/// Translate what is not plain.
+/// Translate a packet that is not plain.
 #[inline(never)]
 pub fn translate<F: Family>(
     frame: &mut [u8],
@@ -44,9 +45,9 @@ pub fn translate<F: Family>(
     Ok(read_segment(frame, layers, session.protocol()))
 }
 
-/// What a packet that is not plain tells of its session.
+/// What tracking needs of a packet that is not plain.
 pub fn read_segment(frame: &[u8], layers: &Layers, protocol: u8) -> Tracked {
-    // RFC 5508 REQ-6, RFC 7857 s7.1: an error neither refreshes nor ends a session.
+    // RFC 5508 REQ-6, RFC 7857 s7.1: an ICMP error neither refreshes nor ends a session.
     if layers.flags.has(Flags::ICMP_ERROR) || layers.fragment == Fragment::Later {
         return Tracked::Nothing;
     }
@@ -56,7 +57,7 @@ pub fn read_segment(frame: &[u8], layers: &Layers, protocol: u8) -> Tracked {
     Segment::read(layers.payload(frame)).map_or(Tracked::Nothing, Tracked::Segment)
 }
 
-/// Follow a session's state by what a packet told, where nothing is translated.
+/// Update a session's state from a packet that isn't translated.
 pub fn track<F: Family>(
     tracked: Tracked,
     shard: &mut Shard<'_>,
@@ -76,7 +77,7 @@ pub fn track<F: Family>(
     }
 }
 
-/// Track what changes a session's state, or its timer; the class, where another timer begins now.
+/// Update a session's state and timer class. Returns the class if another timer starts.
 #[inline(never)]
 pub fn track_further<F: Family>(
     tracked: Tracked,
@@ -100,15 +101,15 @@ pub fn track_further<F: Family>(
     (class != track.tracking.timer()).then_some(class)
 }
 
-/// Whether packets of a direction leave from an address that others share, whose datagrams must not be taken for theirs.
-/// One that is translated one to one has its own.
+/// Whether packets of a direction leave from a shared outside address, so that their IP IDs must not collide with those of
+/// other hosts. A static one-to-one translation has its own address.
 pub fn shares_address<F: Family>(session: &F::Session, direction: Direction, snapshot: &Snapshot) -> bool {
     let nat = session.nat();
     let pool = nat.pool().and_then(|pool| snapshot.nat::<F>().pools.get(pool));
     nat.translates() && nat.outbound(direction) && pool.map_or(!nat.translates_source(), |pool| pool.renumbers())
 }
 
-/// Let a session's timer begin anew with another timeout.
+/// Restart a session's timer with another timeout.
 #[cold]
 pub fn reschedule<F: Family>(
     shard: &mut Shard<'_>,
@@ -125,7 +126,7 @@ pub fn reschedule<F: Family>(
     wheel.schedule(table, index, now.due(seconds));
 }
 
-/// ICMP: queries by their identifier, errors with what they quote.
+/// Translate ICMP: queries by their identifier, errors together with the quoted packet.
 #[cold]
 fn translate_icmp<F: Family>(
     frame: &mut [u8],

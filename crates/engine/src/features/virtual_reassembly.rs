@@ -1,8 +1,8 @@
-//! Datagrams in fragments: which ports the later fragments belong to, which identification all leave with, and which
-//! fragments wait for the first.
+//! Virtual reassembly: resolves the ports of later fragments, assigns one IP ID to all fragments of a datagram, and parks
+//! fragments that precede the first one.
 //!
-//! A fixed table; a datagram is in one of [`PROBES`] places. A fragment never makes more than one entry, and no
-//! datagram parks more than [`WAITING`] fragments (RFC 4787 REQ-14: any order, bounded).
+//! The table has a fixed size; a datagram is in one of [`PROBES`] entries. A fragment never creates more than one entry, and a
+//! datagram parks at most [`WAITING`] fragments (RFC 4787 REQ-14: any order, bounded).
 
 use arrayvec::ArrayVec;
 use sluice_table::hash::Hasher;
@@ -11,34 +11,13 @@ use sluice_wire::{FlowKey6, Tuple6};
 use crate::features::context::WaitingPacket;
 use crate::packet::time::Now;
 use crate::session::ip_id::FragmentIpIds;
+use crate::snapshot::fragment_limits::FragmentLimits;
 
-/// Places where a datagram can be.
+/// Number of entries in which a datagram may be.
 const PROBES: usize = 8;
 
-/// Most fragments of a datagram that wait for its first.
+/// Maximum number of fragments of a datagram that wait for its first fragment.
 pub const WAITING: usize = 8;
-
-/// Limits of the table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Datagrams under way.
-    pub datagrams: usize,
-    /// Fragments that wait, of all datagrams together.
-    pub parked: usize,
-    /// How long a datagram is remembered, in nanoseconds.
-    pub patience: u64,
-}
-
-impl Default for Limits {
-    /// With the patience of RFC 6146 (FRAGMENT_MIN).
-    fn default() -> Self {
-        Self {
-            datagrams: 4_096,
-            parked: 1_024,
-            patience: 2_000_000_000,
-        }
-    }
-}
 
 /// What all fragments of a datagram share.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,16 +26,16 @@ pub struct DatagramKey {
     pub source: [u64; 2],
     /// Destination address.
     pub destination: [u64; 2],
-    /// Identification.
+    /// IP ID or IPv6 fragment identification.
     pub identification: u32,
-    /// Protocol.
+    /// IP protocol.
     pub protocol: u8,
     /// Virtual router.
     pub context: u32,
 }
 
 impl DatagramKey {
-    /// Of it all.
+    /// Keyed hash of all fields of the key.
     pub fn hash(&self, hasher: &Hasher) -> u64 {
         let identification = self.identification;
         let tuple = Tuple6 {
@@ -73,12 +52,12 @@ impl DatagramKey {
     }
 }
 
-/// What a fragment is told of its datagram.
+/// What a datagram's first fragment determines for the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FirstFragment {
-    /// Its ports.
+    /// Source and destination port of the datagram.
     pub ports: (u16, u16),
-    /// Identification that its fragments leave with where they are translated.
+    /// IP ID with which its fragments leave if they are translated.
     pub identification: u16,
 }
 
@@ -87,40 +66,40 @@ struct Entry {
     key: DatagramKey,
     ports: Option<(u16, u16)>,
     identification: u16,
-    /// Nanosecond at which it is forgotten; 0: free.
+    /// Time of expiry in nanoseconds; 0: free.
     until: u64,
     waiting: ArrayVec<WaitingPacket, WAITING>,
 }
 
-/// Takes a fragment that may go on, or gives it back.
+/// Takes a fragment that may continue, or returns it.
 pub type Ready<'r> = dyn FnMut(WaitingPacket) -> Result<(), WaitingPacket> + 'r;
 
-/// The table.
+/// Table of fragmented datagrams.
 #[derive(Debug)]
 pub struct VirtualReassembly {
     entries: Box<[Entry]>,
     hasher: Hasher,
     numbers: FragmentIpIds,
-    limits: Limits,
-    /// Fragments that wait.
+    limits: FragmentLimits,
+    /// Number of parked fragments.
     parked: usize,
     next: usize,
 }
 
-/// Where a fragment stands.
+/// State of a fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FragmentState {
-    /// Its datagram is known.
+    /// The ports of its datagram are known.
     Known(FirstFragment),
-    /// Its first fragment has not come: park it in this entry.
+    /// The first fragment has not arrived: park the fragment in this entry.
     Wait(u32),
-    /// No place in the table.
+    /// The table is full.
     Full,
 }
 
 impl VirtualReassembly {
-    /// A table with room for at least [`Limits::datagrams`].
-    pub fn new(limits: Limits, secret: [u64; 2]) -> Self {
+    /// A table with room for at least [`FragmentLimits::datagrams`].
+    pub fn new(limits: FragmentLimits, secret: [u64; 2]) -> Self {
         let entries = (0..limits.datagrams.max(PROBES).next_power_of_two())
             .map(|_| Entry::default())
             .collect();
@@ -134,7 +113,7 @@ impl VirtualReassembly {
         }
     }
 
-    /// The entry of a datagram, made where there is none; none where the table is full.
+    /// The entry of a datagram, created if it doesn't exist. `None` if the table is full.
     fn entry(&mut self, key: &DatagramKey, now: Now) -> Option<usize> {
         let home = key.hash(&self.hasher) as usize;
         let mask = self.entries.len() - 1;
@@ -145,7 +124,7 @@ impl VirtualReassembly {
             if entry.until > now.nanoseconds && entry.key == *key {
                 return Some(place);
             }
-            // An entry that is out of date is used again once nothing waits in it.
+            // An expired entry is reused once no fragment waits in it.
             if entry.until <= now.nanoseconds && entry.waiting.is_empty() && free.is_none() {
                 free = Some(place);
             }
@@ -167,8 +146,8 @@ impl VirtualReassembly {
         Some(place)
     }
 
-    /// A first fragment has come with these ports. What has waited for it is moved to `ready` as long as that takes
-    /// it; [`VirtualReassembly::sweep`] brings the rest. None where the table is full.
+    /// Process a first fragment with these ports. Fragments that waited for it are moved to `ready` as long as that accepts
+    /// them; [`VirtualReassembly::sweep`] moves the rest. `None` if the table is full.
     pub fn first(
         &mut self,
         key: &DatagramKey,
@@ -183,7 +162,7 @@ impl VirtualReassembly {
         entry.datagram()
     }
 
-    /// A later fragment has come.
+    /// Process a later fragment.
     pub fn later(&mut self, key: &DatagramKey, now: Now) -> FragmentState {
         let Some(place) = self.entry(key, now) else {
             return FragmentState::Full;
@@ -195,13 +174,13 @@ impl VirtualReassembly {
         }
     }
 
-    /// Let a parked fragment wait in an entry that [`VirtualReassembly::later`] named. It goes to `ready` where the first
-    /// fragment has come within the same burst, and comes back where there is no place.
+    /// Park a fragment in an entry that [`VirtualReassembly::later`] returned. If the first fragment has arrived within the
+    /// same burst, the fragment goes to `ready`. If the entry is full, it is returned.
     pub fn wait(&mut self, place: u32, waiting: WaitingPacket, ready: &mut Ready<'_>) -> Result<(), WaitingPacket> {
         let Some(entry) = self.entries.get_mut(place as usize) else {
             return Err(waiting);
         };
-        // Others of the same burst may have taken the last place.
+        // Other fragments of the same burst may have taken the last place.
         if self.parked >= self.limits.parked {
             return Err(waiting);
         }
@@ -213,10 +192,10 @@ impl VirtualReassembly {
         Ok(())
     }
 
-    /// Look at `budget` entries: fragments whose first has come go to `ready`, those that have waited too long to
+    /// Check `budget` entries: fragments whose first fragment has arrived go to `ready`, those that have waited too long to
     /// `expired`.
     pub fn sweep(&mut self, now: Now, budget: usize, ready: &mut Ready<'_>, expired: &mut impl FnMut(WaitingPacket)) {
-        // As a rule nothing waits, and entries are large.
+        // Usually no fragment waits, and to scan the large entries would be wasted work.
         if self.parked == 0 {
             return;
         }
@@ -235,13 +214,13 @@ impl VirtualReassembly {
 }
 
 impl Entry {
-    /// What is known of the datagram since its first fragment came.
+    /// What is known of the datagram once its first fragment has arrived.
     fn datagram(&self) -> Option<FirstFragment> {
         let identification = self.identification;
         self.ports.map(|ports| FirstFragment { ports, identification })
     }
 
-    /// Let what waits go on, in the order of arrival; how many did.
+    /// Release parked fragments in the order of arrival. Returns their number.
     fn release(&mut self, ready: &mut Ready<'_>) -> usize {
         let before = self.waiting.len();
         while let Some(waiting) = self.waiting.pop_at(0) {

@@ -1,5 +1,5 @@
-//! admit: what routers may have of what came from a port, before anything is spent on it: their rates, and while more comes
-//! than the worker can deal with, their shares. Port and tags alone say whose a packet is.
+//! admit: applies the rates of routers to received packets and, while the worker is overloaded, their shares, before any other
+//! work is spent on the packets. The port and the VLAN tags determine the router of a packet.
 
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ use crate::snapshot::Snapshot;
 use crate::snapshot::shares::deficit::Demand;
 use crate::snapshot::shares::{RouterEntry, Shares, SideState};
 
-/// The node.
+/// Declaration of this node of the graph.
 pub const NODE: Node = Node {
     name: "admit",
     help: "limits routers to their share of a receive queue",
@@ -26,42 +26,43 @@ pub const NODE: Node = Node {
     exits: &[Exit::new("parse", "within its share", needs::SHARED)],
 };
 
-/// Packets that a router may have saved up of its share.
+/// Maximum number of packets of its share that a router may save up.
 const SAVED: u64 = 2 * BURST_SIZE as u64;
 
-/// Whose packets are nobody's that has a share, or come in by no interface.
+/// Kind and part of frames that belong to no router with a share, or to no interface.
 const NOBODY: u8 = BURST_BUFFERS as u8 - 1;
 
-/// Bytes in which a frame says what tags it has.
+/// Length of the part of a frame that holds the MAC addresses, two VLAN tags and the EtherType.
 const HEAD: usize = 20;
 
-/// A router's part of a burst.
+/// Packets of one router in a burst.
 struct Part {
     number: u16,
     entry: RouterEntry,
     packets: u64,
-    /// What its rate leaves, where it has one.
+    /// Packets and bits that the rate still allows, if the router has a rate.
     left: Option<[u64; 2]>,
     had: [u64; 2],
 }
 
-/// Frames of a burst by their tags, so that one that is refused costs little more than a look: whose they are, and what became
-/// of them. All by number, [`NOBODY`]'s included.
+/// Frames of a burst classified by their VLAN tags, so that a refused frame costs little. The arrays are indexed by kind,
+/// including the kind [`NOBODY`].
 struct Kinds {
-    /// By what tags tell of a place: tags, and the number.
+    /// Cache of kinds by tags: the tags, and the kind.
     known: [(u64, u8); 16],
     count: u8,
     interface: [u16; BURST_BUFFERS],
     part: [u8; BURST_BUFFERS],
     packets: [u16; BURST_BUFFERS],
-    /// What was refused by rate, and by share.
+    /// Frames refused because of the rate, and because of the share.
     refused: [[u16; BURST_BUFFERS]; 2],
-    /// Bytes of both.
+    /// Bytes of all refused frames.
     bytes: [u32; BURST_BUFFERS],
 }
 
-/// Slots that came from `port`, of which at most so many may go on. Returns those that do not, a bit each. Where somebody
-/// watches what becomes of packets, the refused ones are dropped as others are; otherwise only their buffers are left.
+/// Admit at most a given number of the packets received on `port`. Returns the refused ones as a bit mask of slots. While a
+/// trace or a capture runs, refused packets are dropped through the graph, as other packets are; otherwise only their buffers
+/// are freed.
 #[inline(never)]
 pub fn admit(
     batch: &mut Batch<'_, '_>,
@@ -117,7 +118,7 @@ pub fn admit(
                 kinds.refused[0][kind] += 1;
                 kinds.bytes[kind] += bytes as u32;
                 limited |= 1 << slot;
-                // It has no part in what follows.
+                // The share does not apply to packets that the rate has already refused.
                 kind_of[slot] = NOBODY;
             }
         }
@@ -125,7 +126,7 @@ pub fn admit(
             shares.charge(part.entry.router, part.had, ctx.now.nanoseconds);
         }
     }
-    // Who is alone is kept out for nobody's sake: what is too much, the card drops.
+    // A router that is alone on the port takes nothing from other routers, so the card drops what exceeds its queue.
     let routers = parts.iter().map(|part| part.entry.router);
     let (budget, reason) = match of.shared && gate.company.observe(routers, ctx.now.nanoseconds) {
         true => (most, Own::Shed),
@@ -164,7 +165,7 @@ pub fn admit(
     refused
 }
 
-/// Refused slots as others that are dropped: somebody copies, or follows, them.
+/// Drop refused packets through the graph, because a trace or a capture runs.
 #[cold]
 fn watched(
     batch: &mut Batch<'_, '_>,
@@ -183,7 +184,7 @@ fn watched(
     }
 }
 
-/// Only the buffers of these slots are left.
+/// Free the buffers of these slots.
 #[inline(always)]
 fn free(lists: &mut Lists, slots: u128) {
     for (half, first) in [(slots as u64, 0), ((slots >> 64) as u64, 64)] {
@@ -208,7 +209,8 @@ impl Kinds {
         }
     }
 
-    /// A frame with these tags. Returns its kind; `find` tells its interface and part where it is not known.
+    /// Count a frame with these tags. Returns its kind; `find` returns the interface and the part of tags that are not in the
+    /// cache.
     #[inline(always)]
     fn see(&mut self, tags: u64, find: impl FnOnce() -> Option<(u16, u8)>) -> u8 {
         let place = (tags ^ tags >> 32) as usize % self.known.len();
@@ -227,7 +229,7 @@ impl Kinds {
         kind
     }
 
-    /// Packets of these kinds, of which each part has as many left as it is granted. Returns those that are refused, a bit each.
+    /// Refuse the packets that exceed the number granted to their part. Returns the refused ones as a bit mask.
     #[inline(always)]
     fn refuse(&mut self, kinds: &[u8], packets: &[Packet<'_>], granted: &mut [u16; BURST_BUFFERS]) -> u64 {
         let mut bits = 0;
@@ -243,7 +245,8 @@ impl Kinds {
         bits
     }
 
-    /// What is refused was received all the same. Who drops it as others are counts that it is dropped.
+    /// Count refused packets as received. They are also counted as dropped here, unless they are dropped through the graph,
+    /// which counts them itself.
     fn count(&self, ctx: &NodeContext<'_, '_>, reason: Own, is_watched: bool) {
         for kind in 0..usize::from(self.count) {
             let refused = [0, 1].map(|by: usize| u64::from(self.refused[by][kind]));
@@ -261,7 +264,7 @@ impl Kinds {
 }
 
 impl Part {
-    /// Whether the rate leaves a packet of so many bits, which is counted then.
+    /// Whether the rate admits a packet of this many bits. An admitted packet is counted.
     #[inline(always)]
     fn takes(&mut self, bits: u64) -> bool {
         let Some([packets, all]) = self.left else { return true };
@@ -274,7 +277,7 @@ impl Part {
     }
 }
 
-/// The part of an interface's router; there is none of a bridge's.
+/// The part of an interface's router. The interfaces of bridges have none.
 fn part_of(parts: &mut ArrayVec<Part, BURST_SIZE>, shares: &Shares, interface: u16, now: u64) -> u8 {
     let Some((number, entry)) = shares.entry_of(interface) else {
         return NOBODY;
@@ -296,7 +299,7 @@ fn part_of(parts: &mut ArrayVec<Part, BURST_SIZE>, shares: &Shares, interface: u
     place as u8
 }
 
-/// Protocols and identifiers of a frame's two outermost tags; 0 where it has none.
+/// TPIDs and VLAN identifiers of a frame's two outermost tags; 0 if it has no tags.
 #[inline(always)]
 fn tags_of(head: &[u8; HEAD]) -> u64 {
     let [.., a, b, c, d, e, f, g, h] = *head;
@@ -309,7 +312,7 @@ fn tags_of(head: &[u8; HEAD]) -> u64 {
     word & mask
 }
 
-/// The interface that a frame comes in by, as far as its tags tell; `parse` finds out what else is wrong with it.
+/// The interface that a frame is received by, as far as its tags determine it. `parse` makes all other checks.
 #[inline(never)]
 fn interface_of(snapshot: &Snapshot, port: PortIndex, untagged: Option<u16>, tags: u64) -> Option<u16> {
     let tag = |bits: u64| Tag {

@@ -1,5 +1,5 @@
-//! bridge: frames between the two interfaces of a bridge, as they came: tags, types and hop limits stay what they are, but that
-//! the tags of an interface that is a VLAN are taken off, and put on.
+//! bridge: forwards frames between the two interfaces of a bridge unchanged: tags, EtherType and hop limit are kept. Only the tags of a VLAN
+//! interface are popped, and those of the outgoing VLAN interface are pushed.
 
 use std::ops::Range;
 
@@ -31,7 +31,7 @@ use crate::packet::reason::{Own, Reason};
 use crate::session::family::{Family, Session, V4, V6};
 use crate::snapshot::{Bridge, Interface, LATER_SIDE, Snapshot};
 
-/// The node.
+/// Declaration of this node of the graph.
 pub const NODE: Node = Node {
     name: "bridge",
     help: "forwards frames between the two interfaces of a bridge",
@@ -48,7 +48,7 @@ pub const NODE: Node = Node {
     ],
 };
 
-/// Take in slots, all received on `port`, which is the bridge's interface `number`.
+/// Receive the packets of `slots`, all from `port`, which is interface `number` of a bridge.
 #[inline(never)]
 pub fn receive(
     batch: &mut Batch<'_, '_>,
@@ -98,7 +98,7 @@ pub fn receive(
                 }
                 Err(reason) => unparsable(place, reason, bridge, batch, lists, ctx),
             },
-            // ARP is not IP, whatever it says.
+            // Malformed ARP passes a bridge that inspects, because it is not IP.
             Err(reason) if inspects && reason == Fault::BadArp.into() => {
                 ctx.counters.bypass_before(Skipped::NotIp);
                 spare(meta, reason, ctx);
@@ -114,8 +114,7 @@ pub fn receive(
     tally.flush(ctx);
 }
 
-/// Take in those of some slots, a bit each, all received on `port`, that have the tags of an interface of a bridge. Returns the
-/// others.
+/// Receive those packets of a slot mask, all from `port`, whose tags are those of a bridge's interface. Returns the mask of the others.
 #[inline(never)]
 pub fn receive_tagged(
     batch: &mut Batch<'_, '_>,
@@ -129,7 +128,7 @@ pub fn receive_tagged(
     })
 }
 
-/// Gather those slots that have come in by an interface that differs in tags from the other one of its bridge. Returns the others.
+/// Move packets whose interface has other tags than its bridge peer to the bridge list. Returns the mask of the others.
 fn gather(
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
@@ -157,7 +156,7 @@ fn gather(
     others
 }
 
-/// The interface of a bridge whose tags a frame has outermost. What is behind them is the customer's.
+/// The bridge interface that the outermost tags of a frame belong to. Inner tags are the customer's.
 fn vlan_of(snapshot: &Snapshot, port: PortIndex, frame: &[u8]) -> Option<u16> {
     let first = usize::from(vlan::tag(frame, 0)?.is_priority());
     let outer = vlan::tag(frame, first)?;
@@ -171,7 +170,7 @@ fn vlan_of(snapshot: &Snapshot, port: PortIndex, frame: &[u8]) -> Option<u16> {
         .or_else(|| of(None))
 }
 
-/// Frames between two interfaces that differ in tags: the one's are taken off, the other's put on. Nothing is inspected here.
+/// Forward frames between two interfaces with different tags: pop the tags of one and push those of the other. Such frames are not inspected.
 #[inline(never)]
 pub fn bridge(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, '_>, _tools: &mut NodeTools<'_>) {
     for slot in std::mem::take(&mut lists.bridge) {
@@ -184,7 +183,7 @@ pub fn bridge(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_
             lists.drop_packet(slot, Own::InterfaceGone);
             continue;
         };
-        // Behind it the frame is what it would be without.
+        // The priority tag is in front of the VLAN's tags. Once it is popped, the frame is as if it had arrived without one.
         let outer = vlan::tag(packet.bytes(), 0);
         vlan::pop_priority(packet);
         for _ in &interface.tags {
@@ -192,7 +191,7 @@ pub fn bridge(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_
         }
         match look(packet, interface, ctx) {
             Ok(layers) => meta.layers = layers,
-            // In what ends within its own header there is no place for tags.
+            // A frame that ends within its own Ethernet header has no room for tags, so it is dropped even if invalid frames pass.
             Err(reason) if bridge.drops_invalid || reason == Fault::ShortFrame.into() => {
                 lists.drop_packet(slot, reason);
                 continue;
@@ -200,7 +199,7 @@ pub fn bridge(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_
             Err(reason) => spare(meta, reason, ctx),
         }
         let peer = ctx.snapshot.interface(bridge.peer);
-        // Without tags of its own it had a priority at most, and the customer's tags are not the bridge's.
+        // If the interface has no tags, only a priority tag in front belongs to the bridge. All other tags are the customer's.
         let outer = outer.filter(|tag| tag.is_priority() || !interface.tags.is_empty());
         match peer.is_none_or(|peer| peer.push_tags_after(packet, outer)) {
             true => send(slot, bridge.peer, batch, lists, ctx),
@@ -209,10 +208,10 @@ pub fn bridge(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_
     }
 }
 
-/// What inspection has a policy for.
+/// The fault that the inspection's bad-checksum policy applies to.
 const WRONG_CHECKSUM: Reason = Reason::Wire(Fault::BadTransportChecksum);
 
-/// A packet that its receiver would not take, and that inspection does not take for part of its flow.
+/// Apply the bad-checksum policy to a packet with a wrong transport checksum, which its receiver would discard.
 fn wrong_checksum(
     slot: BufferIndex,
     bridge: Bridge,
@@ -241,7 +240,7 @@ fn wrong_checksum(
     }
 }
 
-/// A frame that no rule can look into, over a bridge that inspects.
+/// Pass or drop an unparsable frame on a bridge that inspects. No rule can match such a frame.
 fn unparsable(
     slot: BufferIndex,
     reason: Reason,
@@ -263,13 +262,13 @@ fn unparsable(
     send(slot, bridge.peer, batch, lists, ctx);
 }
 
-/// Whether nothing is wrong with a packet but where it comes from or is to go: its headers can be read.
+/// Whether the fault concerns only the addresses or a source route, so that the headers can still be parsed.
 fn is_of_addresses(reason: Reason) -> bool {
     use Fault::{MartianDestination, MartianSource, SourceRoute};
     matches!(reason, Reason::Wire(MartianSource | MartianDestination | SourceRoute))
 }
 
-/// [`look`] at a packet whose addresses or route are wrong: whether everything else is right.
+/// Repeat the checks of [`look`] without those of addresses and source routes, for a packet that failed one of these.
 #[cold]
 fn look_at_the_rest(
     packet: &mut Packet<'_>,
@@ -287,14 +286,14 @@ fn look_at_the_rest(
         Class::Ipv4 => V4::addresses(&layers, frame).0 == V4::addresses(&layers, frame).1,
         _ => V6::addresses(&layers, frame).0 == V6::addresses(&layers, frame).1,
     };
-    // A session has a key for each direction, and these would be one.
+    // A session has one key per direction; for equal addresses both keys could be equal.
     match to_itself {
         true => Err(Fault::Land.into()),
         false => Ok(layers),
     }
 }
 
-/// A packet that has waited goes on.
+/// Continue with a packet that was parked.
 pub fn again(
     slot: BufferIndex,
     bridge: Bridge,
@@ -306,13 +305,13 @@ pub fn again(
     onward(slot, bridge, inspects, batch, lists, ctx);
 }
 
-/// Whether what comes in by an interface of a bridge is inspected.
+/// Whether packets received on an interface of a bridge are inspected.
 fn inspects(snapshot: &Snapshot, number: u16, bridge: Bridge) -> bool {
     let inspection = snapshot.inspection.as_deref();
     inspection.is_some_and(|inspection| inspection.is_on(number) || inspection.is_on(bridge.peer))
 }
 
-/// Where the headers of a frame are, where it is valid. A checksum that its sender left to a card is completed.
+/// Parse and validate a frame. Returns its layers. A checksum that the sender left to its card (checksum offload) is completed.
 fn look(packet: &mut Packet<'_>, interface: &Interface, ctx: &NodeContext<'_, '_>) -> Result<Layers, Reason> {
     look_by(packet, interface, &interface.validity, ctx)
 }
@@ -334,8 +333,8 @@ fn look_by(
     Ok(layers)
 }
 
-/// Flows that are inspected are looked up, and those whose application is looked for, as far as packets may tell it;
-/// everything else leaves.
+/// Send packets of flows that are inspected, or whose application is being identified, to session lookup. All other packets are forwarded to
+/// the peer interface.
 fn onward(
     slot: BufferIndex,
     bridge: Bridge,
@@ -366,7 +365,7 @@ fn onward(
     }
 }
 
-/// Whether a frame that is not IP carries IP all the same.
+/// Whether a frame with another EtherType carries an IP packet nevertheless.
 #[cold]
 fn hides_ip(packet: &Packet<'_>, layers: &Layers) -> bool {
     let (type_at, body) = (usize::from(layers.l3).saturating_sub(2), usize::from(layers.l3));
@@ -375,7 +374,7 @@ fn hides_ip(packet: &Packet<'_>, layers: &Layers) -> bool {
     kind.is_some_and(|kind| ethernet::hides_ip(u16::from_be_bytes(kind), body))
 }
 
-/// An ICMP error of which nobody can tell whose it is: as one about a flow that was not seen.
+/// Handle an ICMP error whose flow can't be determined. On a bridge it is treated as an error about a flow without a session.
 #[cold]
 pub fn unattributed_error(
     slot: BufferIndex,
@@ -393,21 +392,21 @@ pub fn unattributed_error(
     }
 }
 
-/// Count what passes although there is a reason against it.
+/// Count a packet that passes the bridge although it has a fault.
 fn spare(meta: &Meta, reason: impl Into<Reason>, ctx: &NodeContext<'_, '_>) {
     if let Some(counters) = ctx.counters.interfaces.get(meta.interface as usize) {
         counters.count_spared(reason.into());
     }
 }
 
-/// Whether a frame is longer than an MTU lets it be, tags aside. Devices lose such frames, some of them in silence.
+/// Whether a frame without its tags exceeds the MTU. Devices drop such frames, some of them without a counter.
 #[cold]
 fn is_too_long(frame: &[u8], mtu: u16) -> bool {
     let tags = (0..).take_while(|&k| vlan::tag(frame, k).is_some()).count();
     frame.len() > usize::from(mtu) + ethernet::LENGTH + tags * vlan::LENGTH
 }
 
-/// Send a frame by an interface, as it is.
+/// Transmit a frame unchanged through an interface.
 pub fn send(slot: BufferIndex, to: u16, batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, '_>) {
     let Some(interface) = ctx.snapshot.interface(to) else {
         return lists.drop_packet(slot, Own::InterfaceGone);
@@ -430,7 +429,7 @@ pub fn send(slot: BufferIndex, to: u16, batch: &mut Batch<'_, '_>, lists: &mut L
     leave(slot, out, meta, AdjacencyIndex::bridge(to), lists);
 }
 
-/// What should be inspected can't be: it passes or is dropped, as the bridge says.
+/// Pass or drop a packet that can't be inspected, by the fail-open setting of its bridge.
 pub fn fail(
     slot: BufferIndex,
     reason: Reason,
@@ -444,7 +443,7 @@ pub fn fail(
         .interface(meta.interface)
         .and_then(|interface| interface.bridge);
     match bridge {
-        // Nothing depends on its application.
+        // The bridge only identifies applications here, and no rule of it depends on the result.
         Some(bridge) if !inspects(ctx.snapshot, meta.interface, bridge) => send(slot, bridge.peer, batch, lists, ctx),
         Some(bridge) if bridge.fails_open => {
             ctx.counters.bypass_before(Skipped::FailOpen);
@@ -455,7 +454,7 @@ pub fn fail(
     }
 }
 
-/// What becomes of a session that a bridge carries, at the interface of `meta`; none where there is no bridge.
+/// The decision about a new flow at the interface of `meta`, if that interface belongs to a bridge.
 #[inline(always)]
 pub fn decide<F: Family>(snapshot: &Snapshot, meta: &Meta, context: Context) -> Option<FlowDecision<F>> {
     let bridge = snapshot.interface(meta.interface)?.bridge?;
@@ -466,7 +465,7 @@ pub fn decide<F: Family>(snapshot: &Snapshot, meta: &Meta, context: Context) -> 
     })
 }
 
-/// `context` is that of packets that come in by `interface`.
+/// The translation of a bridged session: it keeps all addresses. `context` is that of packets received by `interface`.
 fn translation<F: Family>(interface: u16, bridge: Bridge, context: Context) -> FlowTranslation<F> {
     FlowTranslation {
         target: None,
@@ -478,7 +477,7 @@ fn translation<F: Family>(interface: u16, bridge: Bridge, context: Context) -> F
     }
 }
 
-/// Open sessions for those of some packets without one that a bridge carries. Returns the others.
+/// Create sessions for packets without a session that arrived on a bridge. Returns the packets that did not.
 #[cold]
 pub fn create_sessions<F: Family>(
     slots: BufferIndices,
@@ -512,7 +511,7 @@ pub fn create_sessions<F: Family>(
     others
 }
 
-/// Why a packet can't be the first of its flow.
+/// The reason that a packet can't be the first one of a flow.
 fn midstream<F: Family>(layers: &Layers, key: &F::Key) -> Option<Reason> {
     if layers.flags.has(Flags::ICMP_ERROR) {
         Some(sluice_nat::Reason::IcmpErrorWithoutSession.into())
@@ -524,7 +523,7 @@ fn midstream<F: Family>(layers: &Layers, key: &F::Key) -> Option<Reason> {
     }
 }
 
-/// A packet of a flow whose beginning was not seen: what is said about connections in their midst.
+/// Apply the midstream policy to a packet of a flow whose first packet was not seen.
 fn midstream_flow(
     slot: BufferIndex,
     reason: Reason,
@@ -550,7 +549,7 @@ fn midstream_flow(
     send(slot, bridge.peer, batch, lists, ctx);
 }
 
-/// A packet of a known session leaves, counted and tracked, by the other interface, wherever its session began.
+/// Count and track a packet of a known session and send it through the other interface of the bridge, whichever side created the session.
 #[inline(never)]
 pub fn forward_session<F: Family>(
     slot: BufferIndex,
@@ -582,12 +581,12 @@ pub fn forward_session<F: Family>(
     send(slot, bridge.peer, batch, lists, ctx);
 }
 
-/// The tags of a frame that is about to be answered.
+/// The tags of a frame that is to be answered.
 pub fn tags(meta: &Meta, frame: &[u8]) -> [Option<Tag>; 2] {
     [0, 1].map(|k| meta.layers.tag(frame, k))
 }
 
-/// Send what was made of a frame back where that came from, with its tags.
+/// Send an answer, made in the buffer of the frame that it answers, back through the interface and with the tags of that frame.
 pub fn answer(
     slot: BufferIndex,
     tags: [Option<Tag>; 2],

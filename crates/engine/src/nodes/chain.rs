@@ -1,4 +1,4 @@
-//! chain: what has come in by an interface of a router with chains takes their steps.
+//! chain: runs the chain of a router for packets received on its interfaces.
 
 use arrayvec::ArrayVec;
 use sluice_filter::Header;
@@ -20,7 +20,7 @@ use crate::session::family::{Family, V4, V6};
 use crate::snapshot::Snapshot;
 use crate::snapshot::chains::{Chains, Finder, MAX_STEPS, Step, TallyIndex};
 
-/// The node.
+/// Declaration of this node of the graph.
 pub const NODE: Node = Node {
     name: "chain",
     help: "runs the steps of a router's chains",
@@ -39,10 +39,10 @@ pub const NODE: Node = Node {
     ],
 };
 
-/// Slots, a bit each.
+/// A set of slots, one bit each.
 type Mask = u128;
 
-/// What was parsed in this burst, or has crossed a virtual link, goes to its router's chains.
+/// Divert packets that were parsed in this burst, or that crossed an inter-router link, to the chains of their router.
 #[inline(always)]
 pub fn divert_fresh(batch: &Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, '_>, parsed: Mask) {
     if ctx.snapshot.is_chained() {
@@ -51,7 +51,7 @@ pub fn divert_fresh(batch: &Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<
     }
 }
 
-/// Take those of some slots that a router's chains are for from where `parse` put them.
+/// Move those of the `wanted` packets whose router has chains from the lists where `parse` put them to the chain list.
 #[inline(never)]
 fn divert(batch: &Batch<'_, '_>, lists: &mut Lists, snapshot: &Snapshot, wanted: Mask) {
     let Lists {
@@ -78,7 +78,7 @@ fn divert(batch: &Batch<'_, '_>, lists: &mut Lists, snapshot: &Snapshot, wanted:
     }
 }
 
-/// Take the steps of their routers' chains.
+/// Run the chains of the packets' routers.
 #[inline(never)]
 pub fn chain(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<'_, '_>, _tools: &mut NodeTools<'_>) {
     let slots = std::mem::take(&mut lists.chain);
@@ -98,7 +98,7 @@ pub fn chain(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext
     }
 }
 
-/// Every step leads to later ones: each is taken once, by all packets that have come to it.
+/// Run the steps in order. A step only jumps forwards, so each step runs once, for all packets that have reached it.
 fn walk(chains: &Chains, all: Mask, batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<'_, '_>) {
     let mut come = [0; MAX_STEPS + 1];
     come[0] = all;
@@ -173,7 +173,7 @@ fn tally_up(chains: &Chains, tally: TallyIndex, mask: Mask, batch: &Batch<'_, '_
     }
 }
 
-/// Those that are above a rate.
+/// The packets that exceed the rate of a policer.
 fn above(chains: &Chains, policer: u16, mask: Mask, batch: &Batch<'_, '_>, ctx: &NodeContext<'_, '_>) -> Mask {
     let Some(policer) = chains.policer(policer) else {
         return 0;
@@ -183,10 +183,11 @@ fn above(chains: &Chains, policer: u16, mask: Mask, batch: &Batch<'_, '_>, ctx: 
     above.fold(0, |mask, slot| mask | bit(slot))
 }
 
-/// Take copies; those of which one was taken.
+/// Mirror packets to an interface. Returns the packets that were copied.
 fn copied(interface: u16, mask: Mask, batch: &Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, '_>) -> Mask {
     let mut copied = 0;
-    // What came in by the mirror's own interface would come back there.
+    // A packet that was received on the mirror's own interface is not copied, because it would be sent back to where it came
+    // from.
     for slot in slots_of(mask).filter(|&slot| batch.meta(slot).interface != interface) {
         match lists.copies.take(interface, batch.packets[slot as usize].bytes()) {
             true => copied |= bit(slot),
@@ -196,7 +197,7 @@ fn copied(interface: u16, mask: Mask, batch: &Batch<'_, '_>, lists: &mut Lists, 
     copied
 }
 
-/// Say of each packet of a family which class it is of.
+/// Determine the class of each packet of one address family.
 fn classes_of<F: Family>(
     finder: &Finder<F::Number>,
     mask: Mask,
@@ -210,7 +211,7 @@ fn classes_of<F: Family>(
     for slot in slots_of(mask).filter(|&slot| batch.meta(slot).layers.class == class) {
         let (meta, frame) = (batch.meta(slot), batch.packets[slot as usize].bytes());
         let key = F::key(&meta.layers, frame, ctx.snapshot.context(meta, frame));
-        // Nobody knows yet where it leaves.
+        // The outgoing interface is not known before routing.
         put(
             &mut headers,
             filter::header::<F>(ctx.snapshot, meta, frame, F::tuple(&key), u16::MAX),
@@ -224,7 +225,7 @@ fn classes_of<F: Family>(
     }
 }
 
-/// On as `parse` would have sent it.
+/// Send the packet to the node that `parse` would have chosen.
 fn sessions(slot: BufferIndex, batch: &Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, '_>) {
     let meta = batch.meta(slot);
     match ctx.snapshot.interface(meta.interface) {
@@ -233,7 +234,8 @@ fn sessions(slot: BufferIndex, batch: &Batch<'_, '_>, lists: &mut Lists, ctx: &N
     }
 }
 
-/// On without a session. What a filter would be asked about by session is not let by.
+/// Forward a packet without a session. If the filter of its context is stateful, the packet goes to session lookup instead, so
+/// that it can't bypass the filter.
 fn routes(slot: BufferIndex, batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, '_>) {
     let interface = batch.meta(slot).interface;
     let context = ctx
@@ -243,7 +245,8 @@ fn routes(slot: BufferIndex, batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: 
     if ctx.snapshot.filters_sessions(context) {
         return sessions(slot, batch, lists, ctx);
     }
-    // Inspection would have seen to it.
+    // Packets with a bad transport checksum only reach this node because inspection has a policy for them, and this packet
+    // won't be inspected.
     if batch.packets[slot as usize].checksums() == Checksums::BadL4 {
         return lists.drop_packet(slot, Fault::BadTransportChecksum);
     }
@@ -260,7 +263,7 @@ fn bit(slot: BufferIndex) -> Mask {
     1 << (slot as usize % BURST_BUFFERS)
 }
 
-/// The slots of a mask, in order.
+/// The slots of a mask, in ascending order.
 fn slots_of(mut mask: Mask) -> impl Iterator<Item = BufferIndex> {
     std::iter::from_fn(move || {
         let slot = mask.trailing_zeros();

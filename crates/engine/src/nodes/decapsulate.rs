@@ -1,5 +1,5 @@
-//! decapsulate: packets for an end of a tunnel: what is inside comes in by the tunnel's interface, in the same buffer. ICMP errors
-//! about outer packets are taken in.
+//! decapsulate: removes the outer header of packets addressed to an end of a tunnel. The inner packet is received by the
+//! tunnel's interface, in the same buffer. ICMP errors about outer packets update the path MTU of the tunnel.
 
 use sluice_wire::ethernet::{self, ethertype, multicast4, multicast6};
 use sluice_wire::ipv4::{self, protocol};
@@ -19,7 +19,7 @@ use crate::packet::lists::{Leave, Lists};
 use crate::packet::reason::Own;
 use crate::snapshot::tunnels::{TunnelKind, TunnelTag, addresses};
 
-/// The node.
+/// Declaration of this node of the graph.
 pub const NODE: Node = Node {
     name: "decapsulate",
     help: "removes the outer header of a tunnel",
@@ -31,19 +31,19 @@ pub const NODE: Node = Node {
     ],
 };
 
-/// Where what is inside lies.
+/// Position of the inner packet.
 struct Inside {
     id: Option<u32>,
-    /// Its first byte, and the one behind its last.
+    /// Offset of its first byte, and of the byte after its last.
     from: usize,
     to: usize,
-    /// EtherType of its datagram.
+    /// EtherType of the inner datagram.
     kind: u16,
-    /// Where its datagram begins.
+    /// Offset of the inner datagram.
     datagram: usize,
 }
 
-/// Let what is inside arrive. Returns those that have.
+/// Decapsulate packets and receive the inner ones. Returns the slots of received inner packets.
 #[inline(never)]
 pub fn decapsulate(
     batch: &mut Batch<'_, '_>,
@@ -96,7 +96,7 @@ pub fn decapsulate(
     }
 }
 
-/// Turn an outer packet into the frame that is inside; the interface of its tunnel.
+/// Replace an outer packet by the inner frame. Returns the tunnel's interface.
 fn open(packet: &mut Packet<'_>, meta: &Meta, ctx: &NodeContext<'_, '_>) -> Result<u16, Own> {
     let (layers, frame) = (&meta.layers, packet.bytes());
     if layers.fragment != Fragment::Whole {
@@ -128,12 +128,12 @@ fn open(packet: &mut Packet<'_>, meta: &Meta, ctx: &NodeContext<'_, '_>) -> Resu
     }
     let destination = group(inside.kind, datagram).unwrap_or(interface.mac);
     let fits = packet.set_len(inside.to) && packet.trim_front(inside.from);
-    // Nothing has looked at what is inside.
+    // The card has only verified the checksums of the outer packet.
     packet.set_checksums(Checksums::Unverified);
     if fits && matches!(kind, TunnelKind::Vxlan(_)) {
         return Ok(number);
     }
-    // The outer headers were longer than the link header that takes their place.
+    // The outer headers were longer than the Ethernet header that replaces them.
     let Some(head) = packet.grow_front(ethernet::LENGTH).then(|| packet.bytes_mut()) else {
         return Err(Own::TunnelHeader);
     };
@@ -143,8 +143,7 @@ fn open(packet: &mut Packet<'_>, meta: &Meta, ctx: &NodeContext<'_, '_>) -> Resu
     Ok(number)
 }
 
-/// The layers of what is inside of a packet of a GRE tunnel, where that is a keepalive from this end to the other, whose sender waits
-/// for it.
+/// The layers of the inner packet of a GRE keepalive, which the remote end addresses to itself and waits for.
 fn keepalive(packet: &Packet<'_>, number: u16, ctx: &NodeContext<'_, '_>) -> Option<Layers> {
     let tunnel = ctx.snapshot.interface(number)?.tunnel?;
     if tunnel.kind != TunnelKind::Gre {
@@ -165,7 +164,7 @@ fn keepalive(packet: &Packet<'_>, number: u16, ctx: &NodeContext<'_, '_>) -> Opt
     (is_one && is_valid()).then_some(layers)
 }
 
-/// Send a keepalive back, as the gateway's own packet of the interface that has the tunnel's end.
+/// Return a keepalive as the gateway's own packet, sent through the interface that has the tunnel's local address.
 #[cold]
 fn answer(
     slot: BufferIndex,
@@ -201,7 +200,7 @@ fn answer(
     }
 }
 
-/// Find what is inside; none where headers are malformed, or it is nothing that its kind of tunnel carries.
+/// Find the inner packet. `None` if headers are malformed, or the tunnel doesn't carry this protocol.
 fn inside(kind: TunnelKind, layers: &Layers, frame: &[u8]) -> Option<Inside> {
     let (l4, end) = (usize::from(layers.l4), usize::from(layers.end));
     let payload = layers.payload(frame);
@@ -217,7 +216,7 @@ fn inside(kind: TunnelKind, layers: &Layers, frame: &[u8]) -> Option<Inside> {
     match kind {
         TunnelKind::Vxlan(_) => {
             let to = l4 + usize::from(udp::DATAGRAM_LENGTH.read(payload));
-            // A router may not have judged it before.
+            // A router that only forwards need not have validated the UDP length.
             let id = vxlan::read(frame.get(l4 + udp::LENGTH..to).filter(|_| to <= end)?)?;
             let from = l4 + udp::LENGTH + vxlan::LENGTH;
             let inner = frame.get(from..to).filter(|inner| inner.len() >= ethernet::LENGTH)?;
@@ -238,7 +237,7 @@ fn inside(kind: TunnelKind, layers: &Layers, frame: &[u8]) -> Option<Inside> {
     }
 }
 
-/// The group address of the frame that a datagram to a group would have come in.
+/// The multicast MAC address that corresponds to the destination of a multicast datagram.
 fn group(kind: u16, datagram: &[u8]) -> Option<[u8; 6]> {
     if kind == ethertype::IPV6 {
         let group = ipv6::DESTINATION.read(datagram);
@@ -250,7 +249,7 @@ fn group(kind: u16, datagram: &[u8]) -> Option<[u8; 6]> {
     }
 }
 
-/// Believe what an error tells of the path of outer packets: the largest that it takes (RFC 1191, RFC 8201).
+/// Update the path MTU of a tunnel from an ICMP error about an outer packet (RFC 1191, RFC 8201).
 #[cold]
 fn update_path_mtu(frame: &[u8], meta: &Meta, ctx: &NodeContext<'_, '_>) {
     let (layers, router) = (&meta.layers, ctx.snapshot.router_of(meta.interface));

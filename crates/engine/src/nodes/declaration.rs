@@ -1,5 +1,5 @@
-//! What a node declares of itself: the lists, the dispatch, traces, cycles, `sluice show graph` and the picture in
-//! `docs/architecture.md` follow from it and from the table of nodes.
+//! The declaration of a node. Packet lists, dispatch, traces, cycle counters, `sluice show graph` and the picture in
+//! `docs/architecture.md` are derived from it and from the table of nodes.
 
 use crate::packet::counters::CycleStage;
 use crate::packet::lists::Leave;
@@ -7,68 +7,68 @@ use crate::packet::lists::Leave;
 /// A node of the graph.
 #[derive(Debug)]
 pub struct Node {
-    /// Its name: that of its file.
+    /// The node's name, which is that of its file.
     pub name: &'static str,
-    /// What it does, in a line.
+    /// Description of the node in one line.
     pub help: &'static str,
-    /// What its cycles are counted as; none where others do its part on the way.
+    /// The stage that the node's cycles are counted for. `None` for an inline node.
     pub stage: Option<CycleStage>,
-    /// How a packet may leave the graph here.
+    /// The ways in which a packet may leave the graph in this node.
     pub leaves: &'static [Leave],
-    /// The nodes that may have a packet next.
+    /// The nodes that a packet may go to next.
     pub exits: &'static [Exit],
 }
 
-/// A way from a node to another.
+/// An edge from a node to another.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Exit {
-    /// The node that has the packet next.
+    /// The node that the edge leads to.
     pub to: &'static str,
-    /// Why, in a word or three; nothing where there is no choice.
+    /// Condition for the edge in one to three words; empty if the node has no other edge.
     pub why: &'static str,
-    /// What a snapshot must have for it: all of these [`needs`].
+    /// What a snapshot must configure for the edge to exist: all of these bits of [`needs`].
     pub needs: u16,
 }
 
 impl Exit {
-    /// The way to a node, why a packet takes it, and what a snapshot must have for it.
+    /// An edge to a node, with its condition and what a snapshot must configure for it.
     pub const fn new(to: &'static str, why: &'static str, needs: u16) -> Self {
         Self { to, why, needs }
     }
 }
 
-/// What a snapshot must have so that a packet may take a way, a bit each.
+/// What a snapshot must configure for an edge to exist, one bit each.
 pub mod needs {
-    /// Nothing.
+    /// No condition: the edge always exists.
     pub const ALWAYS: u16 = 0;
-    /// Some interface is a router's.
+    /// An interface belongs to a router.
     pub const ROUTED: u16 = 1;
-    /// Some interface of a router has sessions.
+    /// An interface of a router has sessions.
     pub const STATEFUL: u16 = 1 << 1;
-    /// There are sessions at all: those of bridges count too.
+    /// Sessions exist, be it in a router or on a bridge.
     pub const FLOWS: u16 = 1 << 2;
-    /// Flows of some interface are inspected.
+    /// An interface is inspected.
     pub const INSPECTED: u16 = 1 << 3;
-    /// Applications of some interface's flows are identified.
+    /// Applications are identified on an interface.
     pub const IDENTIFIED: u16 = 1 << 4;
-    /// Some interface is a bridge's.
+    /// An interface belongs to a bridge.
     pub const BRIDGED: u16 = 1 << 5;
-    /// Some router has a host.
+    /// A router has a host.
     pub const HOSTED: u16 = 1 << 6;
-    /// Some interface is an end of a virtual link, or a tunnel.
+    /// An interface is an end of an inter-router link, or a tunnel.
     pub const LINKED: u16 = 1 << 7;
-    /// Some router has chains.
+    /// A router has chains.
     pub const CHAINED: u16 = 1 << 8;
-    /// Some workers leave parsing to others.
+    /// Some workers leave parsing to other workers.
     pub const PARSED_ELSEWHERE: u16 = 1 << 9;
-    /// Some workers parse and leave the rest to others.
+    /// Some workers parse and leave everything else to other workers.
     pub const ROUTED_ELSEWHERE: u16 = 1 << 10;
-    /// Plain IPv4 packets of some interface need a route and nothing else.
+    /// Plain IPv4 packets of some interface need only a route.
     pub const PLAIN: u16 = 1 << 11;
     /// Routers or interfaces have shares or rates.
     pub const SHARED: u16 = 1 << 12;
-    /// Some interface is a tunnel, or the router that tunnels' outer packets come to.
+    /// An interface is a tunnel, or belongs to the router that outer packets arrive in.
     pub const TUNNELLED: u16 = 1 << 13;
-    /// Some interface has subscribers' sites behind it, or their public addresses.
+    /// An interface is the access or public interface of subscribers' sites.
     pub const SITES: u16 = 1 << 14;
 }

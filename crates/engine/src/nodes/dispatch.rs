@@ -1,4 +1,4 @@
-//! Every node with work, once: in the order of the table.
+//! Runs each node that has packets once, in the order of the table.
 
 use super::declaration::Node;
 use super::session_lookup::LookupScratch;
@@ -11,34 +11,34 @@ use crate::packet::io::BufferIndex;
 use crate::packet::lists::{Lists, NodeIndex, SlotList};
 use crate::session::family::{V4, V6};
 
-/// Who watches packets on their way: traces and captures.
+/// Observes packets in the graph, for traces and captures.
 pub trait Observer {
-    /// A node has run.
+    /// Called after a node has run.
     fn after(&mut self, node: NodeIndex, lists: &Lists);
-    /// Packets leave by virtual links, as they are.
+    /// Called before packets leave through inter-router links, with the frames still unchanged.
     fn crosses(&mut self, batch: &Batch<'_, '_>, slots: &[BufferIndex], ctx: &NodeContext<'_, '_>);
-    /// Packets have come out of tunnels.
+    /// Called after packets have been decapsulated.
     fn arrives(&mut self, batch: &Batch<'_, '_>, slots: &[BufferIndex], ctx: &NodeContext<'_, '_>);
 }
 
-/// What nodes work with beside the batch, the lists and the context: few need any of it.
+/// State that a few nodes need in addition to the batch, the lists and the context.
 pub struct NodeTools<'t> {
-    /// What the passes of session lookup leave for each other.
+    /// Scratch memory of session lookup.
     pub lookups: &'t mut LookupScratch,
-    /// What inspects, where anything is inspected.
+    /// Inspection state, if any interface is inspected.
     pub inspector: Option<&'t mut Inspector>,
-    /// Takes packets whose datagram is known by now.
+    /// Receives fragments whose datagram is known by now.
     pub ready: &'t mut Ready<'t>,
-    /// Who watches.
+    /// Observer of packets.
     pub observer: Option<&'t mut dyn Observer>,
-    /// A clock of cycles.
+    /// Reads the cycle counter.
     pub cycles: fn() -> u64,
-    /// When the last node was done, by that clock.
+    /// Cycle counter at the end of the previous node.
     pub mark: u64,
 }
 
 impl NodeTools<'_> {
-    /// A node has run, and `packets` had waited for it.
+    /// Record that a node has run and has processed `packets` packets.
     #[inline(always)]
     fn ran(&mut self, index: NodeIndex, node: &Node, packets: usize, lists: &Lists, ctx: &NodeContext<'_, '_>) {
         let now = (self.cycles)();
@@ -50,7 +50,7 @@ impl NodeTools<'_> {
             counters.cycles.add(cycles);
         }
         let stage = match node.stage {
-            // Who has no sessions, or leaves them for later, only finds out who has.
+            // A worker that has no sessions, or defers them, only distributes packets to the session workers.
             Some(CycleStage::Session) if finds_only(ctx) => Some(CycleStage::Parse),
             stage => stage,
         };
@@ -70,13 +70,13 @@ fn finds_only(ctx: &NodeContext<'_, '_>) -> bool {
 
 macro_rules! dispatch {
     ($($(#[$only:meta])* $kind:ident $node:ident: $list:ty;)+) => {
-        /// Every node, the ends included, in the order of the table.
+        /// All nodes, including inline ones, in the order of the table.
         pub const NODES: &[Node] = &[$($(#[$only])* super::$node::NODE),+];
 
-        /// Whether packets wait for a node on a list of its own; others do its part on the way where not.
+        /// Whether a node has its own list of packets. Inline nodes have none.
         pub const HAS_LIST: &[bool] = &[$($(#[$only])* dispatch!(@has $kind)),+];
 
-        /// Every node with work, once.
+        /// Run each node that has packets once.
         #[inline(always)]
         pub fn run_nodes(
             batch: &mut Batch<'_, '_>,
@@ -114,7 +114,7 @@ macro_rules! dispatch {
 node_table!(dispatch);
 
 impl NodeIndex {
-    /// What the node declares.
+    /// The declaration of the node.
     pub fn node(self) -> &'static Node {
         &NODES[self as usize]
     }

@@ -1,5 +1,5 @@
-//! encapsulate: a packet leaves by a tunnel: the outer headers are put in front of it, and it goes on in the router underneath as
-//! one that the gateway made.
+//! encapsulate: writes the outer header of a tunnel in front of a packet. The result is routed by the underlay router as a
+//! packet that the gateway originates.
 
 use sluice_route::Address;
 use sluice_wire::checksum;
@@ -21,7 +21,7 @@ use crate::packet::reason::{Own, Reason};
 use crate::session::family::{Family, V4, V6};
 use crate::snapshot::tunnels::{Tunnel, TunnelKind};
 
-/// The node.
+/// Declaration of this node of the graph.
 pub const NODE: Node = Node {
     name: "encapsulate",
     help: "writes the outer header of a tunnel",
@@ -30,7 +30,7 @@ pub const NODE: Node = Node {
     exits: &[Exit::new("forward", "the outer packet", needs::TUNNELLED)],
 };
 
-/// Put packets into their tunnels.
+/// Encapsulate packets.
 #[inline(never)]
 pub fn encapsulate(
     batch: &mut Batch<'_, '_>,
@@ -43,7 +43,7 @@ pub fn encapsulate(
         let tunnel = ctx.snapshot.interface(egress).and_then(|interface| interface.tunnel);
         let meta = &mut batch.meta[slot as usize % BURST_BUFFERS];
         meta.interface = tunnel.map_or(egress, |tunnel| tunnel.underlay);
-        // What the tunnel's interface has sent is over with: this is another packet.
+        // The tunnel's interface has already counted the inner packet. The outer packet is a new packet of the gateway.
         if let Some(counters) = ctx.counters.interfaces.get(usize::from(meta.interface)) {
             counters.made.add(1);
         }
@@ -73,8 +73,8 @@ pub fn encapsulate(
     }
 }
 
-/// Put a frame into a tunnel. Of the layers of the outer packet the source port tells flows apart, where several ways lead to
-/// the other end.
+/// Encapsulate a frame. Returns the layers of the outer packet. Their source port identifies the flow for equal-cost multipath
+/// to the remote end.
 fn wrap(packet: &mut Packet<'_>, tunnel: &Tunnel, ctx: &NodeContext<'_, '_>) -> Result<Layers, Reason> {
     let inner = layers::parse(packet.bytes())?;
     let kind = match inner.class {
@@ -89,7 +89,7 @@ fn wrap(packet: &mut Packet<'_>, tunnel: &Tunnel, ctx: &NodeContext<'_, '_>) -> 
     let six = matches!(tunnel.local, Address::V6(_));
     let network = if six { ipv6::LENGTH } else { ipv4::LENGTH };
     let front = ethernet::LENGTH + network + tunnel.shim();
-    // Without what fills a short frame up.
+    // Remove the padding of a short frame.
     if !(packet.set_len(inner.end.into()) && packet.trim_front(cut) && packet.grow_front(front)) {
         return Err(Own::TunnelHeadroom.into());
     }
@@ -98,7 +98,7 @@ fn wrap(packet: &mut Packet<'_>, tunnel: &Tunnel, ctx: &NodeContext<'_, '_>) -> 
     let Some((link, datagram)) = frame.split_first_chunk_mut::<{ ethernet::LENGTH }>() else {
         return Err(Own::Forgotten.into());
     };
-    // Its addresses are those of the next hop, which is not known yet.
+    // `output` writes the MAC addresses once the next hop is known.
     *link = [0; ethernet::LENGTH];
     ethernet::ETHERTYPE.write(link, if six { ethertype::IPV6 } else { ethertype::IPV4 });
     let (header, payload) = datagram.split_at_mut_checked(network).unwrap_or_default();
@@ -106,7 +106,7 @@ fn wrap(packet: &mut Packet<'_>, tunnel: &Tunnel, ctx: &NodeContext<'_, '_>) -> 
     let length = payload.len() as u16;
     match (tunnel.local, tunnel.remote) {
         (Address::V6(local), Address::V6(remote)) => {
-            // RFC 6438: flows are told apart by the label, too.
+            // RFC 6438: the flow label identifies the flow for equal-cost multipath.
             let label = flow & 0x000f_ffff;
             ipv6::VERSION_CLASS_FLOW.write(header, 6 << 28 | u32::from(service) << 20 | label);
             ipv6::PAYLOAD_LENGTH.write(header, length);
@@ -115,7 +115,7 @@ fn wrap(packet: &mut Packet<'_>, tunnel: &Tunnel, ctx: &NodeContext<'_, '_>) -> 
             ipv6::SOURCE.write(header, local);
             ipv6::DESTINATION.write(header, remote);
             if tunnel.carries_frames() {
-                // Most who receive IPv6 want one (RFC 6935 lets them not).
+                // Most receivers require a UDP checksum over IPv6, although RFC 6935 permits zero.
                 let pseudo = checksum::pseudo6(local, remote, protocol, length);
                 let sum = !checksum::add(checksum::sum(payload), pseudo);
                 udp::CHECKSUM.write(payload, if sum == 0 { 0xffff } else { sum });
@@ -126,8 +126,8 @@ fn wrap(packet: &mut Packet<'_>, tunnel: &Tunnel, ctx: &NodeContext<'_, '_>) -> 
             ipv4::SERVICE.write(header, service);
             ipv4::TOTAL_LENGTH.write(header, network as u16 + length);
             ipv4::IDENTIFICATION.write(header, 0);
-            // What is too long is cut, or complained about, before it comes here (RFC 4459, 3.2, 3.4): fragments would have to be put
-            // together at the other end.
+            // Packets that are too long have been fragmented or answered by an ICMP error before (RFC 4459, 3.2, 3.4).
+            // Fragments of the outer packet would have to be reassembled by the remote end.
             ipv4::FRAGMENT.write(header, ipv4::DONT_FRAGMENT);
             ipv4::TTL.write(header, tunnel.ttl);
             ipv4::PROTOCOL.write(header, protocol);
@@ -142,11 +142,12 @@ fn wrap(packet: &mut Packet<'_>, tunnel: &Tunnel, ctx: &NodeContext<'_, '_>) -> 
     Ok(outer)
 }
 
-/// Write what stands between the outer IP header and what is inside. Its protocol, and a port by the flow.
+/// Write the headers between the outer IP header and the inner packet. Returns the IP protocol, and a port derived from the
+/// flow.
 fn shim(payload: &mut [u8], tunnel: &Tunnel, kind: u16, flow: u32) -> (u8, u16) {
     match tunnel.kind {
         TunnelKind::Vxlan(port) => {
-            // The dynamic ports (RFC 7348, 5).
+            // Source ports are chosen from the dynamic ports (RFC 7348, 5).
             let source = 0xc000 | (flow >> 16) as u16 & 0x3fff;
             let length = payload.len() as u16;
             udp::SOURCE_PORT.write(payload, source);
@@ -166,7 +167,7 @@ fn shim(payload: &mut [u8], tunnel: &Tunnel, kind: u16, flow: u32) -> (u8, u16) 
     }
 }
 
-/// A hash of the flow of a packet. All fragments of a datagram have the same.
+/// A hash of a packet's flow. All fragments of a datagram have the same hash.
 fn flow(layers: &Layers, frame: &[u8], ctx: &NodeContext<'_, '_>) -> u32 {
     let mut layers = *layers;
     if layers.fragment != Fragment::Whole {

@@ -1,4 +1,4 @@
-//! forward: packets without a session: routed, counted down, on their way.
+//! forward: routes packets that have no session and decrements their TTL.
 
 use arrayvec::ArrayVec;
 use sluice_filter::{Filters, SessionMarking};
@@ -27,7 +27,7 @@ use crate::session::family::Family;
 use crate::snapshot::forwarding::ForwardingDecision;
 use crate::snapshot::marks::set_class;
 
-/// The node.
+/// Declaration of this node of the graph.
 pub const NODE: Node = Node {
     name: "forward",
     help: "routes packets without a session",
@@ -74,7 +74,7 @@ pub fn forward<F: Family>(
     }
     let exit = ctx.exit();
     let mut ways = AdjacencyCache::default();
-    // Most packets of a batch came in by one interface.
+    // Most packets of a batch arrive on the same interface, so its checks are cached.
     let (mut last, mut unchecked) = (u16::MAX, false);
     for (place, &slot) in slots.iter().enumerate() {
         let meta = &mut batch.meta[slot as usize % BURST_BUFFERS];
@@ -100,7 +100,7 @@ pub fn forward<F: Family>(
     ways.flush(&exit);
 }
 
-/// Routes by source come before those of their router.
+/// Look up source-based routes, which take precedence over the routes of their router.
 #[inline(never)]
 fn look_up_by_source<F: Family>(
     batch: &Batch<'_, '_>,
@@ -119,7 +119,8 @@ fn look_up_by_source<F: Family>(
     }
 }
 
-/// Of routes with several ways, the one that each packet's flow takes. All fragments of a datagram take the same.
+/// Choose a next hop of equal-cost multipath routes by the flow of each packet. All fragments of a datagram take the same next
+/// hop.
 #[inline(never)]
 fn choose<F: Family>(
     batch: &Batch<'_, '_>,
@@ -148,7 +149,7 @@ fn choose<F: Family>(
     }
 }
 
-/// Ask the filter about each packet that was received, and leave those that pass.
+/// Apply the filter to received packets and keep those that pass.
 #[inline(never)]
 fn screen<F: Family>(
     batch: &mut Batch<'_, '_>,
@@ -204,7 +205,7 @@ fn screen<F: Family>(
     });
 }
 
-/// Lower the segment sizes that SYNs offer, wherever they go on from here.
+/// Clamp the MSS option of SYN segments, whichever node they go to next.
 #[cold]
 fn limit_segments<F: Family>(
     batch: &mut Batch<'_, '_>,
@@ -228,8 +229,8 @@ fn limit_segments<F: Family>(
     }
 }
 
-/// What most packets are: plain, to a gateway that is known, on a link that takes them as they are, by an interface
-/// that asks for no check of the source. False, and nothing done, where it is another.
+/// Forward the common case: a packet to a resolved gateway that fits the link, from an interface without source validation.
+/// Returns `false`, without changes, for any other packet.
 #[inline(always)]
 fn forward_plain<F: Family>(
     slot: BufferIndex,
@@ -268,7 +269,7 @@ fn forward_one<F: Family>(
 ) {
     let exit = ctx.exit();
     let (layers, own) = (&meta.layers, meta.is_from_gateway());
-    // Before anything is asked or answered for a source that may be forged.
+    // Validate the source before an ICMP error or a neighbour request is sent because of a packet whose source may be forged.
     if !own
         && destination != ForwardingDecision::Local
         && let Err(reason) = validate::<F>(ctx, meta.interface, layers, packet.bytes())
@@ -286,7 +287,7 @@ fn forward_one<F: Family>(
     if !own && layers.ttl <= 1 {
         return lists.icmp_error(slot, IcmpError::TimeExceeded, Route::TtlExceeded);
     }
-    // The neighbour first: a packet that has to wait is parked as it came.
+    // Look up the neighbour before the packet is changed, because a packet that has to wait is parked as received.
     let Some(way) = ways.of(hop, &exit) else {
         return lists.wait_for_neighbour(slot, ctx.paths.unresolved(hop));
     };
@@ -306,7 +307,7 @@ fn forward_one<F: Family>(
     send(way, slot, packet, meta, lists, &exit);
 }
 
-/// For the gateway itself, which looks at headers behind those of IP, as nobody before may have.
+/// Deliver a packet to the gateway itself. Local delivery reads the headers after IP, so they must be validated here.
 #[inline(never)]
 fn deliver(slot: BufferIndex, packet: &Packet<'_>, layers: &Layers, lists: &mut Lists) {
     match validity::validate_headers(packet.bytes(), layers) {
@@ -318,12 +319,13 @@ fn deliver(slot: BufferIndex, packet: &Packet<'_>, layers: &Layers, lists: &mut 
 #[cold]
 fn refuse(slot: BufferIndex, reason: Route, lists: &mut Lists) {
     match IcmpError::of(reason) {
-        Some(complaint) => lists.icmp_error(slot, complaint, reason),
+        Some(icmp_error) => lists.icmp_error(slot, icmp_error, reason),
         None => lists.drop_packet(slot, reason),
     }
 }
 
-/// Link-local addresses have no route: they are the gateway's own, or a neighbour's that it answers (RFC 4291, 2.5.6).
+/// Decide about a link-local address. It has no route: it is the gateway's own, or that of a neighbour that the gateway answers
+/// (RFC 4291, 2.5.6).
 #[cold]
 fn on_link<F: Family>(address: F::Address, meta: &Meta, ctx: &NodeContext<'_, '_>) -> ForwardingDecision {
     let plain = F::address(address);

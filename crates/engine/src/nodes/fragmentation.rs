@@ -1,6 +1,6 @@
-//! fragmentation: IPv4 datagrams longer than the next link takes, sent in fragments (RFC 791; RFC 4787 REQ-13).
+//! fragmentation: sends IPv4 datagrams that exceed the MTU of the next link in fragments (RFC 791; RFC 4787 REQ-13).
 //!
-//! Runs in the second half of a burst, with buffers made for the fragments at the end of the hand.
+//! It runs in the second half of a burst and allocates buffers for the fragments at the end of the burst's buffers.
 
 use sluice_wire::fragments::Fragments;
 
@@ -14,7 +14,7 @@ use crate::packet::io::BufferIndex;
 use crate::packet::lists::{Leave, Lists};
 use crate::packet::reason::Own;
 
-/// The node.
+/// Declaration of this node of the graph.
 pub const NODE: Node = Node {
     name: "fragmentation",
     help: "fragments datagrams longer than the MTU",
@@ -23,7 +23,7 @@ pub const NODE: Node = Node {
     exits: &[Exit::new("output", "", needs::ROUTED)],
 };
 
-/// How many fragments a packet needs; 0 where it can't be cut.
+/// Number of fragments that a packet needs; 0 if it can't be fragmented.
 pub fn fragments_needed(
     batch: &Batch<'_, '_>,
     slot: BufferIndex,
@@ -38,7 +38,7 @@ pub fn fragments_needed(
     Fragments::new(frame, &batch.meta(slot).layers, mtu).map_or(0, |fragments| fragments.len())
 }
 
-/// Cut the packet of `slot` into the slots from `first` on; how many of those were used.
+/// Fragment the packet of `slot` into the slots from `first` on. Returns the number of slots used.
 pub fn fragment(
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
@@ -52,7 +52,7 @@ pub fn fragment(
     let fragments = whole
         .get(slot as usize)
         .and_then(|p| Fragments::new(p.bytes(), &meta.layers, mtu));
-    // Of a site's session the link header is written already.
+    // The link header of a site's session has been written already.
     let mac = match hop.is_bridge() {
         true => Some(None),
         false => ctx.paths.mac(hop).map(Some),

@@ -1,4 +1,4 @@
-//! hand-off: packets whose next part other workers do, as stages say.
+//! hand-off: passes packets to the workers of the next pipeline stage.
 
 use sluice_wire::ethernet::ethertype;
 
@@ -12,7 +12,7 @@ use crate::packet::lists::{Leave, Lists};
 use crate::packet::reason::Own;
 use crate::session::family::{Family, V4, V6};
 
-/// The node.
+/// Declaration of this node of the graph.
 pub const NODE: Node = Node {
     name: "hand-off",
     help: "hands packets to the workers of the next stage",
@@ -21,7 +21,8 @@ pub const NODE: Node = Node {
     exits: &[],
 };
 
-/// Give what came from a port, from slot `first` on, to those who parse it, as far as each has room, and shed the rest.
+/// Pass received packets, from slot `first` on, to the workers that parse them, as far as their rings have room. Packets that
+/// don't fit are dropped as shed.
 pub fn received(
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
@@ -62,7 +63,7 @@ pub fn received(
     ctx.counters.unparsed.add(passed);
 }
 
-/// Drop the first `count` packets that came from a port: what follows has no room for them.
+/// Drop the first `count` packets received on a port, because the next stage has no room for them.
 #[cold]
 pub fn shed(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, '_>, port: PortIndex, count: usize) {
     let mut tally = ReceiveTally::of(ctx, port);
@@ -77,7 +78,7 @@ pub fn shed(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, 
     tally.flush(ctx);
 }
 
-/// Give packets that need no session to those who route them, all of two addresses to one.
+/// Pass packets that need no session to the workers that route them. All packets between two addresses go to the same worker.
 pub fn forward<F: Family>(batch: &Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, '_>) {
     for slot in std::mem::take(lists.forward.of::<F>()) {
         let (meta, frame) = (batch.meta(slot), batch.packets[slot as usize].bytes());
@@ -86,7 +87,7 @@ pub fn forward<F: Family>(batch: &Batch<'_, '_>, lists: &mut Lists, ctx: &NodeCo
     }
 }
 
-/// Both families.
+/// Pass packets of both address families.
 pub fn both(batch: &Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, '_>) {
     forward::<V4>(batch, lists, ctx);
     forward::<V6>(batch, lists, ctx);
@@ -96,12 +97,12 @@ fn router(hash: u32, workers: &[WorkerIndex]) -> Option<WorkerIndex> {
     workers.get(spread(hash, workers.len())).copied()
 }
 
-/// A number below `count`.
+/// Map a hash to a number below `count`.
 fn spread(hash: u32, count: usize) -> usize {
     ((u64::from(hash) * count as u64) >> 32) as usize
 }
 
-/// A hash of the addresses of a frame whose headers nobody has looked at yet, so that a flow keeps its order.
+/// A hash of the addresses of a frame that is not parsed yet. It keeps the packets of a flow in order.
 fn hash(frame: &[u8]) -> u32 {
     let kind = |at: usize| {
         frame
@@ -138,7 +139,7 @@ mod tests {
         tagged.splice(12..12, [0x81, 0, 0, 7]);
         assert_ne!(0, hash(&plain));
         assert_eq!(hash(&plain), hash(&tagged));
-        // What is no address does not count.
+        // Bytes outside the addresses don't change the hash.
         let mut other = plain.clone();
         (other[18], other[40]) = (9, 9);
         assert_eq!(hash(&plain), hash(&other));

@@ -1,5 +1,5 @@
-//! host: what a router's host sends: out by the interface that it was sent by, as it is; or by a session, where rules lead flows to
-//! the host or are about what it sends itself.
+//! host: sends packets of a router's host. A packet leaves unchanged by the interface that the host sent it on, or goes through
+//! a session, if rules translate flows to the host or match what it sends.
 
 use sluice_nat::rule::{self, SourceAction};
 use sluice_nat::{PortClass, Tuple};
@@ -32,7 +32,7 @@ use crate::session::family::{Family, Session, V4, V6};
 use crate::snapshot::forwarding::ForwardingDecision;
 use crate::snapshot::{Interface, Snapshot};
 
-/// The node.
+/// Declaration of this node of the graph.
 pub const NODE: Node = Node {
     name: "host",
     help: "sends packets of a router's host",
@@ -50,17 +50,17 @@ pub const NODE: Node = Node {
     ],
 };
 
-/// Whom a frame is for.
+/// Destination of a frame from the host.
 enum FrameTarget {
-    /// A group, or everybody, on the link.
+    /// A multicast group or the broadcast address of the link.
     Group([u8; 6]),
     /// A neighbour on the link.
     Neighbour(UnresolvedNeighbour),
-    /// Somebody elsewhere: routes say.
+    /// A destination off the link, which is routed.
     Routed,
 }
 
-/// Send what hosts send.
+/// Send the packets of hosts.
 #[inline(never)]
 pub fn host(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<'_, '_>, _tools: &mut NodeTools<'_>) {
     let exit = ctx.exit();
@@ -114,15 +114,15 @@ pub fn host(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<
     }
 }
 
-/// Whether what a host sends by an interface may belong to sessions.
+/// Whether packets that a host sends through an interface may belong to sessions.
 pub fn may_answer(snapshot: &Snapshot, interface: u16) -> bool {
     let spread = snapshot.nat4.spread.as_ref();
     let context = snapshot.interface(interface).map_or(0, |interface| interface.context);
     spread.is_some_and(|spread| spread.has_host(context))
 }
 
-/// What hosts have sent and no session knows goes out as it is, or opens a session where rules are about it: the slots of others
-/// are left.
+/// Handle packets of hosts that match no session: a packet leaves unchanged, or creates a session if a rule matches it. Slots
+/// with packets of other origin are kept.
 pub fn create_sessions<F: Family>(
     slots: &mut BufferIndices,
     batch: &mut Batch<'_, '_>,
@@ -150,7 +150,8 @@ pub fn create_sessions<F: Family>(
     });
 }
 
-/// What rules say of a flow that a host begins; of several hosts that a rule leads to, `host` stays the one that it has.
+/// Decide about a flow that a host originates. If a rule distributes flows to several hosts, the flow keeps `host`, the one
+/// that it has.
 #[cold]
 pub fn decide<F: Family>(
     ctx: &NodeContext<'_, '_>,
@@ -180,7 +181,7 @@ pub fn decide<F: Family>(
     let there = match ctx.paths.find::<F>(lookup, address, || F::hash_one(ctx.hasher, key)) {
         ForwardingDecision::Hop(hop) => Ok(hop),
         ForwardingDecision::Unknown(wanted) => Err(wanted),
-        // What it is to become of that routes say once more.
+        // Routing decides about such a packet when it is sent.
         ForwardingDecision::Local | ForwardingDecision::Refused(_) => return FlowDecision::Plain,
     };
     let out = there.map_or_else(|wanted| wanted.interface, |hop| hop.interface() as u16);
@@ -216,7 +217,7 @@ pub fn decide<F: Family>(
     })
 }
 
-/// What a host has sent of a session: translated, and not counted down.
+/// Translate a packet of a session that a host sends. Its TTL is not decremented.
 #[cold]
 pub fn answer<F: Family>(
     slot: BufferIndex,
@@ -287,7 +288,7 @@ fn frame_target(meta: &Meta, frame: &[u8], interface: &Interface) -> FrameTarget
     }
 }
 
-/// Whether an address is everybody's on a network of the interface (RFC 919).
+/// Whether an address is a broadcast address of the interface (RFC 919).
 fn is_broadcast(address: u32, interface: &Interface) -> bool {
     interface.link.addresses.iter().any(|&(own, length)| match own {
         Address::V4(own) if (1..31).contains(&length) => address == own | u32::MAX >> length,

@@ -1,4 +1,4 @@
-//! icmp-error: packets that earn their sender an ICMP error, which is made of the packet's own buffer.
+//! icmp-error: answers a packet with an ICMP error or a TCP reset, made in the packet's own buffer.
 
 use sluice_route::Address;
 use sluice_route::policer::ControlClass as Policed;
@@ -21,7 +21,7 @@ use crate::session::family::{Family, V4, V6};
 use crate::snapshot::Interface;
 use crate::snapshot::tunnels::addresses;
 
-/// The node.
+/// Declaration of this node of the graph.
 pub const NODE: Node = Node {
     name: "icmp-error",
     help: "makes ICMP errors and resets",
@@ -35,7 +35,7 @@ pub const NODE: Node = Node {
     ],
 };
 
-/// Make errors.
+/// Make ICMP errors and resets.
 #[inline(never)]
 pub fn icmp_error(
     batch: &mut Batch<'_, '_>,
@@ -43,10 +43,10 @@ pub fn icmp_error(
     ctx: &mut NodeContext<'_, '_>,
     _tools: &mut NodeTools<'_>,
 ) {
-    for (slot, complaint, reason) in std::mem::take(&mut lists.icmp_error) {
+    for (slot, icmp_error, reason) in std::mem::take(&mut lists.icmp_error) {
         let meta = *batch.meta(slot);
         if meta.is_from_gateway() {
-            learn(&complaint, &meta, batch.packets[slot as usize].bytes(), ctx);
+            learn(&icmp_error, &meta, batch.packets[slot as usize].bytes(), ctx);
             lists.drop_packet(slot, reason);
             continue;
         }
@@ -54,7 +54,7 @@ pub fn icmp_error(
             lists.hand_over(
                 slot,
                 ctx.snapshot.owner,
-                HandOffNote::new(EntryPoint::Complain(complaint, reason), &meta),
+                HandOffNote::new(EntryPoint::SendIcmpError(icmp_error, reason), &meta),
             );
             continue;
         };
@@ -63,19 +63,19 @@ pub fn icmp_error(
             bridge::tags(&meta, packet.bytes()),
             ctx.snapshot.is_bridged(meta.interface),
         );
-        // Who is in a site is told there: routes know nothing of sites.
+        // The answer to a terminal of a site goes to the MAC address that the packet came from, because sites have no routes.
         let of_site = sites::came_from(ctx.snapshot, &meta);
         let sender = packet.bytes().get(6..12).and_then(|mac| mac.try_into().ok());
         let terminal: Option<[u8; 6]> = sender.filter(|_| of_site);
         let made = ctx.snapshot.interface(meta.interface).is_some_and(|interface| {
-            may_report(packet, &meta, complaint)
+            may_report(packet, &meta, icmp_error)
                 && owner
                     .policer
                     .admits(Policed::IcmpError, meta.interface, ctx.now.nanoseconds)
                 && owner
                     .policer
                     .admits_error_to(sender_of(packet, &meta), ctx.now.nanoseconds)
-                && make(packet, &meta, complaint, interface)
+                && make(packet, &meta, icmp_error, interface)
         });
         if !made {
             lists.drop_packet(slot, reason);
@@ -93,10 +93,11 @@ pub fn icmp_error(
     }
 }
 
-/// What does not fit a link and is of a tunnel: there is nobody to tell, and the tunnel takes less from now on.
+/// Lower the path MTU of a tunnel when an outer packet does not fit a link. The gateway itself is the sender of outer packets,
+/// so no ICMP error is sent.
 #[cold]
-fn learn(complaint: &IcmpError, meta: &Meta, frame: &[u8], ctx: &NodeContext<'_, '_>) {
-    let IcmpError::TooBig(mtu) = *complaint else { return };
+fn learn(icmp_error: &IcmpError, meta: &Meta, frame: &[u8], ctx: &NodeContext<'_, '_>) {
+    let IcmpError::TooBig(mtu) = *icmp_error else { return };
     let router = ctx.snapshot.router_of(meta.interface);
     if ctx
         .snapshot
@@ -107,8 +108,8 @@ fn learn(complaint: &IcmpError, meta: &Meta, frame: &[u8], ctx: &NodeContext<'_,
     }
 }
 
-/// Send what the gateway made in a slot: parsed anew, then routed. An error about a packet between two inside hosts is
-/// for an outside address, and goes through translation (RFC 5508, REQ-7).
+/// Send a packet that the gateway has made in a slot: parse it again, then route it. An error about a packet between two inside
+/// hosts is addressed to an outside address and is translated (RFC 5508, REQ-7).
 pub fn reinject(slot: crate::packet::io::BufferIndex, batch: &mut Batch<'_, '_>, lists: &mut Lists) {
     let meta = &mut batch.meta[slot as usize % crate::packet::io::BURST_BUFFERS];
     let hairpinned = meta.origin == Origin::Hairpinned;
@@ -129,7 +130,7 @@ pub fn reinject(slot: crate::packet::io::BufferIndex, batch: &mut Batch<'_, '_>,
     }
 }
 
-/// Who is told.
+/// The address that the error is sent to.
 fn sender_of(packet: &Packet<'_>, meta: &Meta) -> Address {
     match meta.layers.class {
         Class::Ipv4 => V4::address(V4::addresses(&meta.layers, packet.bytes()).0),
@@ -137,10 +138,10 @@ fn sender_of(packet: &Packet<'_>, meta: &Meta) -> Address {
     }
 }
 
-fn may_report(packet: &Packet<'_>, meta: &Meta, complaint: IcmpError) -> bool {
+fn may_report(packet: &Packet<'_>, meta: &Meta, icmp_error: IcmpError) -> bool {
     match meta.layers.class {
         Class::Ipv4 => icmp::may_report(packet.bytes(), &meta.layers),
-        Class::Ipv6 => icmpv6::may_report(packet.bytes(), &meta.layers, matches!(complaint, IcmpError::TooBig(_))),
+        Class::Ipv6 => icmpv6::may_report(packet.bytes(), &meta.layers, matches!(icmp_error, IcmpError::TooBig(_))),
         _ => false,
     }
 }
@@ -149,7 +150,7 @@ fn number([high, low]: [u64; 2]) -> u128 {
     u128::from(high) << 64 | u128::from(low)
 }
 
-/// Turn a TCP segment into the reset of its connection, as if it came from whom it was sent to.
+/// Turn a TCP segment into a reset of its connection, sent with the address of the segment's destination.
 fn reset(packet: &mut Packet<'_>, meta: &Meta, link: Link) -> bool {
     let layers = &meta.layers;
     let length = layers.end.saturating_sub(layers.l4) as usize;
@@ -164,14 +165,14 @@ fn reset(packet: &mut Packet<'_>, meta: &Meta, link: Link) -> bool {
     reset.emit4(packet, link, target, sender)
 }
 
-/// Turn a packet into the error about it, from the address of the interface that it came in by.
-fn make(packet: &mut Packet<'_>, meta: &Meta, complaint: IcmpError, interface: &Interface) -> bool {
+/// Turn a packet into the error about it, sent from the address of the interface that the packet arrived on.
+fn make(packet: &mut Packet<'_>, meta: &Meta, icmp_error: IcmpError, interface: &Interface) -> bool {
     let mut quote = [0; icmpv6::LONGEST_ERROR];
     let datagram = meta.layers.datagram(packet.bytes());
     let length = datagram.len().min(quote.len());
     quote[..length].copy_from_slice(&datagram[..length]);
     let quote = &quote[..length];
-    // Over a bridge an answer comes from whom the packet was sent to.
+    // On a bridge, the answer has the MAC and IP address of the packet's destination.
     let bridged = interface.bridge.is_some();
     let link = match packet.bytes().first_chunk() {
         Some(&[a, b, c, d, e, f, g, h, i, j, k, l]) if bridged => Link {
@@ -183,7 +184,7 @@ fn make(packet: &mut Packet<'_>, meta: &Meta, complaint: IcmpError, interface: &
             destination: interface.mac,
         },
     };
-    if complaint == IcmpError::Reset {
+    if icmp_error == IcmpError::Reset {
         return reset(packet, meta, link);
     }
     match meta.layers.class {
@@ -193,7 +194,7 @@ fn make(packet: &mut Packet<'_>, meta: &Meta, complaint: IcmpError, interface: &
             let Some(source) = bridged.then_some(target).or_else(own) else {
                 return false;
             };
-            icmp::emit_error(packet, link, source, sender, complaint.icmp(), quote)
+            icmp::emit_error(packet, link, source, sender, icmp_error.icmp(), quote)
         }
         Class::Ipv6 => {
             let (sender, target) = V6::addresses(&meta.layers, packet.bytes());
@@ -202,14 +203,14 @@ fn make(packet: &mut Packet<'_>, meta: &Meta, complaint: IcmpError, interface: &
             let Some(source) = bridged.then_some(target).or_else(own) else {
                 return false;
             };
-            icmpv6::emit_error(packet, link, source, sender, complaint.icmpv6(), quote)
+            icmpv6::emit_error(packet, link, source, sender, icmp_error.icmpv6(), quote)
         }
         _ => false,
     }
 }
 
 impl IcmpError {
-    /// As ICMP says it (RFC 792, 1812, 1191, 6888 REQ-11).
+    /// The ICMP type and code of the error (RFC 792, 1812, 1191, 6888 REQ-11).
     fn icmp(self) -> icmp::Error {
         use icmp::unreachable as code;
         match self {
@@ -222,7 +223,7 @@ impl IcmpError {
         }
     }
 
-    /// As ICMPv6 says it (RFC 4443).
+    /// The ICMPv6 type and code of the error (RFC 4443).
     fn icmpv6(self) -> icmp::Error {
         use icmpv6::unreachable as code;
         match self {
@@ -235,7 +236,7 @@ impl IcmpError {
         }
     }
 
-    /// What a sender is told of a refusal by the routing table (RFC 1812, 5.2.7.1); none where it is silent.
+    /// The error for a packet that the routing table rejects (RFC 1812, 5.2.7.1). `None` if it is discarded silently.
     pub fn of(reason: sluice_route::Reason) -> Option<Self> {
         match reason {
             sluice_route::Reason::Prohibited => Some(Self::Prohibited),

@@ -1,10 +1,9 @@
-//! identify: packets of sessions whose application is looked for are shown to nDPI, as they came. When it is known the filter
-//! is asked again.
+//! identify: passes packets of sessions whose application is being identified to nDPI, untranslated. Once the application is
+//! known, the filter is evaluated again.
 
 use sluice_wire::Direction;
 use sluice_wire::layers::Flags;
 
-use crate::features::applications::{Application, IdentificationResult, IdentifiedSession};
 use crate::features::context::NodeContext;
 use crate::features::inspection::InspectState;
 use crate::nodes::declaration::{Exit, Node, needs};
@@ -15,11 +14,12 @@ use crate::packet::counters::CycleStage;
 use crate::packet::io::BURST_BUFFERS;
 use crate::packet::lists::Lists;
 use crate::session::family::{Family, Session};
+use crate::session::identification::{Application, IdentificationResult, IdentifiedSession};
 use crate::session::shard::Shard;
 use sluice_inspect::applications::ProtocolPair;
 use sluice_table::flow::RecordIndex;
 
-/// The node.
+/// Declaration of this node of the graph.
 pub const NODE: Node = Node {
     name: "identify",
     help: "identifies the applications of sessions",
@@ -28,7 +28,7 @@ pub const NODE: Node = Node {
     exits: &[Exit::new("session-lookup", "", needs::IDENTIFIED)],
 };
 
-/// Recognise.
+/// Identify applications.
 #[inline(never)]
 pub fn identify<F: Family>(
     batch: &mut Batch<'_, '_>,
@@ -40,7 +40,7 @@ pub fn identify<F: Family>(
         lists.identified |= 1 << (slot as usize % BURST_BUFFERS);
         let meta = *batch.meta(slot);
         let frame = batch.packets[slot as usize].bytes();
-        // An error about a flow is none of its data.
+        // An ICMP error about a flow carries none of the flow's data.
         if !meta.layers.flags.has(Flags::ICMP_ERROR) {
             one::<F>(&meta, frame, index, direction, ctx);
         }
@@ -65,12 +65,12 @@ fn one<F: Family>(meta: &Meta, frame: &[u8], index: RecordIndex, direction: Dire
     let place = match session.application() {
         Application::Wanted => ctx.recognition.open(whose, ctx.counters),
         Application::Sought(place) => Some(place),
-        // Known by a packet before it in this burst.
+        // An earlier packet of this burst has identified the application.
         Application::Nothing | Application::Known(_) => return,
     };
     let (packet, now) = (meta.layers.datagram(frame), ctx.now.nanoseconds);
     let look = |place| ctx.recognition.inspect(place, packet, direction, now, ctx.counters);
-    // Whoever has no place stays unknown.
+    // If no identification state can be allocated, the application stays unknown.
     let said = place.and_then(look).unwrap_or(IdentificationResult {
         pair: ProtocolPair::default(),
         is_new: false,
@@ -85,8 +85,8 @@ fn one<F: Family>(meta: &Meta, frame: &[u8], index: RecordIndex, direction: Dire
     }
 }
 
-/// Keep what is known of a session's application. Where it is settled, and nothing else is looked at, its packets come by no
-/// more.
+/// Store the application of a session. If it is final and no other node needs the session's packets, they bypass this node from
+/// now on.
 pub fn set<F: Family>(shard: &mut Shard<'_>, index: RecordIndex, application: Application) {
     let Some(session) = F::table(shard).get_mut(index) else {
         return;

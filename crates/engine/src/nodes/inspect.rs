@@ -1,4 +1,5 @@
-//! inspect: packets of inspected sessions, as they came: put together, put in order, searched, and rules asked about them.
+//! inspect: reassembles the streams of inspected sessions, searches them for patterns and evaluates the inspection rules. Packets are
+//! untranslated here.
 
 use sluice_inspect::evaluate::PacketFields;
 use sluice_inspect::inspector::{BurstContext, DetectionContext, FlowHandle, FlowPacket, RuleMatch, Settings, Verdict};
@@ -19,6 +20,7 @@ use crate::features::inspection::reassembly::{FragmentOutcome, FragmentSpan};
 use crate::features::inspection::{
     Alert, AlertQueue, FlowPrefetch, FragmentNote, InspectState, InspectionPolicy, Inspector, Shed,
 };
+use crate::features::session_end::{SessionTools, log_end};
 use crate::nodes::declaration::{Exit, Node, needs};
 use crate::nodes::dispatch::NodeTools;
 use crate::nodes::virtual_reassembly::datagram_key;
@@ -33,9 +35,9 @@ use crate::packet::reason::Own;
 use crate::packet::time::Now;
 use crate::session::family::{Family, Session};
 use crate::session::records::{About, EndReason, RecordKind, flow_number};
-use crate::session::shard::{self, Shard, log_end};
+use crate::session::shard::Shard;
 
-/// The node.
+/// Declaration of this node of the graph.
 pub const NODE: Node = Node {
     name: "inspect",
     help: "inspects streams in order",
@@ -59,7 +61,7 @@ struct Packet<'a, F: Family> {
     settings: Settings,
 }
 
-/// Inspect.
+/// Inspect packets.
 #[inline(never)]
 pub fn inspect<F: Family>(
     batch: &mut Batch<'_, '_>,
@@ -102,7 +104,7 @@ pub fn inspect<F: Family>(
     }
 }
 
-/// What happens to a packet goes no further than its slot.
+/// Inspect one packet. The verdict concerns its slot alone.
 fn one<F: Family>(
     mut packet: Packet<'_, F>,
     batch: &mut Batch<'_, '_>,
@@ -116,11 +118,11 @@ fn one<F: Family>(
         return lists.drop_packet(slot, Own::Forgotten);
     };
     shard.follow_rules(ctx.snapshot.inspected, ctx.now);
-    // An error about a flow is none of its data.
+    // An ICMP error about a flow carries none of the flow's data.
     if meta.layers.flags.has(Flags::ICMP_ERROR) {
         return skip::<F>(slot, Skipped::IcmpError, lists, ctx.counters);
     }
-    // What was decided before, and what is shed, costs no work.
+    // Flows with an earlier decision, and packets shed under overload, skip the inspection work.
     let open = match packet.session.inspect() {
         InspectState::Flow(handle) => Some(FlowHandle(handle)),
         InspectState::Nothing
@@ -143,7 +145,7 @@ fn one<F: Family>(
         return finish(&packet, verdict, &[], shard, Some(batch), lists, &tools, work);
     }
     let Some(handle) = flow::<F>(shard, packet.index, &packet.session, ctx.now) else {
-        // No place: what the policy for want of memory says.
+        // No flow state can be allocated: the out-of-memory policy applies.
         let verdict = match packet.settings.policy(Exception::NoMemory) {
             Policy::Pass => Verdict::Skip(Skipped::NoMemory),
             Policy::Bypass => Verdict::Leave(Some(Skipped::NoMemory)),
@@ -176,19 +178,19 @@ fn one<F: Family>(
     finish(&packet, verdict, &[], look.shard, Some(batch), lists, &tools, work);
 }
 
-/// What a packet is looked at with.
+/// State for the inspection of one packet.
 struct InspectContext<'a, 'm, F: Family> {
     packet: &'a Packet<'a, F>,
     handle: FlowHandle,
     shard: &'a mut Shard<'m>,
     now: u64,
     counters: &'a WorkerCounters,
-    /// What it takes to end a flow, and to tell of it.
-    ends: &'a shard::SessionTools<'a>,
+    /// State to end a flow and to log its end.
+    ends: &'a SessionTools<'a>,
 }
 
 impl<F: Family> InspectContext<'_, '_, F> {
-    /// What is to become of a packet with this transport header and payload.
+    /// The verdict for a packet with this transport header and payload.
     fn inspect_payload(
         &mut self,
         facts: PacketFields,
@@ -225,7 +227,7 @@ impl<F: Family> InspectContext<'_, '_, F> {
             };
             alerts.push(alert, counters);
         };
-        // What is said is the flow's, whose client comes first.
+        // The protocol events of a flow list the client's endpoint first.
         let client = match direction {
             Direction::Forward => *ends,
             Direction::Reverse => ends.reversed(),
@@ -275,13 +277,13 @@ impl<F: Family> InspectContext<'_, '_, F> {
         verdict
     }
 
-    /// Drop it, and tell of that.
+    /// Drop the packet and log the drop.
     fn refuse(&mut self, reason: Reason, lists: &mut Lists) {
         tell_drop(self.packet, self.shard, reason, self.ends);
         lists.drop_packet(self.packet.slot, reason);
     }
 
-    /// What is to become of a packet that can't be inspected.
+    /// The verdict for a packet that can't be inspected.
     fn exception(&mut self, exception: Exception) -> Verdict {
         let Some(inspector) = self.shard.inspector.as_deref_mut() else {
             return Verdict::Skip(exception.into());
@@ -291,7 +293,7 @@ impl<F: Family> InspectContext<'_, '_, F> {
     }
 }
 
-/// A fragment waits until its datagram is whole; then all of it is looked at.
+/// Park a fragment until its datagram is complete, then inspect the datagram.
 #[cold]
 fn fragment<F: Family>(
     look: &mut InspectContext<'_, '_, F>,
@@ -303,11 +305,11 @@ fn fragment<F: Family>(
     let Packet { slot, meta, .. } = *look.packet;
     let key = datagram_key(frame, &meta, context);
     let Some(piece) = FragmentSpan::read(&meta.layers, frame) else {
-        return look.refuse(Reason::FragmentMisfit, lists);
+        return look.refuse(Reason::FragmentInconsistent, lists);
     };
     let told = fragment_note(&meta);
     while let Some(oldest) = work.assemblies.victim(&key, &piece) {
-        look.counters.limits.add(Limit::FragmentsGaveWay as usize, 1);
+        look.counters.limits.add(Limit::FragmentsEvicted as usize, 1);
         for ticket in work.assemblies.take_tickets(oldest) {
             give_up(ticket, Reason::FragmentsFull, lists, work);
         }
@@ -334,7 +336,7 @@ fn fragment<F: Family>(
     }
 }
 
-/// All fragments of a datagram are there, the last to come in the hand.
+/// Inspect a datagram whose fragments are complete. Its last fragment is in the current burst.
 #[cold]
 fn whole<F: Family>(
     look: &mut InspectContext<'_, '_, F>,
@@ -354,7 +356,7 @@ fn whole<F: Family>(
         Ok(Validity::LeftToOffload) | Err(Fault::BadTransportChecksum) => look.exception(Exception::BadChecksum),
         Err(_) => look.exception(Exception::Malformed),
     };
-    // What would be put right is in many buffers, most of them parked.
+    // A normalised payload can't be written back, because it is spread over several buffers, most of them parked.
     if !matches!(verdict, Verdict::Drop(_) | Verdict::Reject(_)) && payload != copy {
         verdict = Verdict::Drop(Reason::FragmentRewritten);
     }
@@ -363,7 +365,7 @@ fn whole<F: Family>(
     finish(packet, verdict, &others, look.shard, None, lists, look.ends, work);
 }
 
-/// What inspection says of a packet is done, and of the other fragments of its datagram.
+/// Apply the verdict to a packet and to the other fragments of its datagram.
 #[expect(
     clippy::too_many_arguments,
     reason = "what is said, of what, and everything that it is done with"
@@ -375,7 +377,7 @@ fn finish<F: Family>(
     shard: &mut Shard<'_>,
     batch: Option<&mut Batch<'_, '_>>,
     lists: &mut Lists,
-    tools: &shard::SessionTools<'_>,
+    tools: &SessionTools<'_>,
     work: &mut Inspector,
 ) {
     let (slot, counters) = (packet.slot, tools.counters);
@@ -388,11 +390,11 @@ fn finish<F: Family>(
                 tell_drop(packet, shard, reason, tools);
                 give_up(ticket, reason, lists, work);
             }
-            // An answer is made of what it is about, and of that there are several buffers here.
+            // A reset or ICMP error is made from the packet that it answers, and a fragmented datagram has several buffers.
             let is_told = matches!(verdict, Verdict::Reject(_)) && packet.meta.layers.fragment == Fragment::Whole;
             return match packet.session.protocol() {
                 _ if !is_told => lists.drop_packet(slot, reason),
-                // Whom it was for is told now; its sender, which must send again what nobody acknowledges, as it does.
+                // The receiver gets the reset now. The sender retransmits the unacknowledged segment and gets its reset then.
                 protocol::TCP if reason == Reason::Signature && batch.is_some_and(|batch| reset(slot, batch)) => {
                     if let Some(counters) = counters.interfaces.get(packet.meta.interface as usize) {
                         counters.drop(reason.into());
@@ -417,8 +419,7 @@ fn finish<F: Family>(
     }
 }
 
-/// A packet goes on behind the other fragments of its datagram: those that are parked in a later burst, and then all of
-/// them.
+/// Forward a packet after the other fragments of its datagram. Parked fragments are sent in a later burst, and then all of them are.
 fn forward_fragment<F: Family>(
     slot: BufferIndex,
     meta: &Meta,
@@ -446,13 +447,8 @@ fn forward_fragment<F: Family>(
     }
 }
 
-/// Tell that a packet is dropped.
-fn tell_drop<F: Family>(
-    packet: &Packet<'_, F>,
-    shard: &mut Shard<'_>,
-    reason: Reason,
-    tools: &shard::SessionTools<'_>,
-) {
+/// Log that a packet is dropped.
+fn tell_drop<F: Family>(packet: &Packet<'_, F>, shard: &mut Shard<'_>, reason: Reason, tools: &SessionTools<'_>) {
     let (number, now, interface) = (shard.number, tools.now.nanoseconds, packet.meta.interface);
     let known = F::table_ref(shard).get(packet.index).map(Session::inspect);
     let story = match (known, shard.inspector.as_deref_mut()) {
@@ -464,7 +460,7 @@ fn tell_drop<F: Family>(
             let about = About::flow(now, number, story, packet.direction)?;
             Some(About { interface, ..about })
         }
-        // Of a packet that no flow has.
+        // The packet belongs to no flow.
         None => Some(About::packet(now, 0, &packet.ends, interface)),
     };
     let rule = story.and_then(|story| story.ended_by);
@@ -473,7 +469,7 @@ fn tell_drop<F: Family>(
     tools.records.push_drop(about, reason, rule, length, tools.counters);
 }
 
-/// A packet that waits is dropped: at once where it is in the hand.
+/// Drop a waiting packet, immediately if it is in the current burst.
 fn give_up(ticket: u32, reason: Reason, lists: &mut Lists, work: &mut Inspector) {
     if let Some(slot) = work.holding.take_from_burst(ticket) {
         work.parking.retain(|(held, _)| *held != slot);
@@ -483,8 +479,7 @@ fn give_up(ticket: u32, reason: Reason, lists: &mut Lists, work: &mut Inspector)
     }
 }
 
-/// What is to become of a packet while its worker has more to do than it can; none where it is inspected as ever, or to
-/// a smaller depth.
+/// The verdict for a packet under overload. `None` if it is inspected in full or to a smaller depth.
 fn shed<F: Family>(
     packet: &mut Packet<'_, F>,
     open: Option<FlowHandle>,
@@ -511,8 +506,8 @@ fn shed<F: Family>(
     }
 }
 
-/// Whether a packet came in by an interface of its sender's side: not by that of the other side, where they differ and
-/// routes say where that is.
+/// Whether a packet arrived on an interface on its sender's side. False if it arrived on the interface of the other side, provided that the
+/// sides differ and the route to the server is known.
 fn is_own_side<F: Family>(session: &F::Session, direction: Direction, interface: u16) -> bool {
     let [client, server] = [
         usize::from(session.interface()),
@@ -525,8 +520,8 @@ fn is_own_side<F: Family>(session: &F::Session, direction: Direction, interface:
     client == server || server >= AdjacencyIndex::MAX_INTERFACES || usize::from(interface) != other
 }
 
-/// Nothing of a flow is inspected any more.
-fn leave<F: Family>(shard: &mut Shard<'_>, packet: &Packet<'_, F>, tools: &shard::SessionTools<'_>) {
+/// End the inspection of a flow.
+fn leave<F: Family>(shard: &mut Shard<'_>, packet: &Packet<'_, F>, tools: &SessionTools<'_>) {
     let number = shard.number;
     let Some(session) = F::table(shard).get_mut(packet.index) else {
         return;
@@ -540,7 +535,7 @@ fn leave<F: Family>(shard: &mut Shard<'_>, packet: &Packet<'_, F>, tools: &shard
     }
 }
 
-/// The flow of a session, opened where it is not.
+/// The inspection flow of a session, created if it does not exist.
 fn flow<F: Family>(shard: &mut Shard<'_>, index: RecordIndex, session: &F::Session, now: Now) -> Option<FlowHandle> {
     let inspector = shard.inspector.as_deref_mut()?;
     let gave_way = match session.inspect() {
@@ -565,7 +560,7 @@ fn flow<F: Family>(shard: &mut Shard<'_>, index: RecordIndex, session: &F::Sessi
     Some(handle)
 }
 
-/// A segment with data becomes the reset of its connection; false where it can't.
+/// Turn a segment with data into a reset of its connection. Returns `false` if that is not possible.
 fn reset(slot: BufferIndex, batch: &mut Batch<'_, '_>) -> bool {
     let meta = &mut batch.meta[slot as usize % BURST_BUFFERS];
     let packet = &mut batch.packets[slot as usize];
@@ -578,19 +573,19 @@ fn reset(slot: BufferIndex, batch: &mut Batch<'_, '_>) -> bool {
     layers.map(|layers| meta.layers = layers).is_ok()
 }
 
-/// It goes on uninspected.
+/// Forward a packet without inspection.
 fn skip<F: Family>(slot: BufferIndex, why: Skipped, lists: &mut Lists, counters: &WorkerCounters) {
     counters.bypass(why, 1);
     forward::<F>(slot, lists);
 }
 
-/// It goes on, and is not looked at again.
+/// Forward a packet and don't inspect it again in this burst.
 fn forward<F: Family>(slot: BufferIndex, lists: &mut Lists) {
     lists.passed |= 1 << (slot as usize % BURST_BUFFERS);
     put(lists.session_lookup.of::<F>(), slot);
 }
 
-/// What a fragment was told of its datagram.
+/// What virtual reassembly has recorded about the datagram of a fragment.
 fn fragment_note(meta: &Meta) -> FragmentNote {
     FragmentNote {
         ports: (meta.layers.source_port, meta.layers.destination_port),

@@ -1,4 +1,5 @@
-//! inter-router-link: a packet leaves a virtual router by its end of a virtual link, and comes in at the other end, in the same buffer.
+//! inter-router-link: a packet leaves a virtual router by one end of a link and is received at the other end, in the same
+//! buffer.
 
 use crate::features::context::NodeContext;
 use crate::nodes::chain;
@@ -12,7 +13,7 @@ use crate::packet::lists::{Leave, Lists};
 use crate::packet::reason::Own;
 use crate::snapshot::shares::Shares;
 
-/// The node.
+/// Declaration of this node of the graph.
 pub const NODE: Node = Node {
     name: "inter-router-link",
     help: "passes packets over a virtual link to another router",
@@ -24,10 +25,10 @@ pub const NODE: Node = Node {
     ],
 };
 
-/// Most virtual routers that a packet passes, ends of tunnels counted as ends of links.
+/// Maximum number of virtual routers that a packet may pass. Ends of tunnels count as ends of links.
 pub const MAX_PASSES: u8 = 4;
 
-/// Let packets cross.
+/// Pass packets over inter-router links.
 #[inline(never)]
 pub fn inter_router_link(
     batch: &mut Batch<'_, '_>,
@@ -71,7 +72,8 @@ pub fn inter_router_link(
     chain::divert_fresh(batch, lists, ctx, 0);
 }
 
-/// A frame has arrived at the end `interface` of a link, or of a tunnel, the `crossed`-th on its way, and is counted as received there.
+/// Receive a frame at the end `interface` of a link or a tunnel, and count it as received there. `crossed` is the number of
+/// links that it has crossed.
 pub fn arrive(
     slot: BufferIndex,
     interface: u16,
@@ -82,7 +84,7 @@ pub fn arrive(
 ) {
     let meta = &mut batch.meta[slot as usize % BURST_BUFFERS];
     let packet = &mut batch.packets[slot as usize];
-    // What was found out about the session that it had is not about the one that it has here.
+    // The inspection verdict belongs to the session in the router that the packet has left, not to its session here.
     lists.remove_verdict(slot);
     let mut counted = ReceiveTally::at(interface);
     parse_other(slot, packet, meta, lists, ctx, (NO_PORT, Some(interface)), &mut counted);

@@ -1,6 +1,7 @@
-//! ip4-fast-forward: what parse finds plain on an interface whose router has routes alone: counted down, readdressed, on its way.
+//! ip4-fast-forward: forwards plain IPv4 packets of interfaces whose router only routes: decrements the TTL, writes the MAC
+//! addresses and sends.
 //!
-//! Most packets of a plain router are like that, and nothing else has to be known of them than where they go.
+//! Most packets of a router without sessions are like that, and need nothing but a route lookup.
 
 use sluice_route::SourceValidation::Strict;
 use sluice_route::validate_reverse_path;
@@ -19,7 +20,7 @@ use crate::packet::lists::Leave;
 use crate::packet::lists::{FastForwardList, Lists};
 use crate::session::family::V4;
 
-/// The node.
+/// Declaration of this node of the graph.
 pub const NODE: Node = Node {
     name: "ip4-fast-forward",
     help: "routes plain IPv4 packets without a session",
@@ -32,7 +33,7 @@ pub const NODE: Node = Node {
     ],
 };
 
-/// Whether plain IPv4 packets that come in by an interface need nothing but a route.
+/// Whether plain IPv4 packets of an interface need only a route.
 #[inline(always)]
 pub fn is_sufficient(ctx: &NodeContext<'_, '_>, interface: u16) -> bool {
     let link = ctx.snapshot.links.get(usize::from(interface));
@@ -64,7 +65,7 @@ fn route<const TAGGED: bool>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: 
         drop_unverified_sources::<TAGGED>(batch, all, routes, ctx);
     }
     let exit = ctx.exit();
-    // The packets of each way leave together.
+    // Packets with the same adjacency are sent together.
     let (mut ways, mut leaving) = (
         AdjacencyCache::default(),
         [const { BufferIndices::new_const() }; CACHE_SIZE],
@@ -101,7 +102,7 @@ fn route<const TAGGED: bool>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: 
     lists.ip4_fast_forward.clear();
 }
 
-/// Take the routes away of those whose sources may not be valid (BCP 38): `forward` looks closer.
+/// Remove the routes of packets whose sources may be invalid (BCP 38). `forward` makes the full check.
 #[inline(never)]
 fn drop_unverified_sources<const TAGGED: bool>(
     batch: &Batch<'_, '_>,
@@ -117,7 +118,7 @@ fn drop_unverified_sources<const TAGGED: bool>(
     let count = all.slots().len();
     ctx.paths
         .route_values::<V4>(all.routers(), &sources[..count], &mut back[..count]);
-    // The ways back that were valid, most packets having the same few.
+    // Reverse routes that were valid. Most packets have one of a few.
     let mut valid = [None; 4];
     for ((&slot, &back), route) in all.slots().iter().zip(&back).zip(routes) {
         let interface = batch.meta(slot).interface;
@@ -134,7 +135,7 @@ fn drop_unverified_sources<const TAGGED: bool>(
     }
 }
 
-/// The source of a plain frame behind so many tags.
+/// The source address of a plain frame with this number of tags.
 #[inline(always)]
 fn source_of(packet: &Packet<'_>, tags: u8) -> u32 {
     let at = ethernet::LENGTH + 4 * usize::from(tags) + ipv4::SOURCE.offset;
@@ -142,7 +143,8 @@ fn source_of(packet: &Packet<'_>, tags: u8) -> u32 {
     source.map_or(0, |source| u32::from_be_bytes(*source))
 }
 
-/// Count a packet down and give it the addresses of a way. False, and nothing done, where that does not take it as it is.
+/// Decrement the TTL of a packet and write the MAC addresses of an adjacency. Returns `false`, without changes, if the packet
+/// can't be sent as it is.
 #[inline(always)]
 fn rewrite(packet: &mut Packet<'_>, way: &mut Adjacency) -> bool {
     let bytes = packet.len();
@@ -158,7 +160,8 @@ fn rewrite(packet: &mut Packet<'_>, way: &mut Adjacency) -> bool {
     false
 }
 
-/// The same for a packet that came with so many tags, by a way that may have some.
+/// Forward a packet that arrived with this number of tags by an adjacency that may have tags. Returns `false`, without changes,
+/// if the packet can't be sent as it is.
 #[inline(always)]
 fn relabel(packet: &mut Packet<'_>, way: &mut Adjacency, tags: u8) -> bool {
     let at = ethernet::LENGTH + 4 * usize::from(tags);
@@ -179,27 +182,28 @@ fn relabel(packet: &mut Packet<'_>, way: &mut Adjacency, tags: u8) -> bool {
     true
 }
 
-/// The same for a packet that came without tags.
+/// Forward a packet that arrived without tags by an adjacency that may have tags. Returns `false`, without changes, if the
+/// packet can't be sent as it is.
 #[inline(never)]
 fn give_tags(packet: &mut Packet<'_>, way: &mut Adjacency) -> bool {
     relabel(packet, way, 0)
 }
 
-/// Packets of a way, all by one port.
+/// Send the packets of an adjacency, all through the same port.
 #[inline(always)]
 fn leave(together: &mut BufferIndices, port: PortIndex, lists: &mut Lists) {
     if let Some(list) = lists.to_send.get_mut(port as usize) {
         match together.as_slice() {
-            // Routers with many ways have but one packet for each.
+            // Routers with many next hops often have a single packet for each.
             [slot] => put(list, *slot),
-            // As `put` has it, there is room for the hand.
+            // As for `put`, the list has room for a whole burst.
             _ => _ = list.try_extend_from_slice(together),
         }
     }
     together.clear();
 }
 
-/// What takes more is for those who know more of it.
+/// Pass packets that need more to the nodes for the general case.
 #[inline(never)]
 fn forward_slowly(
     slot: BufferIndex,

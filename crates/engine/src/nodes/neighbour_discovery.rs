@@ -1,4 +1,4 @@
-//! neighbour: ARP and neighbour discovery taken in, and packets that wait for a neighbour put aside.
+//! neighbour-discovery: processes ARP and neighbour discovery messages.
 
 use sluice_nat::sites::{RequestKind, site};
 use sluice_route::neighbour::{Advertisement, Conflict, Heard, NeighbourWriter, State};
@@ -11,7 +11,6 @@ use sluice_wire::{Packet, arp};
 
 use crate::features::announcements::stands_in_for;
 use crate::features::context::{NodeContext, OwnerState};
-use crate::features::punt;
 use crate::features::sites;
 use crate::nodes::declaration::{Exit, Node, needs};
 use crate::nodes::dispatch::NodeTools;
@@ -21,12 +20,13 @@ use crate::packet::counters::CycleStage;
 use crate::packet::hand_off::{EntryPoint, HandOffNote};
 use crate::packet::io::BufferIndex;
 use crate::packet::lists::{Leave, Lists};
+use crate::packet::punt;
 use crate::packet::reason::{Own, Reason};
 use crate::session::family::{Family, V4, V6};
 use crate::snapshot::forwarding::ForwardingState;
 use crate::snapshot::{Interface, SiteClassifier, Snapshot};
 
-/// The node.
+/// Declaration of this node of the graph.
 pub const NODE: Node = Node {
     name: "neighbour-discovery",
     help: "answers ARP and neighbour discovery",
@@ -39,23 +39,23 @@ pub const NODE: Node = Node {
     ],
 };
 
-/// What a discovery message comes to.
+/// Result of a neighbour discovery message.
 enum Outcome {
-    /// The packet is now the answer.
+    /// The packet now holds the answer.
     Answer,
-    /// The same in the place of somebody elsewhere.
+    /// The packet now holds a proxy answer for another host.
     Proxied,
-    /// Taken in.
+    /// Processed, without an answer.
     Taken,
-    /// Not for us, or wrong.
+    /// Not addressed to the gateway, or invalid.
     Drop(Reason),
-    /// A host asks for routers.
+    /// A router solicitation of a host.
     Advertise,
-    /// Router discovery, for the daemons of the router.
+    /// Router discovery, delivered to the routing daemons.
     Punt,
 }
 
-/// Take in ARP and neighbour discovery.
+/// Process ARP and neighbour discovery messages.
 #[inline(never)]
 pub fn neighbour_discovery(
     batch: &mut Batch<'_, '_>,
@@ -71,7 +71,7 @@ pub fn neighbour_discovery(
             lists.hand_over(slot, snapshot.owner, HandOffNote::new(EntryPoint::Gateway, &meta));
             continue;
         };
-        // What was asked for comes past the limits: nobody else can take its place.
+        // The answer to a pending request bypasses the policer, so that a flood can't displace it.
         let is_awaited = is_awaited(batch.packets[slot as usize].bytes(), &meta, ctx.paths);
         if !is_awaited && !owner.policer.admits(Policed::Neighbour, meta.interface, now) {
             lists.drop_packet(slot, Own::PolicedNeighbour);
@@ -145,7 +145,7 @@ pub fn neighbour_discovery(
     }
 }
 
-/// Whether a message answers a question of the gateway's that is open. Of those that feign to, the first closes it.
+/// Whether a message answers a pending request of the gateway. The first of several forged answers completes the request.
 fn is_awaited(frame: &[u8], meta: &Meta, paths: &ForwardingState) -> bool {
     let sender = match meta.layers.class {
         Class::Arp => arp::Arp::new(meta.layers.datagram(frame))
@@ -161,7 +161,7 @@ fn is_awaited(frame: &[u8], meta: &Meta, paths: &ForwardingState) -> bool {
         .is_some_and(|index| matches!(paths.neighbours.state(index), State::Incomplete | State::Probe))
 }
 
-/// Whether the gateway answers for an address on a link: its own, and outside addresses of translation that lie there.
+/// Whether the gateway answers for an address on a link: its own addresses, and outside addresses of translation on that link.
 fn answers_for(interface: &Interface, snapshot: &Snapshot, address: u32) -> bool {
     let plain = Address::V4(address);
     let own = || sites::is_own::<V4>(snapshot, interface.context, address);
@@ -171,7 +171,7 @@ fn answers_for(interface: &Interface, snapshot: &Snapshot, address: u32) -> bool
             && (stands_in_for(interface, snapshot, address) || own())
 }
 
-/// Whether the gateway answers in the place of somebody whom a router's routes lead to by other interfaces: every way of several.
+/// Whether the gateway answers as a proxy for an address. Every next hop of the address's route must be on another interface.
 fn answers_as_proxy<F: Family>(interface: &Interface, paths: &ForwardingState, address: F::Address) -> bool {
     if !interface.neighbours.proxy[usize::from(F::IS_V6)] || !F::address(address).is_host() {
         return false;
@@ -197,14 +197,14 @@ fn receive_arp(
     let (sender, mac, target) = (message.sender(), message.sender_mac(), message.target());
     let asks = message.operation() == arp::REQUEST;
     let ours = answers_for(interface, snapshot, target);
-    // An ARP probe, which asks whether an address is free, has no sender address (RFC 5227): no proxy answers it.
+    // An ARP probe, which checks whether an address is free, has no sender address (RFC 5227). A proxy doesn't answer it.
     let proxied = !ours && asks && sender != 0 && sender != target && answers_as_proxy::<V4>(interface, paths, target);
     let for_us = ours || proxied;
     let on_link = interface.link.has_neighbour(Address::V4(sender));
     let heard = match (asks && for_us, for_us) {
         (true, _) => Heard::Solicitation,
         (false, for_us) => Heard::Advertisement(Advertisement {
-            // Where the interface has no address, the question was sent from another one.
+            // An interface without an address of its own sends requests from an address of another interface.
             solicited: for_us || !asks && snapshot.owns(interface, Address::V4(target)),
             overrides: true,
         }),
@@ -229,7 +229,7 @@ fn receive_arp(
             Outcome::Drop(Own::NotForUs.into())
         };
     }
-    // A site's address is where its virtual MAC is.
+    // The public address of a site is answered with the site's virtual MAC.
     let own = own_mac(snapshot, meta, interface, target);
     let link = Link {
         source: own.unwrap_or(interface.mac),
@@ -242,7 +242,7 @@ fn receive_arp(
     }
 }
 
-/// Somebody says that an address of the gateway is theirs.
+/// Record that another host claims an address of the gateway.
 fn claimed(writer: &NeighbourWriter, interface: &Interface, address: Address, mac: [u8; 6]) {
     writer.conflicts().add(Conflict {
         interface: interface.link.index,
@@ -252,7 +252,7 @@ fn claimed(writer: &NeighbourWriter, interface: &Interface, address: Address, ma
     });
 }
 
-/// The virtual MAC by which a site has a public address that a question is about.
+/// The virtual MAC with which a site owns the public address that is requested.
 fn own_mac(snapshot: &Snapshot, meta: &Meta, interface: &Interface, address: u32) -> Option<[u8; 6]> {
     let sites = snapshot
         .sites
@@ -261,7 +261,7 @@ fn own_mac(snapshot: &Snapshot, meta: &Meta, interface: &Interface, address: u32
     sites.table.mac(sites.table.owner(interface.router, address)?)
 }
 
-/// Whether ARP says of a site's public address that it is somebody else's: who leased it is told.
+/// Whether an ARP message claims the public address of a site for another host. The subscriber service is informed.
 fn is_conflict(frame: &[u8], meta: &Meta, snapshot: &Snapshot) -> bool {
     let (Some(sites), Some(interface)) = (snapshot.sites.as_deref(), snapshot.interface(meta.interface)) else {
         return false;
@@ -273,7 +273,8 @@ fn is_conflict(frame: &[u8], meta: &Meta, snapshot: &Snapshot) -> bool {
     owner.is_some_and(|site| sites.table.mac(site) != Some(message.sender_mac()))
 }
 
-/// A terminal of a site asks for the gateway. Nothing is learned of it: its lease says where it is.
+/// Process ARP of a site's terminal that requests the gateway. The gateway learns nothing from it, because the terminal's lease determines
+/// its location.
 fn receive_terminal_arp(
     slot: BufferIndex,
     meta: &Meta,
@@ -297,7 +298,7 @@ fn receive_terminal_arp(
     let Some(interface) = ctx.snapshot.interface(meta.interface) else {
         return lists.drop_packet(slot, Own::InterfaceGone);
     };
-    // Terminals of a site answer each other themselves.
+    // Terminals of a site resolve each other directly.
     if !asks || !interface.link.owns(Address::V4(target)) {
         return put(&mut lists.taken, slot);
     }
@@ -366,7 +367,7 @@ fn receive_discovery(
             let flags = ndp::Advertised {
                 router: true,
                 solicited: !detection,
-                // Where the target comes back to the link, it counts for more.
+                // A proxy advertisement must not override the target's own advertisement, in case the target returns to the link.
                 overriding: ours,
             };
             if ndp::emit_advertisement(packet, link, (target, destination), target, flags)
@@ -403,7 +404,7 @@ fn receive_discovery(
                 to_daemons
             }
         }
-        // By it BGP finds the neighbours of a link that have no configured address ("unnumbered").
+        // BGP unnumbered finds its peers by router advertisements.
         Message::RouterAdvertisement { .. } => to_daemons,
     }
 }

@@ -1,4 +1,4 @@
-//! neighbour-resolution: packets whose next hop has no known link address are put aside, and it is asked for.
+//! neighbour-resolution: parks packets whose next hop has no known MAC address and requests that address.
 
 use sluice_route::neighbour::{Action, Resolution};
 
@@ -13,7 +13,7 @@ use crate::packet::icmp_error::IcmpError;
 use crate::packet::lists::{Leave, Lists};
 use crate::packet::reason::Own;
 
-/// The node.
+/// Declaration of this node of the graph.
 pub const NODE: Node = Node {
     name: "neighbour-resolution",
     help: "parks packets until their neighbour is known",
@@ -27,7 +27,7 @@ pub const NODE: Node = Node {
     ],
 };
 
-/// Park packets until their neighbour is known.
+/// Park packets until their neighbour is resolved.
 #[inline(never)]
 pub fn neighbour_resolution(
     batch: &mut Batch<'_, '_>,

@@ -1,4 +1,4 @@
-//! output: the link header of the next hop, and the port.
+//! output: writes the link header for the next hop and chooses the port.
 
 use std::cmp::Ordering;
 
@@ -16,7 +16,7 @@ use crate::packet::lists::{Leave, Lists};
 use crate::packet::reason::Own;
 use crate::snapshot::{HEAD, Interface};
 
-/// The node.
+/// Declaration of this node of the graph.
 pub const NODE: Node = Node {
     name: "output",
     help: "writes the link header of the next hop",
@@ -29,39 +29,40 @@ pub const NODE: Node = Node {
     ],
 };
 
-/// Where a finished packet goes.
+/// Destination of a finished packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputResult {
-    /// Sent by this worker.
+    /// Transmitted by this worker.
     Transmit(PortIndex),
-    /// Sent by the worker that has the queue of the interface's port.
+    /// Transmitted by the worker that has a queue of the interface's port.
     HandOver(WorkerIndex, u16),
-    /// Not possible.
+    /// The packet can't be sent and is dropped.
     Drop(Own),
 }
 
-/// What output needs of a hop, gathered once and kept while packets take the same hop.
+/// Adjacency: what `output` needs to send to a next hop. It is built once and cached while packets use the next hop.
 #[derive(Clone, Copy, Debug)]
 pub struct Adjacency {
     hop: AdjacencyIndex,
-    /// The next hop that it is the way of, where it was asked for by that.
+    /// Index of the next hop, if the adjacency was looked up by it.
     route: u32,
-    /// Destination and source MAC address, and tags: what stands before the type.
+    /// Destination and source MAC address, and tags: the header before the EtherType.
     head: [u8; HEAD],
-    /// How many tags.
+    /// Number of tags.
     tags: u8,
-    /// Bits of the priority that a frame with tags keeps.
+    /// Priority bits that a tagged frame keeps.
     keeps: u8,
-    /// Largest L3 datagram.
+    /// Maximum length of an L3 datagram.
     pub mtu: u16,
     port: PortIndex,
-    /// No tags, and this worker has the port's queue.
+    /// The interface has no tags, and this worker has a queue of its port.
     plain: bool,
-    /// The same, and there is a port: largest L3 datagram by that, otherwise 0.
+    /// Maximum length of an L3 datagram that is sent directly, without tags, by this worker's queue of a port; 0 if that is not possible.
     direct: u16,
-    /// The same of a way that may have tags.
+    /// Maximum length of an L3 datagram that is sent directly, with or without tags, by this worker's queue of a port; 0 if that is not
+    /// possible.
     open: u16,
-    /// The worker that has the port's queue in the place of this one.
+    /// The worker that has a queue of the port, if this worker has none.
     sender: Option<WorkerIndex>,
     frames: u32,
     bytes: u64,
@@ -85,17 +86,17 @@ impl Adjacency {
     };
 }
 
-/// Bytes of a MAC address in a word whose lowest byte is its first.
+/// Mask of a MAC address in a word whose lowest byte is the first byte of the address.
 const MAC: u64 = (1 << 48) - 1;
 
-/// The ways of a node's packets: as many hops as a burst is likely to have, more take each other's place.
+/// Cache of the adjacencies that a node uses. It has as many entries as a burst is likely to have next hops; further ones replace entries.
 #[derive(Debug)]
 pub struct AdjacencyCache([Adjacency; CACHE_SIZE]);
 
-/// Places for ways.
+/// Number of entries of an adjacency cache.
 pub const CACHE_SIZE: usize = 4;
 
-/// No next hop has this index, and it is not that of no route.
+/// Marks an adjacency without a next hop index. It is neither a valid index nor the index for a missing route.
 const NO_NEXT_HOP: u32 = u32::MAX - 1;
 
 impl Default for AdjacencyCache {
@@ -105,7 +106,7 @@ impl Default for AdjacencyCache {
 }
 
 impl AdjacencyCache {
-    /// The way of a hop; none where its neighbour's MAC address is not known, or the interface is gone.
+    /// The adjacency of an index. `None` if its neighbour is not resolved, or the interface has been removed.
     #[inline(always)]
     pub fn of(&mut self, hop: AdjacencyIndex, exit: &OutputContext<'_>) -> Option<&mut Adjacency> {
         let way = &mut self.0[(hop.interface() ^ hop.neighbour() as usize) % CACHE_SIZE];
@@ -115,7 +116,7 @@ impl AdjacencyCache {
         Some(way)
     }
 
-    /// The way that has the place of a next hop, and whether it is the way of that.
+    /// The cache entry for a next hop, and whether it holds that next hop.
     #[inline(always)]
     pub fn at(&mut self, route: u32) -> (&mut Adjacency, bool) {
         let way = &mut self.0[route as usize % CACHE_SIZE];
@@ -123,7 +124,7 @@ impl AdjacencyCache {
         (way, is_it)
     }
 
-    /// Put the way of a next hop in its place. False where it is no gateway whose neighbour is known.
+    /// Fill the cache entry of a next hop. Returns `false` unless the next hop is a resolved gateway.
     #[inline(never)]
     pub fn bind(&mut self, route: u32, exit: &OutputContext<'_>) -> bool {
         let way = &mut self.0[route as usize % CACHE_SIZE];
@@ -135,7 +136,7 @@ impl AdjacencyCache {
         found
     }
 
-    /// Count what was sent. Must be called at the end of the node.
+    /// Add the frames sent to the interface counters and clear the cache. Must be called at the end of a node.
     pub fn flush(&mut self, exit: &OutputContext<'_>) {
         for way in &mut self.0 {
             count(way, exit);
@@ -144,7 +145,7 @@ impl AdjacencyCache {
     }
 }
 
-/// Count what was sent on a way.
+/// Add the frames sent by an adjacency to the interface counters.
 fn count(way: &mut Adjacency, exit: &OutputContext<'_>) {
     if way.frames > 0
         && let Some(counters) = exit.counters.interfaces.get(way.hop.interface())
@@ -161,7 +162,7 @@ fn gather(way: &mut Adjacency, hop: AdjacencyIndex, exit: &OutputContext<'_>) ->
     (way.hop, way.route) = (AdjacencyIndex::NONE, NO_NEXT_HOP);
     let mac = match hop.is_bridge() && exit.snapshot.is_access(hop.interface() as u16) {
         false => exit.paths.mac(hop),
-        // Each terminal has its own.
+        // Each terminal of a site has its own MAC address, which is written later.
         true => Some([0; 6]),
     };
     let (Some(link), Some(mac)) = (exit.snapshot.links.get(hop.interface()), mac) else {
@@ -200,14 +201,14 @@ fn gather(way: &mut Adjacency, hop: AdjacencyIndex, exit: &OutputContext<'_>) ->
 }
 
 impl Adjacency {
-    /// Whether a packet leaves without tags by this worker's own queue, and came without tags.
+    /// Whether a packet arrived without tags and leaves without tags by this worker's own queue.
     #[inline(always)]
     pub fn takes(&self, layers: &Layers) -> bool {
         self.plain && layers.tags == 0
     }
 
-    /// Write the link header `link` of a frame of `length` bytes that came without tags, and send it. False, and nothing
-    /// done, where it takes more: tags, or another worker's queue.
+    /// Write the link header `link` of a frame of `length` bytes that arrived without tags, and send it. Returns `false`, without changes, if
+    /// tags or another worker's queue are needed.
     #[inline(always)]
     pub fn take(
         &mut self,
@@ -228,35 +229,34 @@ impl Adjacency {
         false
     }
 
-    /// Whether a packet that came without tags, of an L3 datagram so long, leaves by a port as it is, through this worker's own
-    /// queue.
+    /// Whether a packet that arrived without tags, with an L3 datagram of this length, can be sent unchanged by this worker's own queue.
     #[inline(always)]
     pub fn is_direct_for(&self, length: u16) -> bool {
         length <= self.direct
     }
 
-    /// Its interface.
+    /// Number of the egress interface.
     #[inline(always)]
     pub fn egress(&self) -> u16 {
         self.hop.interface() as u16
     }
 
-    /// How many tags its frames have.
+    /// Number of tags of sent frames.
     #[inline(always)]
     pub fn tags(&self) -> u8 {
         self.tags
     }
 
-    /// Its port.
+    /// The port that frames are sent by.
     #[inline(always)]
     pub fn port(&self) -> PortIndex {
         self.port
     }
 
-    /// Write the addresses of a frame of `length` bytes without tags, and count it as sent.
+    /// Write the MAC addresses of a frame of `length` bytes without tags, and count it as sent.
     #[inline(always)]
     pub fn rewrite_link(&mut self, head: &mut [u8; 12], length: usize) {
-        // The type behind the addresses is right as it came.
+        // The EtherType stays as received.
         if let Some(addresses) = self.head.first_chunk() {
             *head = *addresses;
         }
@@ -264,18 +264,18 @@ impl Adjacency {
         self.bytes += length as u64;
     }
 
-    /// Whether a packet of an L3 datagram so long leaves by a port, through this worker's own queue, with whatever tags.
+    /// Whether a packet with an L3 datagram of this length can be sent by this worker's own queue, with or without tags.
     #[inline(always)]
     pub fn is_open_for(&self, length: u16) -> bool {
         length <= self.open
     }
 
-    /// Write addresses and tags of a frame that came with so many tags, and count it as sent. False, and nothing done, where
-    /// there is no room for more tags.
+    /// Write the MAC addresses and tags of a frame that arrived with this number of tags, and count it as sent. Returns `false`, without
+    /// changes, if there is no room for more tags.
     #[inline(always)]
     pub fn relabel(&mut self, packet: &mut Packet<'_>, tags: u8) -> bool {
         let kept = self.priority_of(packet, tags);
-        // The type is right as it came, and stays where it is.
+        // The EtherType stays as received, at its position.
         let fits = match self.tags.cmp(&tags) {
             Ordering::Equal => true,
             Ordering::Greater => packet.grow_front(4 * usize::from(self.tags - tags)),
@@ -303,7 +303,7 @@ impl Adjacency {
         true
     }
 
-    /// The priority of a frame that came with so many tags, as far as it keeps that.
+    /// The part of the received priority that a frame with this number of tags keeps.
     #[inline(always)]
     fn priority_of(&self, packet: &Packet<'_>, tags: u8) -> u8 {
         match packet.bytes().get(14) {
@@ -314,18 +314,18 @@ impl Adjacency {
 }
 
 impl Adjacency {
-    /// Write addresses and tags of a frame of a site's session that came with so many tags: towards its terminal, or upstream with
-    /// the site's virtual MAC; it counts as sent, but where it is still to be cut. False, and nothing done, where there is no room
-    /// for more tags.
+    /// Write the MAC addresses and tags of a frame of a site's session that arrived with this number of tags, towards its terminal or
+    /// upstream with the site's virtual MAC. The frame is counted as sent unless it still has to be fragmented. Returns `false`, without
+    /// changes, if there is no room for more tags.
     #[inline(always)]
     pub fn relabel_as(&mut self, packet: &mut Packet<'_>, tags: u8, view: &View, upstream: bool, cut: bool) -> bool {
-        // Words, the first byte lowest, so that what is written is never read before it has left the processor.
+        // The header is built in little-endian words in registers, so that no load has to wait for a store that is still in the store buffer.
         let word = |at: usize| {
             let bytes = self.head.get(at..at + 8).and_then(|bytes| bytes.first_chunk());
             bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
         };
         let interface = word(6) & MAC;
-        // In both tags.
+        // The priority is written to both tags.
         let kept = u64::from(self.priority_of(packet, tags)) * 0x0001_0000_0001_0000;
         let (to, from, labels, own) = match upstream {
             true if view.virtual_mac != 0 => (word(0) & MAC, view.virtual_mac, word(12), self.tags),
@@ -356,7 +356,7 @@ impl Adjacency {
         true
     }
 
-    /// How a frame leaves whose link header is written.
+    /// How a frame with a finished link header is sent.
     #[inline(always)]
     pub fn out(&self) -> OutputResult {
         match self.sender {
@@ -365,13 +365,13 @@ impl Adjacency {
         }
     }
 
-    /// Its hop.
+    /// The index of this adjacency.
     pub fn hop(&self) -> AdjacencyIndex {
         self.hop
     }
 }
 
-/// Write what stands before the type.
+/// Write the header before the EtherType.
 #[inline(always)]
 fn write<const LENGTH: usize>(frame: &mut [u8], head: Option<&[u8; LENGTH]>) {
     if let (Some(place), Some(head)) = (frame.first_chunk_mut(), head) {
@@ -379,7 +379,7 @@ fn write<const LENGTH: usize>(frame: &mut [u8], head: Option<&[u8; LENGTH]>) {
     }
 }
 
-/// Give a tag the priority that the frame keeps.
+/// Set the kept priority in a tag.
 #[inline(always)]
 fn keep(frame: &mut [u8], at: usize, kept: u8) {
     if let Some(control) = frame.get_mut(at) {
@@ -387,7 +387,7 @@ fn keep(frame: &mut [u8], at: usize, kept: u8) {
     }
 }
 
-/// Write what stands before the type, in words.
+/// Write the header before the EtherType from words.
 #[inline(always)]
 fn write_words<const LENGTH: usize>(frame: &mut [u8], words: &[[u8; 8]; 3]) {
     if let Some(place) = frame.first_chunk_mut::<LENGTH>() {
@@ -397,7 +397,7 @@ fn write_words<const LENGTH: usize>(frame: &mut [u8], words: &[[u8; 8]; 3]) {
     }
 }
 
-/// Send a packet on its way: the link header, then the port's list, or another worker's.
+/// Write the link header of a packet and put it on the list of the port, or of another worker.
 #[inline(always)]
 pub fn send(
     way: &mut Adjacency,
@@ -413,7 +413,7 @@ pub fn send(
     }
 }
 
-/// The link header of frames with tags, or for another worker's queue.
+/// Send a frame with tags, or by another worker's queue.
 #[inline(never)]
 pub fn send_by_parts(
     way: &mut Adjacency,
@@ -445,7 +445,7 @@ pub fn send_by_parts(
     leave(slot, out, meta, way.hop, lists);
 }
 
-/// Write the link header for a hop whose neighbour has this MAC address.
+/// Write the link header for a neighbour with this MAC address.
 pub fn output(
     packet: &mut Packet<'_>,
     layers: &Layers,
@@ -462,7 +462,7 @@ pub fn output(
     as_it_is(packet, hop, exit)
 }
 
-/// How a finished frame leaves by the interface of a hop; it counts as sent where that is here.
+/// How a finished frame is sent through the interface of a hop. It is counted as sent if this worker transmits it.
 pub fn as_it_is(packet: &Packet<'_>, hop: AdjacencyIndex, exit: &OutputContext<'_>) -> OutputResult {
     let Some(interface) = exit.snapshot.interfaces.get(hop.interface()) else {
         return OutputResult::Drop(Own::InterfaceGone);
@@ -479,13 +479,13 @@ pub fn as_it_is(packet: &Packet<'_>, hop: AdjacencyIndex, exit: &OutputContext<'
     }
 }
 
-/// Write addresses, tags and type; false where the headroom is too small.
+/// Write MAC addresses, tags and EtherType. Returns `false` if the headroom is too small.
 #[inline(always)]
 pub fn link_header(packet: &mut Packet<'_>, layers: &Layers, interface: &Interface, mac: [u8; 6]) -> bool {
     if layers.tags != 0 || !interface.tags.is_empty() {
         return tagged_header(packet, layers, interface, mac);
     }
-    // The type behind the addresses is right as it came.
+    // The EtherType stays as received.
     let Some(head) = packet.bytes_mut().first_chunk_mut::<12>() else {
         return false;
     };

@@ -1,4 +1,4 @@
-//! parse: where the headers are, whether they are valid, and which way the packet goes.
+//! parse: locates and validates the headers of a packet and chooses its next node.
 
 use std::ops::Range;
 
@@ -16,7 +16,7 @@ use crate::packet::lists::{Leave, Lists};
 use crate::packet::reason::{Own, Reason};
 use crate::snapshot::{Interface, Link, SiteClassifier, Snapshot, sites};
 
-/// The node.
+/// Declaration of this node of the graph.
 pub const NODE: Node = Node {
     name: "parse",
     help: "parses headers and checks their validity",
@@ -69,7 +69,7 @@ pub fn parse(
     parse_those(batch, lists, ctx, port, slots.start..end);
 }
 
-/// Parse slots but those that `admit` has refused, a bit each.
+/// Parse slots except those in the mask that `admit` has refused.
 pub fn parse_admitted(
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
@@ -170,17 +170,17 @@ fn parse_those(
     }
 }
 
-/// The plain packets of a port by which terminals of subscribers' sites come in, or packets to these sites' addresses.
+/// Fast path for plain packets on a port with an access interface of subscribers' sites, or with their public interface.
 struct Sites<'c> {
     interface: &'c Interface,
     sites: &'c SiteClassifier,
-    /// Frames have the tags of their site.
+    /// Frames carry the tags of their site.
     has_tags: bool,
-    /// There are interfaces behind tags on the same port.
+    /// The same port also has VLAN interfaces.
     shares_port: bool,
-    /// Frames to virtual MACs come in.
+    /// The interface receives frames for virtual MACs of sites.
     is_public: bool,
-    /// UDP port of DHCP, which goes to control.
+    /// UDP port of DHCP packets, which go to the control plane.
     dhcp: u16,
     tally: ReceiveTally,
 }
@@ -200,7 +200,7 @@ impl<'c> Sites<'c> {
         })
     }
 
-    /// Put a packet on its way. False, and nothing done, where it is not plain.
+    /// Classify a plain packet. Returns `false`, without changes, if it isn't plain.
     #[inline(always)]
     fn take(
         &mut self,
@@ -219,7 +219,7 @@ impl<'c> Sites<'c> {
             },
         };
         let mut mac = &self.interface.mac;
-        // Whose it is is asked when its session is known.
+        // The owner of the virtual MAC is checked when the session is looked up.
         if self.is_public
             && let Some(own) = frame.first_chunk()
             && sites::is_local(own)
@@ -237,7 +237,7 @@ impl<'c> Sites<'c> {
             interface: self.tally.interface,
             ..Meta::default()
         };
-        // Whose site it is is asked with its session; but other tags may be another interface's.
+        // The site is looked up together with its session, but on a shared port the tags may belong to another interface.
         if self.shares_port && self.sites.context(meta.interface, &layers, frame).is_none() {
             return false;
         }
@@ -257,7 +257,7 @@ impl<'c> Sites<'c> {
     }
 }
 
-/// Parse what came in by an interface whose plain packets of IPv4 need nothing but a route.
+/// Parse packets of an interface whose plain IPv4 packets need only a route.
 #[inline(never)]
 fn passing(
     batch: &mut Batch<'_, '_>,
@@ -288,7 +288,7 @@ fn passing(
     plain.flush(ctx);
 }
 
-/// End a frame of so many bytes with its datagram.
+/// Cut a frame of this length to the end of its datagram.
 #[inline(always)]
 fn end_frame(packet: &mut Packet<'_>, length: usize, end: u16) {
     if usize::from(end) != length {
@@ -296,7 +296,7 @@ fn end_frame(packet: &mut Packet<'_>, length: usize, end: u16) {
     }
 }
 
-/// End a frame with so many tags that has more than its datagram of IPv4.
+/// Cut a frame with this number of tags to the end of its IPv4 datagram.
 #[inline(never)]
 fn cut_passing(packet: &mut Packet<'_>, tags: u8) {
     let at = ethernet::LENGTH + 4 * usize::from(tags);
@@ -304,16 +304,16 @@ fn cut_passing(packet: &mut Packet<'_>, tags: u8) {
     packet.cut_trailer(at + usize::from(total));
 }
 
-/// The plain packets behind tags that a port's interfaces have, most having the tags of the one before.
+/// Fast path for plain packets on a port with VLAN interfaces. It caches the tags of the previous packet, which most packets share.
 struct Tagged {
     port: PortIndex,
-    /// There are such interfaces.
+    /// The port has VLAN interfaces.
     any: bool,
-    /// Packets that need nothing but a route go by the short way.
+    /// Packets that need only a route take the ip4 fast forward path.
     passes: bool,
-    /// The tags that are known, as [`Snapshot::tagged_by`] wants them.
+    /// The cached tags, in the format of [`Snapshot::tagged_by`].
     word: u64,
-    /// The interface behind them.
+    /// The interface of the cached tags.
     number: u16,
     link: Link,
 }
@@ -324,14 +324,14 @@ impl Tagged {
             port,
             any: ctx.snapshot.is_tagged(port),
             passes: ctx.role.sessions.is_empty(),
-            // No tags.
+            // No tags are cached.
             word: 0,
             number: 0,
             link: Link::NONE,
         }
     }
 
-    /// Put a packet on its way. False, and nothing done, where it has no such tags, or is not plain.
+    /// Classify a plain packet. Returns `false`, without changes, if its tags belong to no interface or it isn't plain.
     #[inline(always)]
     fn take(
         &mut self,
@@ -409,7 +409,7 @@ impl Tagged {
     }
 }
 
-/// The tags of a frame, one or two, with nothing but their types and VLANs.
+/// The one or two tags of a frame, reduced to TPID and VLAN identifier.
 #[inline(always)]
 fn tags(frame: &[u8]) -> Option<u64> {
     let head: &[u8; 20] = frame.first_chunk()?;
@@ -422,7 +422,7 @@ fn tags(frame: &[u8]) -> Option<u64> {
     }
 }
 
-/// Every packet but the plain ones of IPv4: of a port, and of its interface for frames without tags.
+/// Parse a packet that no fast path takes. The arguments name its port and the interface of untagged frames.
 #[inline(never)]
 pub(super) fn parse_other(
     slot: BufferIndex,
@@ -475,7 +475,7 @@ pub(super) fn parse_other(
         untagged
     } else {
         let tagged = ctx.snapshot.tagged(port, &tags);
-        // The tags of a site.
+        // Whether the frame has the tags of a site on this interface.
         let site = |number: &u16| {
             let sites = snapshot.sites.as_deref();
             sites.is_some_and(|sites| sites.context(*number, &layers, frame).is_some())
@@ -504,7 +504,7 @@ pub(super) fn parse_other(
             place(slot, packet, &layers, interface, lists, snapshot);
         }
         Ok(Validity::LeftToOffload) => lists.drop_packet(slot, Own::LeftToOffload),
-        // Inspection finds its flow, and does what is configured.
+        // Session lookup finds its flow, and the bad-checksum policy of inspection applies to it.
         Err(Reason::Wire(fault)) if is_for_inspection(snapshot, meta, fault) => {
             packet.set_checksums(Checksums::BadL4);
             classify(slot, packet, &layers, interface, lists);
@@ -513,8 +513,8 @@ pub(super) fn parse_other(
     }
 }
 
-/// Whether a frame has a priority tag to be taken off: where one is in front of two others, or there are sites, which are known by
-/// their tags. Any other stays, and says the priority on.
+/// Whether a frame has a priority tag that must be popped: one in front of two other tags, or any if sites exist, because sites are
+/// identified by their tags. Any other priority tag stays, and its priority is forwarded.
 #[inline(always)]
 fn has_priority_tag(frame: &[u8], snapshot: &Snapshot) -> bool {
     let Some(outer) = vlan::tag(frame, 0) else {
@@ -526,8 +526,8 @@ fn has_priority_tag(frame: &[u8], snapshot: &Snapshot) -> bool {
     }
 }
 
-/// Take priority tags off: the first; where there are sites, all that are in front of their tags, between or behind these, as an
-/// access switch puts its own tag around one of the customer's. Of more than four tags the rest stays, and is no frame of ours.
+/// Pop the first priority tag. If sites exist, also pop priority tags before, between and after the site's tags, because an access switch
+/// adds its own tag around a priority tag of the customer. At most four are popped; a frame with more is not accepted.
 #[cold]
 fn pop_priority_tags(packet: &mut Packet<'_>, snapshot: &Snapshot) {
     vlan::pop_priority(packet);
@@ -537,14 +537,14 @@ fn pop_priority_tags(packet: &mut Packet<'_>, snapshot: &Snapshot) {
             let is_priority = vlan::tag(packet.bytes(), 1).is_some_and(|inner| inner.is_priority());
             if is_priority && let Some(outer) = vlan::pop(packet) {
                 vlan::pop(packet);
-                // There is room where the tag was.
+                // The popped tag has left room.
                 vlan::push(packet, outer);
             }
         }
     }
 }
 
-/// Whether a packet is for an end of a tunnel, or about what it has sent: no session and no translation has to do with it.
+/// Whether a packet is addressed to an end of a tunnel, or is an ICMP error about a packet sent by one. Such packets have no session.
 #[inline(always)]
 fn is_tunnelled(snapshot: &Snapshot, interface: &Interface, layers: &Layers, frame: &[u8]) -> bool {
     snapshot.tunnels.end_in(interface.router)
@@ -560,21 +560,21 @@ fn is_for_inspection(snapshot: &Snapshot, meta: &Meta, fault: Fault) -> bool {
     inspection.is_some_and(|inspection| inspection.is_on(meta.interface) && inspection.takes_wrong_checksums(fault))
 }
 
-/// Complete a checksum that its sender left to a card. The card that it leaves by must not: it would compute over the sum.
+/// Complete an offloaded checksum. The transmitting card must not compute it again, because it would include the finished sum.
 pub(super) fn complete_checksum(packet: &mut Packet<'_>, layers: &Layers, ctx: &NodeContext<'_, '_>) {
     validity::complete_checksum(packet.bytes_mut(), layers);
     packet.set_checksums(Checksums::Vouched);
     ctx.counters.checksums_completed.add(1);
 }
 
-/// What a device called wrong of a packet without a checksum is not.
+/// Clear the device's report of a bad transport checksum for a packet that carries no checksum.
 pub(super) fn forget_wrong(packet: &mut Packet<'_>) {
     if packet.checksums() == Checksums::BadL4 {
         packet.set_checksums(Checksums::Unverified);
     }
 }
 
-/// Whether the frame is for us and fit to be forwarded. Lengths and flags of TCP and UDP are the concern of who uses them.
+/// Whether the frame is addressed to this interface and valid. A router that only routes doesn't check TCP and UDP headers.
 #[inline(always)]
 fn check(
     frame: &[u8],
@@ -598,14 +598,14 @@ fn check(
     Ok(judged?)
 }
 
-/// Whether a frame is for the virtual MAC of a site.
+/// Whether a frame is addressed to the virtual MAC of a site.
 #[cold]
 fn is_virtual(snapshot: &Snapshot, interface: &Interface, frame: &[u8]) -> bool {
     let sites = snapshot.sites.as_deref();
     sites.is_some_and(|sites| sites.has_mac(interface.link.index, frame))
 }
 
-/// Which way a valid packet goes that has just come.
+/// Choose the next node of a valid packet that has just been received.
 #[inline(always)]
 fn place(
     slot: BufferIndex,
@@ -630,7 +630,7 @@ fn place(
     }
 }
 
-/// Which way a valid packet goes.
+/// Choose the next node of a valid packet.
 #[inline(always)]
 pub fn classify(slot: BufferIndex, packet: &Packet<'_>, layers: &Layers, interface: &Interface, lists: &mut Lists) {
     let stateful = interface.stateful;
@@ -661,7 +661,7 @@ pub fn classify(slot: BufferIndex, packet: &Packet<'_>, layers: &Layers, interfa
     }
 }
 
-/// Which way a packet goes that comes back from waiting, after its router's chains.
+/// Choose the next node of a packet that was parked after it had passed its router's chains.
 pub fn again(
     slot: BufferIndex,
     packet: &Packet<'_>,
@@ -676,7 +676,7 @@ pub fn again(
     }
 }
 
-/// Router and neighbour discovery (RFC 4861): the ICMPv6 types 133 to 137, in a whole packet.
+/// Whether a packet is router or neighbour discovery (RFC 4861): ICMPv6 types 133 to 137, not fragmented.
 #[inline(always)]
 fn is_discovery(frame: &[u8], layers: &Layers) -> bool {
     layers.protocol == ipv4::protocol::ICMPV6
@@ -686,7 +686,7 @@ fn is_discovery(frame: &[u8], layers: &Layers) -> bool {
             .is_some_and(|kind| (133..=137).contains(kind))
 }
 
-/// Received frames and bytes, added up while the interface stays the same.
+/// Counts received frames and bytes, and adds them to the counters when the interface changes.
 pub(super) struct ReceiveTally {
     pub interface: u16,
     frames: u64,
@@ -694,7 +694,7 @@ pub(super) struct ReceiveTally {
 }
 
 impl ReceiveTally {
-    /// Of a port: what can't be told whose it is counts for its own interface, or the first VLAN on it.
+    /// Start with a port. Packets that belong to no interface are counted for the untagged interface of the port, or for its first VLAN.
     pub fn of(ctx: &NodeContext<'_, '_>, port: PortIndex) -> Self {
         let snapshot = ctx.snapshot;
         let untagged = snapshot.untagged.get(port as usize).copied().flatten();
@@ -712,7 +712,7 @@ impl ReceiveTally {
         }
     }
 
-    /// Of an interface, nothing counted yet.
+    /// Start with an interface and zero counts.
     pub fn at(interface: u16) -> Self {
         Self {
             interface,

@@ -1,4 +1,4 @@
-//! punt: what a router's host gets: addressed to the router, or to a group of the link.
+//! punt: delivers packets addressed to the router, or to a group of the link, to the router's host.
 
 use sluice_nat::Tuple;
 use sluice_table::flow::{Record, RecordIndex};
@@ -8,7 +8,6 @@ use sluice_wire::layers::{Class, Flags, Layers};
 
 use crate::features::context::NodeContext;
 use crate::features::input_filter;
-use crate::features::punt::{self, Host, Multicast};
 use crate::features::translation::{track, translate, validated};
 use crate::nodes::declaration::Node;
 use crate::nodes::dispatch::NodeTools;
@@ -16,10 +15,11 @@ use crate::packet::batch::{Batch, put};
 use crate::packet::counters::CycleStage;
 use crate::packet::io::{BURST_BUFFERS, BufferIndex};
 use crate::packet::lists::{Leave, Lists};
+use crate::packet::punt::{self, Host, Multicast};
 use crate::packet::reason::Own;
 use crate::session::family::{Family, Session, V4, V6};
 
-/// The node.
+/// Declaration of this node of the graph.
 pub const NODE: Node = Node {
     name: "punt",
     help: "delivers packets to a router's host",
@@ -28,7 +28,7 @@ pub const NODE: Node = Node {
     exits: &[],
 };
 
-/// Give hosts their packets.
+/// Deliver packets to hosts.
 #[inline(never)]
 pub fn punt(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<'_, '_>, _tools: &mut NodeTools<'_>) {
     for slot in std::mem::take(&mut lists.punt) {
@@ -43,7 +43,7 @@ pub fn punt(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<
             lists.drop_packet(slot, Own::Multicast);
             continue;
         }
-        // What is addressed to the router itself has been asked about.
+        // Local delivery has already applied the input filter to packets addressed to the router.
         if layers.flags.has(Flags::MULTICAST)
             && let Err(refused) = input_filter::admit(ctx, &meta, frame)
         {
@@ -55,7 +55,7 @@ pub fn punt(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<
             lists.drop_packet(slot, class.policed());
             continue;
         }
-        // Without its tags, and without what fills a short frame up.
+        // Remove the tags and the padding of a short frame.
         let begin = (layers.l3 as usize).saturating_sub(2);
         let parts = (frame.get(..12), frame.get(begin..layers.end as usize));
         let (Some(addresses), Some(rest)) = parts else {
@@ -71,7 +71,7 @@ pub fn punt(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<
     }
 }
 
-/// A packet of a session that a rule leads to the router's host: translated, and not counted down.
+/// Deliver a packet of a session that a rule translates to the router's host. Its TTL is not decremented.
 #[cold]
 pub fn deliver<F: Family>(
     slot: BufferIndex,
@@ -104,7 +104,7 @@ pub fn deliver<F: Family>(
     }
     track::<F>(tracked, shard, index, direction, exit.snapshot, exit.now);
     if !layers.flags.has(Flags::ICMP_ERROR) {
-        // The host's rates are by the ports that it sees.
+        // The policers of the host use the ports that the host sees.
         meta.layers.destination_port = match direction {
             Direction::Forward => session.reverse().source_port(),
             Direction::Reverse => session.forward().source_port(),
@@ -113,8 +113,8 @@ pub fn deliver<F: Family>(
     put(&mut lists.punt, slot);
 }
 
-/// Whether a host is given what a group frame holds: a group of the link (RFC 5771, 4; RFC 4291, 2.7), where it wants all
-/// any group, or DHCP to everybody. Nobody answers an echo request to a group, and discovery does not come here.
+/// Whether a host receives a multicast or broadcast packet: any link-local group (RFC 5771, 4; RFC 4291, 2.7), all groups if
+/// configured, or broadcast DHCP. Echo requests to a group are not answered, and discovery messages never reach this node.
 fn hears(host: &Host, layers: &Layers, frame: &[u8]) -> bool {
     let asks = layers.flags.has(Flags::ICMP_QUERY) && !layers.flags.has(Flags::ICMP_REPLY);
     if host.multicast() == Multicast::None || asks {

@@ -1,8 +1,9 @@
-//! receive: frames of a device come into the hand. The worker does it, a burst from each port whose turn it is.
+//! receive: receives frames from devices into the burst buffers. The worker itself does this, with one burst from each port
+//! whose turn it is.
 
 use crate::nodes::declaration::{Exit, Node, needs};
 
-/// The node.
+/// Declaration of this node of the graph.
 pub const NODE: Node = Node {
     name: "receive",
     help: "receives frames from devices",

@@ -1,4 +1,4 @@
-//! revalidate: sessions of an older snapshot are decided again, and keep their translation where it is still allowed.
+//! revalidate: decides again about sessions of an older snapshot. A session keeps its translation if that is still allowed.
 
 use sluice_filter::{SessionApplication, SessionMarking, TrafficClass};
 use sluice_inspect::applications::ProtocolPair;
@@ -12,12 +12,12 @@ use sluice_wire::Direction;
 use sluice_wire::layers::Layers;
 use sluice_wire::tcp::flag::SYN;
 
-use crate::features::applications::Application;
 use crate::features::context::NodeContext;
 use crate::features::creation::{FlowDecision, FlowTranslation, decide, keeps_address, refused};
 use crate::features::filter;
 use crate::features::inspection::InspectState;
 use crate::features::pool_migration::{PortOwner, port_owner, transfer_port};
+use crate::features::session_end::{SessionTools, end, uninspect};
 use crate::features::source_validation;
 use crate::nodes::bridge;
 use crate::nodes::declaration::{Exit, Node, needs};
@@ -28,14 +28,15 @@ use crate::packet::batch::{Batch, Meta, Origin, put};
 use crate::packet::counters::CycleStage;
 use crate::packet::lists::{Leave, Lists};
 use crate::packet::reason::{Own, Reason};
+use crate::session::application::Application;
 use crate::session::family::{Family, Session};
 use crate::session::records::EndReason;
-use crate::session::shard::{SessionTools, Shard, end, uninspect};
+use crate::session::shard::Shard;
 use crate::snapshot::Snapshot;
 use crate::snapshot::forwarding::{ForwardingDecision, ForwardingState};
 use crate::snapshot::marks::{class_of, of_class};
 
-/// The node.
+/// Declaration of this node of the graph.
 pub const NODE: Node = Node {
     name: "revalidate",
     help: "decides sessions of an older snapshot again",
@@ -48,7 +49,7 @@ pub const NODE: Node = Node {
     ],
 };
 
-/// Decide again.
+/// Revalidate sessions.
 #[inline(never)]
 pub fn revalidate<F: Family>(
     batch: &mut Batch<'_, '_>,
@@ -67,7 +68,7 @@ pub fn revalidate<F: Family>(
             Some((index, direction, *F::table_ref(shard).get(index)?))
         });
         let Some((index, direction, session)) = found else {
-            // Ended by another packet of this burst.
+            // An earlier packet of this burst has ended the session.
             put(lists.session_lookup.of::<F>(), slot);
             continue;
         };
@@ -99,7 +100,7 @@ pub fn revalidate<F: Family>(
                         session.set_adjacency(direction, hop);
                     }
                 }
-                // Answers that come by another way are validated by the new routes.
+                // The new routes decide about the source validation of answers that arrive on another interface.
                 session.set_bound_interface(
                     Direction::Reverse,
                     session.adjacency(Direction::Forward).interface() as u16,
@@ -120,23 +121,23 @@ pub fn revalidate<F: Family>(
         match stays {
             None => put(lists.session_lookup.of::<F>(), slot),
             Some(FlowDecision::Wait(wanted)) => lists.wait_for_neighbour(slot, Some(wanted)),
-            Some(FlowDecision::Complain(complaint, reason)) => lists.icmp_error(slot, complaint, reason),
+            Some(FlowDecision::SendIcmpError(icmp_error, reason)) => lists.icmp_error(slot, icmp_error, reason),
             Some(FlowDecision::Drop(reason)) => lists.drop_packet(slot, reason),
             Some(_) => lists.drop_packet(slot, Own::Forgotten),
         }
     }
 }
 
-/// How often rules have been asked about what is known of an application.
+/// Whether the filter has been evaluated for the application before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ApplicationCheck {
-    /// They are asked for the first time, and count.
+    /// The first evaluation, which counts rule hits.
     First,
-    /// They were asked before.
+    /// A repeated evaluation, which does not count rule hits.
     Again,
 }
 
-/// What rules of the filter say about a session's application holds: it is dropped from now on, or no longer.
+/// Apply the filter's result for the application of a session: the session is dropped from now on, or no longer.
 pub fn follow_application<F: Family>(
     shard: &mut Shard<'_>,
     index: RecordIndex,
@@ -161,7 +162,7 @@ pub fn follow_application<F: Family>(
     let now = match refuses {
         Some(with) => InspectState::Denied(with),
         None if !is_denied => return,
-        // What it said meanwhile nobody has heard: inspection goes on in its midst.
+        // Inspection has missed the packets dropped in the meantime, and continues midstream.
         None if is_inspected(snapshot, &session, session.adjacency(Direction::Forward)) => InspectState::Wanted,
         None if class_of_session::<F>(snapshot, shard.number, index).is_some() => InspectState::Remarked,
         None => InspectState::Nothing,
@@ -185,14 +186,14 @@ fn is_inspected<F: Family>(snapshot: &Snapshot, session: &impl Session<F>, there
     inspection.is_some_and(|on| on.is_on(session.interface()) || on.is_on(there.interface() as u16))
 }
 
-/// Whether nothing but single rules and routes has changed since a session was decided.
+/// Whether only individual rules and routes have changed since the session was decided.
 #[inline(always)]
 fn is_of_last_commit<F: Family>(session: &F::Session, snapshot: &Snapshot) -> bool {
     session.generation().wrapping_sub(snapshot.committed) as i32 >= 0
 }
 
-/// Whether a session is what its own ends say of it. What comes back is asked about more than once, and what crosses a bridge is
-/// asked about by its frame.
+/// Whether the session's own endpoints determine the rules that match it. Hairpinned sessions match more than one rule, and bridged sessions
+/// are matched by their frames.
 #[inline(always)]
 fn is_plain<F: Family>(session: &F::Session) -> bool {
     let hops = [Direction::Forward, Direction::Reverse].map(|direction| session.adjacency(direction));
@@ -200,7 +201,8 @@ fn is_plain<F: Family>(session: &F::Session) -> bool {
         .all(|hop| hop.has_neighbour() || hop.as_terminal().is_some())
 }
 
-/// Whether single rules have changed for a session in so many generations. A no is certain.
+/// Whether individual rules that may match a session have changed within this number of generations. `false` is exact; `true` may be a false
+/// positive.
 #[inline(always)]
 fn rules_may_concern<F: Family>(session: &F::Session, snapshot: &Snapshot, generations: u32) -> bool {
     let (nat, filter) = (
@@ -216,7 +218,7 @@ fn rules_may_concern<F: Family>(session: &F::Session, snapshot: &Snapshot, gener
         || filter.is_some_and(|changed| filter::may_concern::<F>(changed, session))
 }
 
-/// Whether routes have changed for a session in so many generations. A no is certain.
+/// Whether routes that may affect a session have changed within this number of generations. `false` is exact; `true` may be a false positive.
 #[inline(always)]
 fn routes_may_concern<F: Family>(session: &F::Session, snapshot: &Snapshot, generations: u32) -> bool {
     let concern = |changed: &RouteChanges| {
@@ -230,7 +232,7 @@ fn routes_may_concern<F: Family>(session: &F::Session, snapshot: &Snapshot, gene
     snapshot.route_changes.since(generations).is_none_or(concern)
 }
 
-/// The hops of a session, and the addresses that it has them for: from where and to where, each as its host has it.
+/// The adjacency of a session in each direction, and the source and destination address for its route lookup, as the hosts see them.
 #[inline(always)]
 fn adjacencies<F: Family>(session: &F::Session) -> [(AdjacencyIndex, [F::Address; 2]); 2] {
     let (client, server) = (session.forward().source(), session.reverse().source());
@@ -240,13 +242,13 @@ fn adjacencies<F: Family>(session: &F::Session) -> [(AdjacencyIndex, [F::Address
     ]
 }
 
-/// What the routes of a session's packets from an address are looked up by.
+/// The route lookup key of a session's packets from an address.
 #[inline(always)]
 fn lookup<'p, F: Family>(session: &F::Session, snapshot: &'p Snapshot, from: F::Address) -> Lookup<'p> {
     snapshot.lookup::<F>(snapshot.router_of(session.interface()), from)
 }
 
-/// Whether what has changed since a session was decided does not concern it. A no means nothing.
+/// Whether no change since the session was decided concerns it. `true` is exact; `false` may be a false negative.
 #[inline(always)]
 pub fn is_unconcerned<F: Family>(session: &F::Session, snapshot: &Snapshot) -> bool {
     let generations = snapshot.generation.wrapping_sub(session.generation());
@@ -255,8 +257,8 @@ pub fn is_unconcerned<F: Family>(session: &F::Session, snapshot: &Snapshot) -> b
         && !routes_may_concern::<F>(session, snapshot, generations)
 }
 
-/// Whether rules and routes still say of a session what they said, where nothing else has changed since. A no means that it has
-/// to be decided again.
+/// Whether changed rules and routes still give the same result for a session, and nothing else has changed. If not, the session must be
+/// decided again.
 #[inline]
 pub fn is_confirmed<F: Family>(session: &F::Session, snapshot: &Snapshot, paths: &ForwardingState) -> bool {
     let generations = snapshot.generation.wrapping_sub(session.generation());
@@ -267,7 +269,7 @@ pub fn is_confirmed<F: Family>(session: &F::Session, snapshot: &Snapshot, paths:
             || is_as_ruled::<F>(session, snapshot, paths, generations))
 }
 
-/// Whether both hops of a session are still those of routes, or of terminals, and its packets may come in as they do.
+/// Whether both adjacencies of a session still match the routes, or are terminals, and source validation still accepts its packets.
 fn is_on_its_way<F: Family>(session: &F::Session, snapshot: &Snapshot, paths: &ForwardingState) -> bool {
     let are_offered = adjacencies::<F>(session).into_iter().all(|(hop, [from, to])| {
         !hop.is_routed()
@@ -277,7 +279,7 @@ fn is_on_its_way<F: Family>(session: &F::Session, snapshot: &Snapshot, paths: &F
     are_offered && source_validation::are_valid::<F>(session, snapshot, paths)
 }
 
-/// Whether the answers of a session go back by the uplink that it came in by, which no route to its client need lead by.
+/// Whether the answers of a session go back through the uplink that it was created from. Its client need not have a route through that uplink.
 fn is_by_uplink<F: Family>(session: &F::Session, snapshot: &Snapshot, paths: &ForwardingState) -> bool {
     let wanted = paths.unresolved(session.adjacency(Direction::Reverse));
     session.nat().translates_destination()
@@ -287,7 +289,7 @@ fn is_by_uplink<F: Family>(session: &F::Session, snapshot: &Snapshot, paths: &Fo
         })
 }
 
-/// Whether rules still say of a session what they said.
+/// Whether the rules still give the same result for a session.
 fn is_as_ruled<F: Family>(
     session: &F::Session,
     snapshot: &Snapshot,
@@ -305,7 +307,7 @@ fn is_as_ruled<F: Family>(
         return false;
     }
     if is_site(context) {
-        // No rule is asked about what comes from a site.
+        // No rule matches traffic that originates from a site.
         return is_translated_as_site::<F>(session, snapshot);
     }
     let (rules, forward, protocol) = (&snapshot.nat::<F>().rules, session.forward(), session.protocol());
@@ -344,7 +346,7 @@ fn is_as_ruled<F: Family>(
     }
 }
 
-/// A session whose application is known now gets what rules have set.
+/// Set the mark and the class that rules give to a session whose application is now known.
 fn mark_again<F: Family>(shard: &mut Shard<'_>, index: RecordIndex, snapshot: &Snapshot, marking: SessionMarking) {
     if let Some(marks) = snapshot.marks.as_deref() {
         marks.set::<F>(shard.number, index, marking.mark);
@@ -372,7 +374,7 @@ fn mark_of<F: Family>(snapshot: &Snapshot, shard: u16, index: RecordIndex) -> u3
         .map_or(0, |marks| marks.get::<F>(shard, index))
 }
 
-/// Whether a session that a site's terminal opened has still the outside address that its site has.
+/// Whether a session created by a site's terminal still has the outside address of its site.
 fn is_translated_as_site<F: Family>(session: &F::Session, snapshot: &Snapshot) -> bool {
     let (context, nat) = (session.forward().context(), session.nat());
     let Some(sites) = snapshot.sites.as_deref() else {
@@ -385,7 +387,7 @@ fn is_translated_as_site<F: Family>(session: &F::Session, snapshot: &Snapshot) -
     nat.pool().is_none() && sites.table.public(site(context)) == Some(outside as u32)
 }
 
-/// Whether a session's destination is translated to a target.
+/// Whether the destination of a session is translated to a target.
 fn leads_to<F: Family>(session: &F::Session, target: &Target<F::Address>) -> bool {
     let reverse = session.reverse();
     let query = PortClass::of(session.protocol(), <F::Address as Address>::BITS) == Some(PortClass::Query);
@@ -394,14 +396,14 @@ fn leads_to<F: Family>(session: &F::Session, target: &Target<F::Address>) -> boo
         && (query || reverse.source_port() == target.port)
 }
 
-/// How a session goes on.
+/// How a session continues.
 struct Retained<F: Family> {
     hops: [AdjacencyIndex; 2],
-    /// What becomes of packets in a direction that routes lead nowhere for the moment.
+    /// The decision for packets in each direction that has no route at the moment.
     stopped: [Option<FlowDecision<F>>; 2],
 }
 
-/// How a session goes on by the newest snapshot; none where its translation is no longer what rules and pools say.
+/// How a session continues under the newest snapshot. `None` if rules and pools no longer allow its translation.
 fn keeps<F: Family>(
     ctx: &NodeContext<'_, '_>,
     meta: &Meta,
@@ -413,7 +415,7 @@ fn keeps<F: Family>(
     if lessor == PortOwner::Nobody {
         return None;
     }
-    // As its first packet came.
+    // The metadata of the session's first packet.
     let own = session.adjacency(Direction::Reverse) == AdjacencyIndex::LOCAL;
     let first = Meta {
         interface: match own {
@@ -445,16 +447,16 @@ fn keeps<F: Family>(
             .unwrap_or_else(|| decide::<F>(ctx, &first, &key, (known, mark), Some(session.reverse().source()))),
     } {
         FlowDecision::Session(translation) => translation,
-        // A route or a neighbour that is away for the moment does not end a session.
+        // A route or neighbour that is temporarily missing does not end a session.
         plan @ (FlowDecision::Wait(_)
-        | FlowDecision::Complain(_, Reason::Route(_))
+        | FlowDecision::SendIcmpError(_, Reason::Route(_))
         | FlowDecision::Drop(Reason::Route(_))) => {
             let way_back = reverse_adjacency::<F>(ctx, session);
             let back = match way_back {
                 Ok(back) => keep::<F>(ctx, session, Direction::Reverse, back),
                 Err(_) => AdjacencyIndex::UNRESOLVED,
             };
-            // No route says where a terminal is.
+            // A terminal of a site is not routed.
             let there = match session.adjacency(Direction::Forward) {
                 old if !old.is_routed() => old,
                 _ => AdjacencyIndex::UNRESOLVED,
@@ -487,8 +489,7 @@ fn keeps<F: Family>(
     })
 }
 
-/// The hop that a session takes of that which routes say now and its own: a flow stays on its way as long as that is one of its
-/// route's.
+/// The adjacency that a session uses: its present one as long as its route still offers it, otherwise the one that the route now selects.
 fn keep<F: Family>(
     ctx: &NodeContext<'_, '_>,
     session: &F::Session,
@@ -503,7 +504,7 @@ fn keep<F: Family>(
     }
 }
 
-/// Where answers go by the routes, of a session that nothing else is known of; what becomes of them where these lead nowhere.
+/// The adjacency of answers by the present routes alone, or the decision for answers if they have no route.
 fn reverse_adjacency<F: Family>(
     ctx: &NodeContext<'_, '_>,
     session: &F::Session,
@@ -521,8 +522,8 @@ fn reverse_adjacency<F: Family>(
     }
 }
 
-/// Whether the filter lets a session stay that routes lead nowhere. By which interface it leaves is not known any more once it has
-/// been so for a while: only rules that have changed are asked then.
+/// Whether the filter still allows a session that has no route. After a while its outgoing interface is no longer known; then only changed
+/// rules are evaluated.
 fn may_stay<F: Family>(
     ctx: &NodeContext<'_, '_>,
     (session, mark): (&F::Session, u32),

@@ -1,4 +1,4 @@
-//! session-lookup: packets of known sessions: translated, counted, tracked, on their way.
+//! session-lookup: translates, counts, tracks and sends packets of known sessions (the fast path).
 
 use core::hint::select_unpredictable;
 
@@ -35,7 +35,7 @@ use crate::packet::reason::Own;
 use crate::session::family::{Family, PerFamily, Session, Tracked, V4, V6};
 use crate::snapshot::Nat;
 
-/// The node.
+/// Declaration of this node of the graph.
 pub const NODE: Node = Node {
     name: "session-lookup",
     help: "finds the session of a packet and translates it",
@@ -55,18 +55,18 @@ pub const NODE: Node = Node {
     ],
 };
 
-/// Packets of a group. While one group is translated, the next one's records are under way, and the index of the one
-/// after that.
+/// Packets per group. While one group is translated, the records of the next group and the index entries of the one after that
+/// are prefetched.
 const GROUP: usize = 32;
 
-/// How many packets ahead of its own a record is brought from the second-level cache into the first.
+/// Number of packets ahead at which a record is prefetched from the second-level cache into the first.
 const NEAR: usize = 4;
 
-/// How many packets ahead of its own the line of a site's terminal is asked for, which its record names: that is brought as many
-/// packets before.
+/// Number of packets ahead at which the cache line of a site's terminal is prefetched. The session record names the terminal,
+/// so the record is prefetched the same number of packets earlier.
 const TERMINAL: usize = 12;
 
-/// What the passes leave for each other, by the packet's place in the list.
+/// Scratch memory of the lookup passes, indexed by the packet's place in the list.
 pub struct Lookups<F: Family> {
     slots: [BufferIndex; BURST_BUFFERS],
     keys: [F::Key; BURST_BUFFERS],
@@ -85,14 +85,14 @@ impl<F: Family> Default for Lookups<F> {
     }
 }
 
-/// That of both families.
+/// Scratch memory of both address families.
 #[derive(Default)]
 pub struct LookupScratch {
     v4: Box<Lookups<V4>>,
     v6: Box<Lookups<V6>>,
 }
 
-/// [`Lookups`] of each family.
+/// Selects the [`Lookups`] of an address family.
 struct EachLookups;
 
 impl PerFamily for EachLookups {
@@ -106,7 +106,7 @@ impl LookupScratch {
     }
 }
 
-/// Look up and translate.
+/// Look up sessions and translate packets.
 pub fn session_lookup<F: Family>(
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
@@ -114,7 +114,7 @@ pub fn session_lookup<F: Family>(
     tools: &mut NodeTools<'_>,
 ) {
     let (nat, work) = (ctx.snapshot.nat::<F>(), tools.lookups.of::<F>());
-    // Sites are served over IPv4 alone. Who has none does not pay for them, nor for rules that he does not have.
+    // Subscribers' sites are supported over IPv4 only. Specialised copies avoid the cost of features that are not configured.
     match (!F::IS_V6 && ctx.snapshot.sites.is_some(), nat.spread.is_some()) {
         (true, _) => look_up::<F, true, true>(batch, lists, ctx, nat, work),
         (false, true) => look_up::<F, false, true>(batch, lists, ctx, nat, work),
@@ -122,7 +122,8 @@ pub fn session_lookup<F: Family>(
     }
 }
 
-/// The same, and whether there are subscribers' sites, and rules by which flows end at several hosts or at a router's.
+/// Look up sessions and translate packets. `SITES`: subscribers' sites exist; `SPREAD`: rules translate flows to several hosts
+/// or to a router's host.
 #[inline(never)]
 fn look_up<F: Family, const SITES: bool, const SPREAD: bool>(
     batch: &mut Batch<'_, '_>,
@@ -136,14 +137,14 @@ fn look_up<F: Family, const SITES: bool, const SPREAD: bool>(
     let exit = ctx.exit();
     let mut ways = AdjacencyCache::default();
     let mut used = 0;
-    // Places up to which keys are made, candidates sought, packets translated.
+    // Places up to which keys are built, candidates are looked up, and packets are translated.
     let (mut made, mut sought, mut done) = (0, 0, 0);
     while !rest.is_empty() || done < made {
         let group;
         (group, rest) = rest.split_at(rest.len().min(GROUP));
         let last = (made, sought);
         made = keys::<F, SITES, SPREAD>(group, made, batch, lists, ctx, nat, work);
-        // Keys lie side by side, so that they are hashed together.
+        // Keys are contiguous, so that they are hashed together.
         F::hash(ctx.hasher, &work.keys[last.0..made], &mut work.hashes[last.0..made]);
         for place in last.0..made {
             if let Some(shard) = ctx.shard_of(batch.meta(work.slots[place])) {
@@ -186,13 +187,13 @@ fn look_up<F: Family, const SITES: bool, const SPREAD: bool>(
     }
 }
 
-/// Ask for the line of the terminal that a packet's session is of, where it probably is a site's.
+/// Prefetch the line of the terminal of a packet's session, if the session probably belongs to a site.
 #[inline(always)]
 fn prefetch_terminal<F: Family>(place: usize, batch: &Batch<'_, '_>, ctx: &NodeContext<'_, '_>, work: &Lookups<F>) {
     let shard = ctx.shard_of(batch.meta(work.slots[place]));
     let session = shard.and_then(|shard| F::table_ref(shard).peek(work.candidates[place]));
     if let (Some(session), Some(sites)) = (session, &ctx.snapshot.sites) {
-        // Most sessions are opened by terminals.
+        // Terminals create most sessions, so the reverse adjacency is checked first.
         let terminal = session.adjacency(Direction::Reverse).terminal_bits();
         if let Some(terminal) = terminal.or_else(|| session.adjacency(Direction::Forward).terminal_bits()) {
             sites.table.prefetch(terminal);
@@ -200,8 +201,8 @@ fn prefetch_terminal<F: Family>(place: usize, batch: &Batch<'_, '_>, ctx: &NodeC
     }
 }
 
-/// Keys of the packets of a group that stay with this worker, from place `made` on; the others are handed over.
-/// Returns up to where keys are made.
+/// Build the keys of those packets of a group that stay with this worker, from place `made` on. Packets of other workers'
+/// shards are handed off. Returns the place after the last key.
 #[inline(always)]
 fn keys<F: Family, const SITES: bool, const SPREAD: bool>(
     group: &[BufferIndex],
@@ -212,7 +213,7 @@ fn keys<F: Family, const SITES: bool, const SPREAD: bool>(
     nat: &Nat<F>,
     work: &mut Lookups<F>,
 ) -> usize {
-    // Most packets of a group came in by one interface.
+    // Most packets of a group arrive on the same interface.
     let (mut last, mut context, mut outside, mut bridged) = (u16::MAX, 0, false, false);
     let (mut door, mut own) = (None, 0);
     for &slot in group {
@@ -236,7 +237,7 @@ fn keys<F: Family, const SITES: bool, const SPREAD: bool>(
         if bridged {
             context = ctx.snapshot.context(meta, frame);
         } else if SITES && let Some(door) = door {
-            // What turns back at an outside address comes from outside.
+            // A hairpinned packet arrives from outside.
             let site = match meta.origin {
                 Origin::Hairpinned => None,
                 _ => door.context(&meta.layers, frame),
@@ -297,7 +298,7 @@ fn keys<F: Family, const SITES: bool, const SPREAD: bool>(
     made
 }
 
-/// Why a packet did not come to its session's worker by itself.
+/// Why a packet did not arrive at the worker that owns its session.
 fn cause<F: Family>(nat: &Nat<F>, meta: &Meta, key: &F::Key, outside: bool) -> HandOffCause {
     let tuple = F::tuple(key);
     if meta.layers.flags.has(Flags::ICMP_ERROR) {
@@ -315,7 +316,7 @@ fn cause<F: Family>(nat: &Nat<F>, meta: &Meta, key: &F::Key, outside: bool) -> H
     }
 }
 
-/// One packet; whether it used a session.
+/// Process one packet. Returns whether it used a session.
 #[inline(always)]
 fn step<F: Family, const SITES: bool, const SPREAD: bool>(
     place: usize,
@@ -369,7 +370,8 @@ fn step<F: Family, const SITES: bool, const SPREAD: bool>(
         }
     }
     if is_first_segment(layers) && session.track().tracking.has_ended() && !is_let_in::<F>(session, direction) {
-        // It is decided as the first packet of a flow is, and takes the place of the session: once nothing is looked at for that.
+        // The packet takes the slow path as the first one of a flow and replaces the session, but only after no node of this
+        // burst still holds packets of the session.
         let waits = session.diverts() && needs_session_pass::<F>(lists, index);
         put(
             if waits {
@@ -410,7 +412,7 @@ fn step<F: Family, const SITES: bool, const SPREAD: bool>(
         },
         false => None,
     };
-    // What stops a packet is found before anything is written: it is answered or parked as it came.
+    // Check everything that may stop a packet before it is changed, because it is answered or parked as received.
     let next = if SITES { hop.without_terminal() } else { hop };
     let Some(way) = ways.of(next, exit) else {
         if hop.is_bridge() {
@@ -482,14 +484,14 @@ fn step<F: Family, const SITES: bool, const SPREAD: bool>(
     true
 }
 
-/// Whether the remote of a session that has a port of its own may open the next connection to it: to no other does the port lead,
-/// and no mapping is there that another session could have.
+/// Whether the remote endpoint may open the next connection through a session that has its own port. The port serves no other
+/// remote endpoint, and no other session shares the mapping.
 fn is_let_in<F: Family>(session: &F::Session, direction: Direction) -> bool {
     direction == Direction::Reverse && session.nat().resources().has(Resources::PORT)
 }
 
-/// Whether packets of a session are about to be inspected, or looked at for its application. Those of another shard's session by
-/// the same number count, too.
+/// Whether packets of a session wait for inspection or identification in this burst. A session of another shard with the same
+/// index counts too.
 fn needs_session_pass<F: Family>(lists: &mut Lists, index: RecordIndex) -> bool {
     let is_of = |(_, of, _): &(BufferIndex, RecordIndex, Direction)| *of == index;
     lists.inspect.of::<F>().iter().any(is_of) || lists.identify.of::<F>().iter().any(is_of)

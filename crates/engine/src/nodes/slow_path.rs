@@ -1,4 +1,5 @@
-//! slow-path: packets of no session take the five steps of session creation ([`crate::features::creation`]) together.
+//! slow-path: takes packets without a session through the five steps of session creation ([`crate::features::creation`])
+//! together.
 
 use sluice_nat::rule::{self, RuleMatch};
 use sluice_nat::sites::is_site;
@@ -9,6 +10,7 @@ use sluice_wire::tcp::flag::{ACK, FIN, RST, SYN};
 
 use crate::features::context::NodeContext;
 use crate::features::creation::{self, CreationState, DestinationMatch, FlowDecision, NewFlows};
+use crate::features::session_end::end;
 use crate::nodes::declaration::{Exit, Node, needs};
 use crate::nodes::dispatch::NodeTools;
 use crate::nodes::{bridge, host};
@@ -19,9 +21,8 @@ use crate::packet::lists::{Leave, Lists};
 use crate::packet::reason::Reason;
 use crate::packet::task::UnsolicitedSyn;
 use crate::session::family::Family;
-use crate::session::shard::end;
 
-/// The node.
+/// Declaration of this node of the graph.
 pub const NODE: Node = Node {
     name: "slow-path",
     help: "decides the first packet of a flow",
@@ -37,7 +38,7 @@ pub const NODE: Node = Node {
     ],
 };
 
-/// Take packets of no session through the steps.
+/// Take packets without a session through the steps.
 #[inline(never)]
 pub fn slow_path<F: Family>(
     batch: &mut Batch<'_, '_>,
@@ -63,7 +64,7 @@ pub fn slow_path<F: Family>(
     }
 }
 
-/// The last two steps: sessions for the flows that may have one. Their packets are looked up again, or refused.
+/// The last two steps: create sessions for the flows that are allowed. Their packets return to session lookup, or are dropped.
 pub(super) fn create<F: Family>(
     flows: &mut NewFlows<F>,
     batch: &mut Batch<'_, '_>,
@@ -91,7 +92,8 @@ pub(super) fn create<F: Family>(
     }
 }
 
-/// Packets of flows that get no session go on. Returns later fragments of datagrams whose first one opens a session now.
+/// Send on the packets of flows that get no session. Returns later fragments of datagrams whose first fragment creates a
+/// session in this pass.
 fn send_on<F: Family>(
     flows: &mut NewFlows<F>,
     batch: &mut Batch<'_, '_>,
@@ -119,7 +121,8 @@ fn send_on<F: Family>(
         }
         flows.flows[place].state = CreationState::Decided;
         match flow.decision {
-            // What would have to be translated is about a session that does not exist (RFC 5508, REQ-4 and REQ-5).
+            // An ICMP error that would have to be translated is about a session that does not exist (RFC 5508, REQ-4 and
+            // REQ-5).
             FlowDecision::Session(_) => lists.drop_packet(slot, sluice_nat::Reason::IcmpErrorWithoutSession),
             FlowDecision::Drop(Reason::Nat(sluice_nat::Reason::Unsolicited)) if error => {
                 lists.drop_packet(slot, sluice_nat::Reason::IcmpErrorWithoutSession);
@@ -134,7 +137,7 @@ fn send_on<F: Family>(
                 put(lists.session_lookup.of::<F>(), slot);
             }
             FlowDecision::Wait(wanted) => lists.wait_for_neighbour(slot, Some(wanted)),
-            FlowDecision::Complain(error, reason) => lists.icmp_error(slot, error, reason),
+            FlowDecision::SendIcmpError(error, reason) => lists.icmp_error(slot, error, reason),
             FlowDecision::Drop(Reason::Filter(sluice_filter::Reason::Fragment))
                 if is_with_first_fragment::<F>(place, flows) =>
             {
@@ -151,7 +154,7 @@ fn send_on<F: Family>(
     fragments
 }
 
-/// A connection that begins again and has no session now: the one that had ended has none any more.
+/// A SYN reopens a connection but gets no session: end the session that the closed connection has left.
 #[inline(always)]
 fn end_reusable<F: Family>(meta: &Meta, key: &F::Key, ctx: &mut NodeContext<'_, '_>) {
     let tools = ctx.tools();
@@ -164,7 +167,7 @@ fn end_reusable<F: Family>(meta: &Meta, key: &F::Key, ctx: &mut NodeContext<'_, 
     }
 }
 
-/// A SYN from outside that nobody expects waits before it is answered.
+/// Park an unsolicited SYN from outside before it is answered.
 fn unsolicited<F: Family>(
     ctx: &NodeContext<'_, '_>,
     slot: BufferIndex,
@@ -195,7 +198,7 @@ fn unsolicited<F: Family>(
     })
 }
 
-/// Whether a later fragment, which may open nothing itself, came together with what opens its session.
+/// Whether a later fragment, which can't create a session itself, arrived together with the first fragment that does.
 #[cold]
 fn is_with_first_fragment<F: Family>(place: usize, flows: &NewFlows<F>) -> bool {
     let before = flows.keys.iter().zip(&flows.flows).take(place);
@@ -205,7 +208,7 @@ fn is_with_first_fragment<F: Family>(place: usize, flows: &NewFlows<F>) -> bool 
         .any(|(other, _)| Some(other) == key)
 }
 
-/// Count a flow of the host that it was dealt to.
+/// Count a flow for the host that it was distributed to.
 #[inline(always)]
 pub(super) fn count_host<F: Family>(
     rules: &Rules<F::Address>,
@@ -222,7 +225,7 @@ pub(super) fn count_host<F: Family>(
     }
 }
 
-/// Flows that a rule decided, one after the other: they are counted together.
+/// Consecutive flows that one rule decided, counted together.
 #[derive(Default)]
 struct RuleHits {
     rule: Option<RuleId>,

@@ -1,5 +1,5 @@
-//! subscriber: what of subscribers' sites is for control: DHCP of terminals and of the sites' own addresses, and ARP by which
-//! somebody else claims one of these.
+//! subscriber: queues packets for the subscriber service of the control plane: DHCP of terminals and of the sites' own
+//! addresses, and ARP by which another host claims a site's address.
 
 use sluice_nat::sites::{RequestKind, View, site};
 use sluice_wire::Packet;
@@ -7,7 +7,6 @@ use sluice_wire::layers::{self, Class};
 use sluice_wire::vlan::{self, Tag};
 
 use crate::features::context::NodeContext;
-use crate::features::punt::ROUTED;
 use crate::nodes::declaration::{Exit, Node, needs};
 use crate::nodes::dispatch::NodeTools;
 use crate::nodes::leave;
@@ -17,9 +16,10 @@ use crate::packet::batch::{Batch, Meta, put};
 use crate::packet::counters::CycleStage;
 use crate::packet::io::{BURST_BUFFERS, BufferIndex};
 use crate::packet::lists::{Leave, Lists};
+use crate::packet::punt::ROUTED;
 use crate::packet::reason::Own;
 
-/// The node.
+/// Declaration of this node of the graph.
 pub const NODE: Node = Node {
     name: "subscriber",
     help: "relays DHCP and ARP of subscribers' sites to the control plane",
@@ -31,7 +31,7 @@ pub const NODE: Node = Node {
     ],
 };
 
-/// Give control what is for it: whole frames, with their tags.
+/// Queue whole frames, with their tags, to the control plane.
 #[inline(never)]
 pub fn subscriber(
     batch: &mut Batch<'_, '_>,
@@ -59,7 +59,7 @@ pub fn subscriber(
                 continue;
             }
         }
-        // What fills a short frame up says nothing.
+        // Padding of a short frame is not queued.
         let end = match meta.layers.class {
             Class::Ipv4 => usize::from(meta.layers.end),
             _ => frame.len(),
@@ -72,7 +72,7 @@ pub fn subscriber(
     }
 }
 
-/// Send what control has made: frames as they are, and packets of the gateway's own that are to be routed.
+/// Send packets that the control plane has made: frames unchanged, and the gateway's own packets after routing.
 #[inline(never)]
 pub fn sent(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, '_>, count: usize) {
     for slot in 0..count.min(batch.packets.len()) {
@@ -101,8 +101,8 @@ pub fn sent(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, 
     }
 }
 
-/// Send an answer back to the terminal of a site whose question it was made of: to `mac`, with these tags in front of an
-/// untagged frame, or with those that the question had where it is still behind them.
+/// Send an answer back to the terminal of a site, in the buffer of the packet that it answers. It goes to `mac`, with these
+/// tags in front of an untagged frame, or else with the tags of the received frame.
 pub fn answer(
     slot: BufferIndex,
     mac: [u8; 6],
@@ -133,13 +133,13 @@ pub fn answer(
     finish(slot, packet, meta, lists, ctx);
 }
 
-/// Send a finished frame by the interface of its meta.
+/// Send a finished frame through the interface of its metadata.
 fn finish(slot: BufferIndex, packet: &Packet<'_>, meta: &mut Meta, lists: &mut Lists, ctx: &NodeContext<'_, '_>) {
     let hop = AdjacencyIndex::bridge(meta.interface);
     leave(slot, as_it_is(packet, hop, &ctx.exit()), meta, hop, lists);
 }
 
-/// Send a translated packet of a site's session, or have it cut.
+/// Send a translated packet of a site's session, or pass it to fragmentation.
 #[inline(always)]
 pub fn send(
     way: &mut Adjacency,
@@ -159,7 +159,7 @@ pub fn send(
     }
 }
 
-/// Have a packet cut whose link header is written: its pieces leave with that as they are.
+/// Pass a packet with a finished link header to fragmentation. Its fragments are sent with the same link header.
 #[cold]
 fn fragment_site(slot: BufferIndex, hop: AdjacencyIndex, packet: &Packet<'_>, meta: &mut Meta, lists: &mut Lists) {
     match layers::parse(packet.bytes()) {

@@ -1,4 +1,4 @@
-//! test-node: what a new node takes: this file, and its line in the table. It is there in tests alone.
+//! test-node: shows what a new node requires: this file, and its line in the table. It is compiled in tests only.
 
 use crate::features::context::NodeContext;
 use crate::nodes::declaration::{Exit, Node, needs};
@@ -7,7 +7,7 @@ use crate::packet::batch::{Batch, put};
 use crate::packet::counters::CycleStage;
 use crate::packet::lists::{Leave, Lists};
 
-/// The node.
+/// Declaration of this node of the graph.
 pub const NODE: Node = Node {
     name: "test-node",
     help: "receives every packet",

@@ -1,8 +1,9 @@
-//! transmit: frames go to a device, or stay in the hand where its queue is full. The worker does it at the end of a burst.
+//! transmit: transmits frames to devices. Frames stay in the burst buffers while the queue of their device is full. The worker
+//! does this at the end of a burst.
 
 use crate::nodes::declaration::Node;
 
-/// The node.
+/// Declaration of this node of the graph.
 pub const NODE: Node = Node {
     name: "transmit",
     help: "transmits frames to devices",

@@ -1,5 +1,5 @@
-//! virtual-reassembly: later fragments are told the ports of their datagram, so that they find its session, and all what
-//! identification they leave with.
+//! virtual-reassembly: gives later fragments the ports of their datagram, so that they match its session. All fragments of a
+//! datagram get the same IP ID.
 
 use sluice_wire::layers::{Class, Fragment};
 use sluice_wire::{ipv4, ipv6};
@@ -16,7 +16,7 @@ use crate::packet::lists::{Leave, Lists};
 use crate::packet::reason::Own;
 use crate::session::family::{Family, V4, V6};
 
-/// The node.
+/// Declaration of this node of the graph.
 pub const NODE: Node = Node {
     name: "virtual-reassembly",
     help: "gives later fragments the ports of their datagram",
@@ -25,7 +25,7 @@ pub const NODE: Node = Node {
     exits: &[Exit::new("session-lookup", "", needs::FLOWS)],
 };
 
-/// Tell fragments their ports. Fragments that were waiting for a first one are moved to `ready`.
+/// Resolve the ports of fragments. Fragments that waited for their first fragment are moved to `ready`.
 #[inline(never)]
 pub fn virtual_reassembly(
     batch: &mut Batch<'_, '_>,
@@ -68,7 +68,7 @@ pub fn virtual_reassembly(
     }
 }
 
-/// What all fragments of a packet's datagram share.
+/// The key that all fragments of a packet's datagram share.
 pub(super) fn datagram_key(frame: &[u8], meta: &Meta, context: u32) -> DatagramKey {
     let datagram = meta.layers.datagram(frame);
     let protocol = meta.layers.protocol;

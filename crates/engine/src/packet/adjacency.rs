@@ -1,25 +1,25 @@
-//! Where a packet goes on: the egress interface and the neighbour behind it.
+//! Adjacency indexes: egress interface and neighbour of a packet.
 
-/// Where a packet goes on: egress interface and neighbour in one word.
+/// Adjacency index: egress interface and neighbour in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AdjacencyIndex(pub u32);
 
 impl AdjacencyIndex {
-    /// No hop.
+    /// No adjacency.
     pub const NONE: AdjacencyIndex = AdjacencyIndex(u32::MAX);
-    /// Back to where translation begins: the packet leads to an inside host by its outside address (RFC 4787, REQ-9).
+    /// The packet is addressed to an inside host by its outside address and is translated again (hairpinning; RFC 4787, REQ-9).
     pub const HAIRPIN: AdjacencyIndex = AdjacencyIndex(u32::MAX - 1);
-    /// A session's, where routes lead nowhere for the moment, or nobody knows yet who is there: each packet asks again.
+    /// The session has no route at the moment, or its neighbour is not resolved: each packet looks the route up again.
     pub const UNRESOLVED: AdjacencyIndex = AdjacencyIndex(u32::MAX - 2);
-    /// To the router's own host: a rule has led the packet there.
+    /// The packet goes to the router's own host, because a rule translates it to the host.
     pub const LOCAL: AdjacencyIndex = AdjacencyIndex(u32::MAX - 3);
-    /// Most interfaces that a hop can name.
+    /// Maximum number of interfaces that an index can represent.
     pub const MAX_INTERFACES: usize = (1 << 11) - 1;
-    /// Most neighbours that a hop can name.
+    /// Maximum number of neighbours that an index can represent.
     pub const MAX_NEIGHBOURS: usize = Self::TERMINAL as usize;
-    /// The neighbour of whoever is behind a bridge: nobody knows who it is, and the frame says it.
+    /// The neighbour number of bridges, where the frame itself holds the destination MAC address.
     const BRIDGED: u32 = (1 << 21) - 1;
-    /// From here on terminals of subscribers' sites.
+    /// First neighbour number of terminals of subscribers' sites.
     const TERMINAL: u32 = 1 << 20;
 
     /// The adjacency of a neighbour on the link of an interface.
@@ -27,28 +27,30 @@ impl AdjacencyIndex {
     pub fn new(interface: u16, neighbour: u32) -> Self {
         Self((interface as u32) << 21 | neighbour & Self::BRIDGED)
     }
-    /// Out by `interface`, as it came.
+    /// The adjacency that sends frames unchanged by `interface`.
     #[inline(always)]
     pub fn bridge(interface: u16) -> Self {
         Self::new(interface, Self::BRIDGED)
     }
-    /// The terminal `terminal` of a site behind `interface`.
+    /// The adjacency of the terminal `terminal` of a site behind `interface`.
     #[inline(always)]
     pub fn terminal(interface: u16, terminal: u32) -> Self {
         Self::new(interface, Self::TERMINAL | terminal)
     }
-    /// The terminal that it leads to, where it leads to one.
+    /// The terminal of the adjacency, if it is one.
     #[inline(always)]
     pub fn as_terminal(self) -> Option<u32> {
         let is_one = self.neighbour() & Self::TERMINAL != 0 && self.neighbour() != Self::BRIDGED;
         (is_one && self.interface() < Self::MAX_INTERFACES).then_some(self.neighbour() & !Self::TERMINAL)
     }
-    /// The terminal that it names if it leads to one: most that name one do.
+    /// The number of the terminal if the terminal bit is set. Some adjacencies that are no terminals have this bit, too, so the
+    /// result is only a hint.
     #[inline(always)]
     pub fn terminal_bits(self) -> Option<u32> {
         (self.0 & Self::TERMINAL != 0).then_some(self.0 & (Self::TERMINAL - 1))
     }
-    /// The same by the interface alone, where it leads to a terminal: what a terminal's frames look like is not the hop's to say.
+    /// A terminal's adjacency without the number of the terminal. The terminal's link header is stored elsewhere. Other
+    /// adjacencies are returned unchanged.
     #[inline(always)]
     pub fn without_terminal(self) -> Self {
         match self.0 & Self::TERMINAL != 0 && self.interface() < Self::MAX_INTERFACES {
@@ -56,17 +58,17 @@ impl AdjacencyIndex {
             false => self,
         }
     }
-    /// Whether it leads over a bridge.
+    /// Whether the adjacency belongs to a bridge.
     #[inline(always)]
     pub fn is_bridge(self) -> bool {
         self.neighbour() == Self::BRIDGED && self.interface() < Self::MAX_INTERFACES
     }
-    /// Whether routes say where it leads: neither a bridge nor a site does.
+    /// Whether the adjacency comes from a route, which is not so for bridges and sites.
     #[inline(always)]
     pub fn is_routed(self) -> bool {
         !self.is_bridge() && self.as_terminal().is_none()
     }
-    /// Whether there is a neighbour behind it, which sessions hold.
+    /// Whether the adjacency has an entry in the neighbour table, to which sessions hold a reference.
     #[inline(always)]
     pub fn has_neighbour(self) -> bool {
         self != Self::HAIRPIN && self.neighbour() & Self::TERMINAL == 0
@@ -76,7 +78,7 @@ impl AdjacencyIndex {
     pub fn interface(self) -> usize {
         (self.0 >> 21) as usize
     }
-    /// The neighbour.
+    /// The neighbour's number.
     #[inline(always)]
     pub fn neighbour(self) -> u32 {
         self.0 & Self::BRIDGED

@@ -1,26 +1,26 @@
-//! The batch: what nodes see of the hand.
+//! The batch: the packets and metadata that nodes see.
 
 use arrayvec::ArrayVec;
 use sluice_wire::layers::Layers;
 
 use crate::packet::io::{BURST_BUFFERS, BufferIndex, Packets};
 
-/// A list of slots.
+/// A list of buffer indexes.
 pub type BufferIndices = ArrayVec<BufferIndex, BURST_BUFFERS>;
 
-/// Where a packet comes from.
+/// Origin of a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Origin {
     /// Received.
     #[default]
     Received,
-    /// Made by the gateway itself: not counted down, not validated, not translated.
+    /// Made by the gateway itself: its TTL is not decremented, and it is neither validated nor translated.
     Own,
-    /// Received from inside and addressed to the outside address of an inside host: it goes on as if it came from
-    /// outside (RFC 4787, REQ-9).
+    /// Received from inside and addressed to the outside address of an inside host: it is processed as if it had been received
+    /// from outside (RFC 4787, REQ-9).
     Hairpinned,
-    /// Received, and a chain of its router has led it past the sessions.
+    /// Received, and a chain of its router forwards it without a session.
     Routed,
 }
 
@@ -38,23 +38,23 @@ impl Origin {
     }
 }
 
-/// What later nodes need to know of a packet: found out once, by `parse`.
+/// Metadata of a packet, which `parse` determines once for all later nodes.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(align(32))]
 pub struct Meta {
-    /// Where the headers are.
+    /// Offsets and fields of the headers.
     pub layers: Layers,
-    /// Interface that the packet came in by.
+    /// Interface that the packet was received on.
     pub interface: u16,
     /// Shard that its session belongs to.
     pub shard: u16,
-    /// Interface that it goes out by, once it is finished.
+    /// Egress interface of a finished packet.
     pub egress: u16,
-    /// Where it comes from.
+    /// Origin of the packet.
     pub origin: Origin,
-    /// Virtual links that it has crossed, tunnels that it has gone into and come out of.
+    /// Number of inter-router links crossed, encapsulations and decapsulations.
     pub crossed: u8,
-    /// Identification of the fragments of its datagram when they leave; 0 where it is none.
+    /// IP ID with which the fragments of its datagram leave; 0 if it is not a fragment.
     pub identification: u16,
 }
 
@@ -68,23 +68,23 @@ impl Meta {
     }
 }
 
-/// Put on a list. A list has room for the whole hand and a slot is on one list once, so it never overflows;
-/// what a bug would put too much is found as forgotten at the end of the burst.
+/// Push to a list. A list has room for all burst buffers, and a slot is on one list at a time, so it never overflows. If a bug
+/// overflows it, the buffer is detected as forgotten at the end of the burst.
 #[inline(always)]
 pub fn put<T, const N: usize>(list: &mut ArrayVec<T, N>, item: T) {
     let _ = list.try_push(item);
 }
 
-/// The hand with what is known of it.
+/// The burst buffers with their metadata.
 pub struct Batch<'b, 'p> {
     /// The packets, by slot.
     pub packets: &'b mut Packets<'p>,
-    /// What is known of them, by slot.
+    /// The metadata, by slot.
     pub meta: &'b mut [Meta; BURST_BUFFERS],
 }
 
 impl<'b, 'p> Batch<'b, 'p> {
-    /// What is known of a slot.
+    /// The metadata of a slot.
     #[inline(always)]
     pub fn meta(&self, slot: BufferIndex) -> &Meta {
         &self.meta[slot as usize % BURST_BUFFERS]

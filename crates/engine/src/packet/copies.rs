@@ -1,18 +1,18 @@
-//! Copies of frames, taken as they came, until there are buffers to send them in.
+//! Copies of received frames, stored until buffers to send them are allocated.
 
 use arrayvec::ArrayVec;
 
-/// Copies of one burst.
+/// Maximum number of copies in one burst.
 pub const MAX: usize = 32;
 
-/// Bytes of all copies of one burst.
+/// Maximum number of bytes of all copies in one burst.
 const BYTES: usize = 64 << 10;
 
-/// Copies that wait for the second half of their burst.
+/// Copies that are sent in the second half of their burst.
 #[derive(Debug)]
 pub struct Copies {
     bytes: Vec<u8>,
-    /// Where each ends, and the interface that it leaves by.
+    /// End of each copy, and the interface that it is sent by.
     ends: ArrayVec<(usize, u16), MAX>,
 }
 
@@ -26,13 +26,13 @@ impl Default for Copies {
 }
 
 impl Copies {
-    /// No copies, and no room for any.
+    /// An empty store without capacity.
     pub const NONE: Self = Self {
         bytes: Vec::new(),
         ends: ArrayVec::new_const(),
     };
 
-    /// Take a copy of a frame that leaves by an interface; false where there is no room.
+    /// Copy a frame that is to be sent through an interface. Returns `false` if there is no room.
     pub fn take(&mut self, interface: u16, frame: &[u8]) -> bool {
         let end = self.bytes.len() + frame.len();
         if end > self.bytes.capacity() || self.ends.try_push((end, interface)).is_err() {
@@ -52,17 +52,17 @@ impl Copies {
         })
     }
 
-    /// How many there are.
+    /// Number of copies.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no copies.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// Forget them.
+    /// Remove all copies.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();

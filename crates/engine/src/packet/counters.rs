@@ -1,36 +1,37 @@
-//! Counters: written by one worker, read by anybody.
+//! Counters, each written by one worker and read by any thread.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use sluice_inspect::protocols::Anomaly;
 use sluice_inspect::{Limit, Skipped};
+use sluice_wire::named;
 
 use crate::packet::lists::NodeIndex;
-use crate::packet::reason::{Own, Reason, named};
+use crate::packet::reason::{Own, Reason};
 
-/// A counter with one writer: adding costs a load and a store, reading never waits.
+/// A counter with one writer. To add takes a load and a store; to read never blocks.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// Add, from the one thread that writes.
+    /// Add to the counter. Only the writing thread may call this.
     #[inline(always)]
     pub fn add(&self, count: u64) {
         self.0
             .store(self.0.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
     }
 
-    /// Set, from the one thread that writes.
+    /// Set the counter. Only the writing thread may call this.
     pub fn set(&self, value: u64) {
         self.0.store(value, Ordering::Release);
     }
 
-    /// Take away, from the one thread that writes.
+    /// Subtract from the counter. Only the writing thread may call this.
     pub fn remove(&self, count: u64) {
         self.add(count.wrapping_neg());
     }
 
-    /// The value.
+    /// The counter's value.
     #[inline(always)]
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
@@ -48,40 +49,40 @@ impl<const N: usize> Default for CounterArray<N> {
 }
 
 impl<const N: usize> CounterArray<N> {
-    /// Add to that of a number, from the one thread that writes.
+    /// Add to the counter of a number. Only the writing thread may call this.
     pub fn add(&self, number: usize, count: u64) {
         if let Some(counter) = self.0.get(number) {
             counter.add(count);
         }
     }
 
-    /// The value of a number.
+    /// The value of a number's counter.
     pub fn get(&self, number: usize) -> u64 {
         self.0.get(number).map_or(0, Counter::get)
     }
 }
 
-/// What one worker counts on one interface.
+/// Counters of one worker for one interface.
 #[derive(Debug)]
 pub struct InterfaceCounters {
     /// Frames received.
     pub received: Counter,
-    /// Bytes received, frames without check sequence.
+    /// Bytes received, without the frame check sequence.
     pub received_bytes: Counter,
     /// Frames sent.
     pub sent: Counter,
     /// Bytes sent.
     pub sent_bytes: Counter,
-    /// Packets that the gateway made, by the interface of the packet or event that caused them.
+    /// Packets that the gateway made, counted at the interface of the packet or event that caused them.
     pub made: Counter,
-    /// Packets that the gateway took in itself: neighbour discovery, echo requests, ICMP to its own addresses.
+    /// Packets that the gateway received itself: neighbour discovery, echo requests, ICMP to its own addresses.
     pub taken_in: Counter,
-    /// Packets put aside to wait for something.
+    /// Packets parked.
     pub parked: Counter,
-    /// Packets that came back from waiting.
+    /// Packets unparked.
     pub unparked: Counter,
     drops: Box<[Counter]>,
-    /// What passed a bridge in spite of a reason.
+    /// Packets that passed a bridge in spite of a fault, by reason.
     spared: Box<[Counter]>,
 }
 
@@ -103,7 +104,7 @@ impl Default for InterfaceCounters {
 }
 
 impl InterfaceCounters {
-    /// Count a drop on the interface that the packet came in by.
+    /// Count a drop on the interface that the packet was received on.
     #[inline(always)]
     pub fn drop(&self, reason: Reason) {
         if let Some(counter) = self.drops.get(reason.number()) {
@@ -119,14 +120,14 @@ impl InterfaceCounters {
         }
     }
 
-    /// Count what passes a bridge although there is a reason against it, on the interface that it came in by.
+    /// Count a packet that passes a bridge in spite of a fault, on the interface that it was received on.
     pub fn count_spared(&self, reason: Reason) {
         if let Some(counter) = self.spared.get(reason.number()) {
             counter.add(1);
         }
     }
 
-    /// What passed in spite of a reason.
+    /// Packets that passed in spite of a reason.
     pub fn spared(&self, reason: Reason) -> u64 {
         self.spared.get(reason.number()).map_or(0, Counter::get)
     }
@@ -142,12 +143,12 @@ impl InterfaceCounters {
     }
 }
 
-/// What the value of a counter says.
+/// Kind of a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CounterKind {
-    /// It rises for as long as the process runs.
+    /// Monotonic since the process started.
     Total,
-    /// It is what there is now.
+    /// The present value.
     Gauge,
 }
 
@@ -161,16 +162,16 @@ impl CounterKind {
     }
 }
 
-/// A counter of workers, as lists and documents have it.
+/// A counter of workers as it appears in lists and documents.
 #[derive(Clone, Copy, Debug)]
 pub struct NamedCounter {
-    /// Its name.
+    /// Name of the counter.
     pub name: &'static str,
-    /// What its value says.
+    /// Kind of the counter.
     pub kind: CounterKind,
-    /// One line for an operator.
+    /// Description for an operator, in one line.
     pub help: &'static str,
-    /// Its value.
+    /// Reads the counter's value.
     pub read: fn(&WorkerCounters) -> u64,
 }
 
@@ -183,8 +184,8 @@ macro_rules! kind {
     };
 }
 
-/// A struct of counters. Those among `fields` are declared with kind, name and help; `sums` are named and computed. Lists have
-/// both in this order.
+/// Declares a struct of counters. Those in `fields` have a kind, a name and a help text; those in `sums` are computed from
+/// others. Lists show both in this order.
 macro_rules! counters {
     (
         $(#[doc = $doc:literal])+
@@ -202,7 +203,7 @@ macro_rules! counters {
         }
 
         impl $name {
-            /// The counters that have names, in the order of lists.
+            /// The named counters, in the order of lists.
             pub const NAMED: &[NamedCounter] = &[$(
                 $(NamedCounter {
                     name: $text,
@@ -217,86 +218,88 @@ macro_rules! counters {
 }
 
 counters! {
-    /// What one worker counts.
+    /// Counters of one worker.
     WorkerCounters {
         /// One entry per interface, in the order of the configuration.
         pub interfaces: Box<[InterfaceCounters]>,
-        /// Packets by shard, as the first of each batch tells: what is an estimate for one shard is right for all together.
+        /// Packets by shard. The first packet of each batch stands for the batch, so a single shard's value is an estimate, and
+        /// the sum is exact.
         pub shards: Box<[Counter]>,
-        /// Packets in those bursts.
+        /// Packets in the bursts.
         pub packets: Counter,
-        /// Packets put into the worker's queues for routers' hosts and for who serves subscribers' sites.
+        /// Packets put into the worker's queues to routers' hosts and to the subscriber service.
         pub punted: Counter,
-        /// Packets given to other workers, by why, in the order of [`HandOffCause::ALL`].
+        /// Packets handed off to other workers, by cause in the order of [`HandOffCause::ALL`].
         pub handed_over: [Counter; HandOffCause::ALL.len()],
-        /// Frames received for another worker to parse, less those parsed for another: they are no interface's yet.
+        /// Frames received for another worker to parse, less those parsed for another worker. They are not yet counted for an
+        /// interface.
         pub unparsed: Counter,
-        /// Sessions that came with shards from other workers, less those that went.
+        /// Sessions received with shards from other workers, less those sent.
         pub sessions_moved: Counter,
-        /// IPv6 sessions that exist.
+        /// Present number of IPv6 sessions.
         pub sessions_six: Counter,
-        /// Sessions ended because the public address of their site has gone, or the private one of their terminal; among
-        /// [`Self::sessions_ended`].
+        /// Sessions ended because the public address of their site, or the private address of their terminal, is gone; included
+        /// in [`Self::sessions_ended`].
         pub sessions_lost_lease: Counter,
-        /// Generation of the change of pools that this worker has seen through.
+        /// Generation up to which this worker has completed the migration of pools.
         pub leases_settled: Counter,
-        /// Events of translation put into the worker's queue.
+        /// Translation events put into the worker's queue.
         pub events: Counter,
-        /// Events that were lost because it was full.
+        /// Translation events lost because the queue was full.
         pub events_lost: Counter,
-        /// Packets that came to inspection, or would have: inspected, bypassed, dropped for its reasons, or still waiting.
-        /// What waited and is looked at again counts once.
+        /// Packets that reached inspection or would have: inspected, bypassed, dropped by inspection, or still waiting. A
+        /// parked packet counts once.
         pub to_inspect: Counter,
-        /// Packets that went on inspected.
+        /// Packets that were inspected and passed.
         pub inspected: Counter,
-        /// Packets that went on uninspected, by why, in the order of [`Skipped::ALL`].
+        /// Packets that bypassed inspection, by cause in the order of [`Skipped::ALL`].
         pub bypassed: [Counter; Skipped::ALL.len()],
-        /// Fragments that wait for the rest of their datagram to be inspected, a gauge.
+        /// Fragments that wait for the rest of their datagram before inspection (gauge).
         pub inspection_waiting: Counter,
-        /// How often the worker had more to inspect than it could.
+        /// Number of times that the worker became overloaded by inspection.
         pub overloads: Counter,
-        /// Whether it has now: 1 or 0.
+        /// Whether the worker is overloaded by inspection now: 1 or 0.
         pub overloaded: Counter,
-        /// Bytes that inspection searched.
+        /// Bytes searched by inspection.
         pub searched: Counter,
         /// TCP segments whose urgent pointer inspection cleared.
         pub urgent_cleared: Counter,
-        /// Sessions that are no longer inspected, found clean, or by policy.
+        /// Sessions whose inspection has ended, because they are clean, or by policy.
         pub left: Counter,
-        /// What became of sessions whose applications are looked for, in the order of [`OUTCOMES`].
+        /// Outcomes of application identification, in the order of [`OUTCOMES`].
         pub applications: [Counter; OUTCOMES.len()],
-        /// Such sessions that are looked at, a gauge.
+        /// Sessions whose application is being identified now (gauge).
         pub applications_sought: Counter,
-        /// Such sessions that were given up because their shard went to another worker.
+        /// Sessions whose identification was abandoned because their shard moved to another worker.
         pub applications_moved: Counter,
-        /// Sessions by the number of their application, 0 where it stayed unknown.
+        /// Sessions by the number of their application; 0 if it stayed unknown.
         pub recognised: Box<[Counter]>,
-        /// Flows that went over to other rules than they began with.
+        /// Flows that moved to other rules than they had begun with.
         pub reopened: Counter,
         /// Anomalies of messages that inspection parsed, in the order of [`Anomaly::ALL`].
         pub anomalies: CounterArray<{ Anomaly::ALL.len() }>,
-        /// Limits of inspection that were reached, in the order of [`Limit::ALL`].
+        /// Inspection limits reached, in the order of [`Limit::ALL`].
         pub limits: CounterArray<{ Limit::ALL.len() }>,
-        /// Rules that matched, put into the worker's queue of alerts.
+        /// Alerts put into the worker's queue.
         pub alerts: Counter,
-        /// Alerts that were lost because it was full.
+        /// Alerts lost because the queue was full.
         pub alerts_lost: Counter,
         /// Records of inspected flows put into the worker's queue.
         pub records: Counter,
-        /// Records that were lost because it was full, or because too much was said that was not over.
+        /// Records lost because the queue was full, or because too many transactions were unfinished.
         pub records_lost: Counter,
-        /// Copies that chains asked for and that were not sent: too many at once, too long, or no buffer left.
+        /// Copies for chains' mirrors that were not sent: too many in one burst, too long, or no buffer available.
         pub copies_lost: Counter,
-        /// Buffers that a burst forgot: a bug, always 0.
+        /// Buffers that a burst forgot. Always 0, unless there is a bug.
         pub forgotten: Counter,
         /// Clock cycles by stage, in the order of [`CycleStage::ALL`].
         pub cycles: [Counter; CycleStage::ALL.len()],
-        /// What nodes have done, in the order of [`NodeIndex::ALL`].
+        /// Counters of nodes, in the order of [`NodeIndex::ALL`].
         pub nodes: Box<[NodeCounters]>,
     }
     fields {
-        total heartbeat = "rounds", "rounds of the worker's loop; stands still when the worker is stuck";
-        total idle_rounds = "idle-rounds", "rounds in which nothing came";
+        total heartbeat = "rounds", "rounds of the worker's loop; does not increase while the worker is stuck";
+        total idle_rounds = "idle-rounds", "rounds without a received packet";
         total bursts = "bursts", "bursts with at least one packet";
     }
     sums {
@@ -304,51 +307,51 @@ counters! {
     }
     fields {
         total taken_over = "taken-over", "packets taken from other workers";
-        gauge waiting = "waiting", "packets from other workers that waited in rings when the worker last looked";
+        gauge waiting = "waiting", "packets of other workers in the hand-off rings at the last poll";
     }
     sums {
         total "shed", "packets dropped because the ring to the next stage of the pipeline was full", |counters| counters.drops(Own::Shed.into());
-        total "handover-full", "packets dropped because the ring to the worker in charge was full", |counters| counters.drops(Own::HandoverFull.into());
+        total "handover-full", "packets dropped because the hand-off ring to the worker of the shard was full", |counters| counters.drops(Own::HandoverFull.into());
     }
     fields {
-        total ports_steered = "ports-steered", "outside ports chosen where cards hash addresses and ports, so that answers hash to their shard";
-        total misfits = "misfits", "of these, the ones with which answers come to another shard, because none was free that fits";
-        total sessions_created = "sessions-created", "sessions made";
-        total sessions_ended = "sessions-ended", "sessions ended, for whatever reason";
-        total session_packets = "session-packets", "packets that used a session";
-        total shards_taken = "shards-taken", "shards that came from other workers";
-        gauge shards_lent = "shards-lent", "shards that this worker has because it assists, now";
-        total assists_begun = "assists-begun", "times that it began to assist others: it took a shard over while it had none";
-        total assists_ended = "assists-ended", "times that the last of these shards went back";
-        total assisted = "assisted", "packets of such shards that it took from its queue";
-        gauge assist_waiting = "assist-waiting", "packets that wait in that queue";
-        total slices_ended = "slices-ended", "times that the clock ended the work on them, and some were left";
-        total sessions_revised = "sessions-revised", "sessions decided again after a change of snapshot";
-        total sessions_rebound = "sessions-rebound", "times that a session was bound to another interface, by which its packets came in from then on";
-        total sessions_withdrawn = "sessions-withdrawn", "sessions ended because no pool has their public address and port any more; among `sessions-ended`";
-        total checksums_completed = "checksums-completed", "unverified packets whose checksum a local sender had left to offload, completed here";
-        total path_mtus_lowered = "path-mtus-lowered", "ICMP errors, and links of its own, by which the path of a tunnel was found to take less than before";
-        total announcements = "announcements", "announcements of own addresses";
-        total proxied = "answered-as-proxy", "requests of ARP and neighbour discovery answered in the place of somebody elsewhere";
-        total redirects = "redirects", "redirects sent to hosts";
-        total keepalives_answered = "gre-keepalives-answered", "keepalives of GRE tunnels that went back to their senders";
+        total ports_steered = "ports-steered", "outside ports chosen so that the card's RSS hash sends replies to the shard of the session";
+        total missteered_ports = "missteered-ports", "outside ports whose replies go to another shard, because no matching port was free; among `ports-steered`";
+        total sessions_created = "sessions-created", "sessions created";
+        total sessions_ended = "sessions-ended", "sessions ended, for any reason";
+        total session_packets = "session-packets", "packets of a session";
+        total shards_taken = "shards-taken", "shards received from other workers";
+        gauge shards_lent = "shards-assisted", "shards that this worker has at present because it assists others";
+        total assists_begun = "assists-begun", "times the worker began to assist others";
+        total assists_ended = "assists-ended", "times the worker stopped assisting: it returned the last shard";
+        total assisted = "assisted", "packets processed for workers that it assists";
+        gauge assist_waiting = "assist-waiting", "packets in the queue of the worker that it assists";
+        total slices_ended = "slices-ended", "times the worker stopped assisting a queue before it was empty, because its time slice ended";
+        total sessions_revised = "sessions-revalidated", "sessions revalidated after a change of the snapshot";
+        total sessions_rebound = "sessions-rebound", "times a session was bound to another interface because its packets arrived there";
+        total sessions_withdrawn = "sessions-withdrawn", "sessions ended because no pool contains their outside address and port any more; among `sessions-ended`";
+        total checksums_completed = "checksums-completed", "packets whose checksum a local sender left to offload and the worker completed";
+        total path_mtus_lowered = "path-mtus-lowered", "times the path MTU of a tunnel was lowered by an ICMP error or a link";
+        total announcements = "announcements", "announcements of the gateway's addresses (gratuitous ARP, unsolicited neighbour advertisements)";
+        total proxied = "answered-as-proxy", "ARP requests and neighbour solicitations answered as proxy";
+        total redirects = "redirects", "ICMP redirects sent";
+        total keepalives_answered = "gre-keepalives-answered", "GRE keepalives answered";
     }
     sums {
     }
 }
 
-/// What a node has done.
+/// Counters of one node.
 #[derive(Debug, Default)]
 pub struct NodeCounters {
-    /// Times that it had something to do.
+    /// Runs with at least one packet.
     pub runs: Counter,
-    /// Packets that it had; one that comes back counts again.
+    /// Packets processed; a packet that returns to the node is counted again.
     pub packets: Counter,
-    /// Clock cycles that it took.
+    /// Clock cycles spent.
     pub cycles: Counter,
 }
 
-/// What becomes of sessions whose applications are looked for, in the order of [`OUTCOMES`].
+/// Outcomes of application identification, in the order of [`OUTCOMES`].
 fn outcomes(counters: &sluice_inspect::applications::ApplicationCounters) -> [u64; OUTCOMES.len()] {
     [
         counters.opened,
@@ -360,7 +363,7 @@ fn outcomes(counters: &sluice_inspect::applications::ApplicationCounters) -> [u6
     ]
 }
 
-/// Names of what becomes of sessions whose applications are looked for, and what they mean.
+/// Names and descriptions of the outcomes of application identification.
 pub const OUTCOMES: [(&str, &str); 6] = [
     ("opened", "sessions that were looked at"),
     ("found", "sessions whose application their packets told"),
@@ -373,35 +376,35 @@ pub const OUTCOMES: [(&str, &str); 6] = [
     ("short-of-memory", "sessions given up because nDPI's memory ran short"),
 ];
 
-/// Applications that are counted: more than nDPI has numbers.
+/// Number of applications that are counted; nDPI has fewer.
 const MAX_APPLICATIONS: usize = 512;
 
 named! {
-    /// What a worker's cycles are spent on.
-    CycleStage {
-        Receive = "receive", "receive from devices";
-        Parse = "parse", "parse and validity";
-        Session = "session", "from session lookup to rewrite, slow path included";
-        Inspect = "inspect", "inspection";
-        Forward = "forward", "forwarding without a session, the gateway's own traffic, neighbours";
-        Transmit = "transmit", "transmit, free";
-        Housekeeping = "housekeeping", "timers and requests";
-        HandOver = "hand-over", "give packets to other workers";
-        TakeOver = "take-over", "take packets from other workers, headers read again";
+    /// Stages that a worker's cycles are counted for.
+    pub enum CycleStage {
+        Receive "receive" "receive from devices";
+        Parse "parse" "parse and validity";
+        Session "session" "session lookup, slow path and rewrite";
+        Inspect "inspect" "inspection";
+        Forward "forward" "forwarding without a session, local delivery, neighbours";
+        Transmit "transmit" "transmit, free";
+        Housekeeping "housekeeping" "timers and requests";
+        HandOver "hand-over" "hand-off of packets to other workers";
+        TakeOver "take-over" "packets from other workers, with their headers parsed again";
     }
 }
 
 named! {
-    /// Why a packet is given to another worker.
-    HandOffCause {
-        Session = "session", "the shard of its session is there: the device can't hash what is wanted, has one queue, or a misfit";
-        KeptPort = "kept-port", "the shard of its session is there, and its pool preserved the port: no choice of ports could steer it";
-        IcmpError = "icmp-error", "the shard of its session is there: cards hash the addresses of an ICMP error, not those of the packet that it quotes";
-        Fragment = "fragment", "fragments are collected there, or belong to a session there";
-        Gateway = "gateway", "neighbours are asked for there, neighbour discovery included, and the gateway's own addresses served";
-        Complain = "complain", "ICMP errors are made there";
-        Transmit = "transmit", "the queue that it leaves by is there: devices with one queue, pipelines";
-        Stage = "stage", "the next stage of the pipeline is there";
+    /// Why a packet is handed off to another worker.
+    pub enum HandOffCause {
+        Session "session" "the shard of the session belongs to the other worker, because the device does not steer by the needed hash";
+        KeptPort "kept-port" "the shard of the session belongs to the other worker, because port preservation prevented a choice by the RSS hash";
+        IcmpError "icmp-error" "the shard of the session belongs to the other worker: cards hash the addresses of an ICMP error, not those of the quoted packet";
+        Fragment "fragment" "the other worker collects the fragments, or has their session";
+        Gateway "gateway" "the other worker resolves neighbours and serves the gateway's addresses";
+        SendIcmpError "send-icmp-error" "the other worker creates ICMP errors";
+        Transmit "transmit" "the other worker has the transmit queue: devices with one queue, pipelines";
+        Stage "stage" "the other worker has the next pipeline stage";
     }
 }
 
@@ -417,20 +420,20 @@ impl WorkerCounters {
         }
     }
 
-    /// What nDPI has counted.
+    /// Copy the counters of nDPI.
     pub fn count_applications(&self, counters: sluice_inspect::applications::ApplicationCounters) {
         for (counter, value) in self.applications.iter().zip(outcomes(&counters)) {
             counter.set(value);
         }
     }
 
-    /// A session is of an application, or of none that is known.
+    /// Count a session for its application, or for unknown applications.
     pub fn count_application(&self, number: u16) {
         let counter = self.recognised.get(usize::from(number)).or(self.recognised.first());
         counter.into_iter().for_each(|counter| counter.add(1));
     }
 
-    /// So many packets go on uninspected.
+    /// Count packets that bypass inspection.
     #[inline(always)]
     pub fn bypass(&self, why: Skipped, count: u64) {
         if let Some(counter) = self.bypassed.get(why as usize) {
@@ -438,13 +441,13 @@ impl WorkerCounters {
         }
     }
 
-    /// A packet that would have been inspected goes on before it comes to that.
+    /// Count a packet that bypasses inspection before it reaches it.
     pub fn bypass_before(&self, why: Skipped) {
         self.to_inspect.add(1);
         self.bypass(why, 1);
     }
 
-    /// Packets that went on uninspected, for whatever reason.
+    /// Packets that bypassed inspection, for all causes.
     pub fn all_bypassed(&self) -> u64 {
         self.bypassed.iter().map(Counter::get).sum()
     }
@@ -461,12 +464,12 @@ impl WorkerCounters {
         self.interfaces.iter().map(|interface| interface.drops(reason)).sum()
     }
 
-    /// Packets given to other workers, for whatever cause.
+    /// Packets handed off to other workers, for all causes.
     pub fn all_handed_over(&self) -> u64 {
         self.handed_over.iter().map(Counter::get).sum()
     }
 
-    /// Packets that have not left by a counted exit: 0 whenever no burst is under way.
+    /// Packets that have not left through a counted exit; 0 whenever no burst is being processed.
     ///
     /// received + unparsed + made + unparked + taken over - (sent + drops + taken in + parked + handed over).
     pub fn imbalance(&self) -> i64 {

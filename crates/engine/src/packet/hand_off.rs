@@ -1,4 +1,4 @@
-//! What travels with a packet from worker to worker.
+//! The note that accompanies a packet from worker to worker.
 
 use sluice_route::Address;
 
@@ -8,46 +8,46 @@ use crate::packet::io::{NoteWords, PortIndex};
 use crate::packet::reason::Reason;
 use crate::packet::task::UnresolvedNeighbour;
 
-/// Why a packet is given to another worker: what that worker starts with.
+/// The node at which the receiving worker continues with a packet that was handed off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryPoint {
-    /// Its session's shard is there. Fragments come with the ports of their datagram.
+    /// Session lookup: the worker owns the session's shard. Fragments carry the ports of their datagram.
     Session,
-    /// Fragments are collected there.
+    /// Virtual reassembly: the worker collects the fragments of the datagram.
     Fragment,
-    /// Neighbours are asked for there.
+    /// Neighbour resolution: the worker resolves neighbours.
     Wait(UnresolvedNeighbour),
-    /// The gateway's own addresses are served there, neighbour discovery included.
+    /// Local delivery, including neighbour discovery: the worker serves the gateway's own addresses.
     Gateway,
-    /// Errors are made there.
-    Complain(IcmpError, Reason),
-    /// Finished: the port's queue is there.
+    /// ICMP errors: the worker makes them.
+    SendIcmpError(IcmpError, Reason),
+    /// Transmit: the packet is finished, and the worker has a queue of the port.
     Finished(u16),
-    /// As it came from a port: it is parsed there.
+    /// Parse: the packet is as received from the port.
     Received(PortIndex),
-    /// To be routed without a session.
+    /// Forward: the packet is routed without a session.
     Forward,
 }
 
-/// What travels with a packet to another worker.
+/// The note that accompanies a packet to another worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HandOffNote {
-    /// What to start with.
+    /// Where the receiving worker continues.
     pub stage: EntryPoint,
-    /// Interface that it came in by.
+    /// Interface that the packet was received on.
     pub interface: u16,
-    /// Where it comes from.
+    /// Origin of the packet.
     pub origin: Origin,
     /// Ports of the datagram, for fragments.
     pub ports: (u16, u16),
-    /// Identification that fragments leave with.
+    /// IP ID with which fragments leave.
     pub identification: u16,
-    /// Virtual links and ends of tunnels that it has crossed.
+    /// Inter-router links and ends of tunnels that the packet has crossed.
     pub crossed: u8,
 }
 
 impl HandOffNote {
-    /// The note of a packet for a stage.
+    /// The note of a packet for an entry point.
     pub fn new(stage: EntryPoint, meta: &Meta) -> Self {
         let ports = (meta.layers.source_port, meta.layers.destination_port);
         Self {
@@ -60,7 +60,7 @@ impl HandOffNote {
         }
     }
 
-    /// The note as it travels.
+    /// Encode the note in words.
     pub fn pack(self) -> NoteWords {
         let (stage, more, address) = match self.stage {
             EntryPoint::Session => (0, 0, 0),
@@ -70,7 +70,7 @@ impl HandOffNote {
                 (2, u64::from(wanted.interface) | six << 16, wanted.address.number())
             }
             EntryPoint::Gateway => (3, 0, 0),
-            EntryPoint::Complain(complaint, reason) => (4, complaint.pack() | (reason.number() as u64) << 32, 0),
+            EntryPoint::SendIcmpError(icmp_error, reason) => (4, icmp_error.pack() | (reason.number() as u64) << 32, 0),
             EntryPoint::Finished(interface) => (5, u64::from(interface), 0),
             EntryPoint::Received(port) => (6, u64::from(port), 0),
             EntryPoint::Forward => (7, 0, 0),
@@ -85,7 +85,7 @@ impl HandOffNote {
         ]
     }
 
-    /// The note that was packed; none where the words were not packed by a worker.
+    /// Decode a note. `None` if the words don't encode a note.
     pub fn unpack(words: &NoteWords) -> Option<Self> {
         let [first, second, high, low] = *words;
         let more = second & 0xffff_ffff_ffff;
@@ -103,7 +103,7 @@ impl HandOffNote {
                 })
             }
             3 => EntryPoint::Gateway,
-            4 => EntryPoint::Complain(
+            4 => EntryPoint::SendIcmpError(
                 IcmpError::unpack(more & 0xffff_ffff),
                 Reason::numbered((more >> 32) as usize)?,
             ),

@@ -1,11 +1,11 @@
-//! The ICMP error that a packet earned.
+//! The ICMP error that answers a packet.
 
-/// The ICMP error that a packet earned.
+/// The ICMP error that answers a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IcmpError {
-    /// TTL or hop limit ran out.
+    /// TTL or hop limit exceeded.
     TimeExceeded,
-    /// Larger than the next link takes: its MTU.
+    /// Larger than the MTU of the next link, which is the value.
     TooBig(u16),
     /// No route.
     NoRoute,
@@ -13,11 +13,11 @@ pub enum IcmpError {
     HostUnreachable,
     /// Prohibited by policy.
     Prohibited,
-    /// No port to translate to, or table full (RFC 6888 REQ-11).
+    /// No free outside port, or table full (RFC 6888 REQ-11).
     NoResources,
-    /// Nothing listens there.
+    /// No service on this port.
     PortUnreachable,
-    /// The connection is refused: a TCP reset in the place of an error.
+    /// The connection is refused by a TCP reset instead of an ICMP error.
     Reset,
 }
 

@@ -21,30 +21,30 @@ pub use fast_forward::FastForwardList;
 
 const _: () = assert!(BURST_BUFFERS == u128::BITS as usize);
 
-/// Packets of sessions: which session, and which of its directions.
+/// Packets of sessions, each with its session and direction.
 pub type SessionPackets = ArrayVec<(BufferIndex, RecordIndex, Direction), BURST_BUFFERS>;
 
-/// Packets whose next hop is not resolved, and who it is.
+/// Packets whose next hop is not resolved, each with that next hop.
 pub type UnresolvedPackets = ArrayVec<(BufferIndex, UnresolvedNeighbour), BURST_BUFFERS>;
 
-/// Packets that earned an ICMP error, and why they are dropped.
+/// Packets to be answered by an ICMP error, each with the error and the reason of its drop.
 pub type IcmpErrors = ArrayVec<(BufferIndex, IcmpError, Reason), BURST_BUFFERS>;
 
 /// The packets that wait for a node.
 pub trait SlotList {
-    /// How many they are.
+    /// Number of packets.
     fn len(&self) -> usize;
-    /// Whether there is none.
+    /// Whether no packet waits for the node.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// Whether one of them is in a slot.
+    /// Whether a slot is on the list.
     fn holds(&self, slot: BufferIndex) -> bool;
-    /// Move all of them.
+    /// Move all packets to another list.
     fn drain_into(&mut self, other: &mut BufferIndices);
 }
 
-/// That of a node for which no packet waits: others do its part on the way.
+/// The list of an inline node, for which no packet waits.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoList;
 
@@ -58,7 +58,7 @@ impl SlotList for NoList {
     fn drain_into(&mut self, _other: &mut BufferIndices) {}
 }
 
-/// What stands on a list for a packet.
+/// An entry of a list.
 trait Waiting {
     fn slot(&self) -> BufferIndex;
 }
@@ -95,12 +95,12 @@ impl<T: Waiting> SlotList for ArrayVec<T, BURST_BUFFERS> {
     }
 }
 
-/// A list of each family, for a node that works on one family after the other.
+/// One list for each address family, for a node that processes one family after the other.
 #[derive(Clone, Debug, Default)]
 pub struct ByFamily<T> {
-    /// Packets of IPv4.
+    /// IPv4 packets.
     pub v4: T,
-    /// Packets of IPv6.
+    /// IPv6 packets.
     pub v6: T,
 }
 
@@ -118,25 +118,25 @@ impl<T: SlotList> SlotList for ByFamily<T> {
     }
 }
 
-/// How a packet leaves the graph, other than sent.
+/// How a packet leaves the graph, other than by transmission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leave {
-    /// Dropped, for a reason that is counted.
+    /// Dropped, with a counted reason.
     Drop,
-    /// Taken in by the router itself, or by its host.
+    /// Received by the router itself, or by its host.
     TakenIn,
-    /// Put aside until something comes, or time is over.
+    /// Parked until an event or a timeout.
     Park,
-    /// Given to another worker.
+    /// Handed to another worker.
     HandOver,
-    /// Held until its shard has come to this worker.
+    /// Held until its shard has moved to this worker.
     Hold,
-    /// Queued behind what there is to receive.
+    /// Queued behind the packets that are still to be received.
     Queue,
 }
 
 impl Leave {
-    /// All of them.
+    /// All exits of the graph.
     pub const ALL: [Leave; 6] = [
         Self::Drop,
         Self::TakenIn,
@@ -146,7 +146,7 @@ impl Leave {
         Self::Queue,
     ];
 
-    /// Its name, as in traces, where drops have those of their reasons.
+    /// Its name in traces. Drops are shown with the name of their reason instead.
     pub fn name(self) -> &'static str {
         match self {
             Self::Drop => "drop",
@@ -159,20 +159,20 @@ impl Leave {
     }
 }
 
-/// Where a packet is in the middle of a burst.
+/// Where a packet is during a burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Location {
-    /// It waits for a node.
+    /// The packet waits for this node.
     Node(NodeIndex),
-    /// It has left the graph.
+    /// The packet has left the graph.
     Left(Leave),
-    /// It is dropped.
+    /// The packet is dropped for this reason.
     Dropped(Reason),
 }
 
 macro_rules! lists {
     ($($(#[$only:meta])* $kind:ident $node:ident: $list:ty;)+) => {
-        /// The place of a node in the table, by the name of its file.
+        /// The place of a node in the table, named after the node's file.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[expect(non_camel_case_types, reason = "the names of the nodes' files")]
         #[repr(usize)]
@@ -181,57 +181,58 @@ macro_rules! lists {
         }
 
         impl NodeIndex {
-            /// All of them, in the order of the table.
+            /// All nodes, in the order of the table.
             pub const ALL: &'static [NodeIndex] = &[$($(#[$only])* NodeIndex::$node,)+];
         }
 
-        /// The lists that nodes fill: one of each node, then those of the ends.
+        /// The lists that nodes fill: one per node, then the lists of exits.
         #[derive(Debug, Default)]
         pub struct Lists {
-            $($(#[$only])* #[doc = concat!("What waits for the node of `nodes/", stringify!($node), ".rs`.")] pub $node: $list,)+
-            /// To be parked until a neighbour is known.
+            $($(#[$only])* #[doc = concat!("Packets that wait for the node of `nodes/", stringify!($node), ".rs`.")] pub $node: $list,)+
+            /// To be parked until a neighbour is resolved.
             pub park: ArrayVec<(BufferIndex, NeighbourIndex), BURST_BUFFERS>,
-            /// To be parked until the first fragment of its datagram comes: place in the table of fragments.
+            /// To be parked until the first fragment of their datagram arrives, with the entry of the fragment table.
             pub park_fragment: ArrayVec<(BufferIndex, u32), BURST_BUFFERS>,
-            /// To be parked until somebody expects them, or nobody has for long enough.
+            /// Unsolicited SYNs, to be parked until an outbound SYN matches them or their time is over.
             pub park_syn: ArrayVec<UnsolicitedSyn, BURST_BUFFERS>,
-            /// To be held until their shard has come.
+            /// To be held until their shard arrives.
             pub hold: BufferIndices,
-            /// Of a shard that is here, to wait until its turn comes.
+            /// Of a shard that has arrived, to be queued until it is their turn.
             pub queue: BufferIndices,
-            /// Taken in by the gateway itself.
+            /// Packets received by the gateway itself.
             pub taken: BufferIndices,
-            /// Used up by a node that accounts for it: only its buffer is left to free.
+            /// Consumed by a node that has counted the packet: only its buffer is freed.
             pub used: BufferIndices,
-            /// Work that needs new buffers.
+            /// Tasks that need new buffers.
             pub tasks: ArrayVec<Task, BURST_BUFFERS>,
-            /// Copies that are to be sent.
+            /// Copies to be sent.
             pub copies: Copies,
-            /// To other workers.
+            /// Packets to be handed to other workers.
             pub hand_over: ArrayVec<(BufferIndex, WorkerIndex, HandOffCause, NoteWords), BURST_BUFFERS>,
-            /// Dropped.
+            /// Dropped packets, with their reasons.
             pub drop: ArrayVec<(BufferIndex, Reason), BURST_BUFFERS>,
-            /// To be sent, by port.
+            /// Packets to be transmitted, by port.
             pub to_send: Vec<BufferIndices>,
-            /// Slots that inspection has let go on in this burst, a bit each.
+            /// Mask of the slots that inspection has passed in this burst.
             pub passed: u128,
-            /// Slots that have been shown to application identification in this burst, a bit each.
+            /// Mask of the slots that application identification has processed in this burst.
             pub identified: u128,
-            /// Slots of what hosts have sent that no session knows, a bit each.
+            /// Mask of the slots with packets of hosts that match no session.
             pub sessionless: u128,
-            /// Slots whose packets have come over a virtual link, and have not been asked whether they are to, a bit each.
+            /// Mask of the slots with packets that came over an inter-router link and have not yet run the chain of the new
+            /// router.
             pub fresh: u128,
         }
 
         impl Lists {
-            /// Whether no node has anything left to do.
+            /// Whether no node has any packet left.
             #[inline(always)]
             pub fn is_done(&self) -> bool {
                 $($(#[$only])* if !SlotList::is_empty(&self.$node) { return false; })+
                 true
             }
 
-            /// Drop what nodes have left to do.
+            /// Drop all packets that still wait for a node.
             pub fn drop_remaining(&mut self, reason: Own) {
                 let mut left = BufferIndices::new();
                 $($(#[$only])* self.$node.drain_into(&mut left);)+
@@ -250,7 +251,7 @@ macro_rules! lists {
 node_table!(lists);
 
 impl Lists {
-    /// Lists for `ports` ports, empty.
+    /// Empty lists for `ports` ports.
     pub fn new(ports: usize) -> Self {
         Self {
             to_send: vec![BufferIndices::new(); ports],
@@ -258,37 +259,37 @@ impl Lists {
         }
     }
 
-    /// Whether there is something to be done that needs new buffers.
+    /// Whether there are tasks or copies that need new buffers.
     #[inline(always)]
     pub fn has_tasks(&self) -> bool {
         !self.tasks.is_empty() || !self.copies.is_empty()
     }
 
-    /// Whether inspection has let a packet go on in this burst.
+    /// Whether inspection has passed a packet in this burst.
     #[inline(always)]
     pub fn was_inspected(&self, slot: BufferIndex) -> bool {
         self.passed >> (slot as usize % BURST_BUFFERS) & 1 != 0
     }
 
-    /// Whether a packet has been looked at for its session's application in this burst.
+    /// Whether application identification has processed a packet in this burst.
     #[inline(always)]
     pub fn was_identified(&self, slot: BufferIndex) -> bool {
         self.identified >> (slot as usize % BURST_BUFFERS) & 1 != 0
     }
 
-    /// Whether no session knows what a host has sent.
+    /// Whether a packet of a host matches no session.
     #[inline(always)]
     pub fn is_sessionless(&self, slot: BufferIndex) -> bool {
         self.sessionless >> (slot as usize % BURST_BUFFERS) & 1 != 0
     }
 
-    /// A packet is looked at anew, as one of another session.
+    /// Clear the verdicts of a packet that is to be processed again, as part of another session.
     pub fn remove_verdict(&mut self, slot: BufferIndex) {
         let others = !(1u128 << (slot as usize % BURST_BUFFERS));
         (self.passed, self.identified) = (self.passed & others, self.identified & others);
     }
 
-    /// Nothing is known of the slots of the next burst.
+    /// Clear the masks for the next burst.
     pub fn forget_slots(&mut self) {
         (self.passed, self.identified, self.sessionless, self.fresh) = (0, 0, 0, 0);
     }
@@ -299,7 +300,7 @@ impl Lists {
         put(&mut self.drop, (slot, reason.into()));
     }
 
-    /// Send a packet; one without a port goes over a virtual link, or into a tunnel.
+    /// Send a packet. One without a port goes over an inter-router link, or into a tunnel.
     #[inline(always)]
     pub fn send(&mut self, port: PortIndex, slot: BufferIndex) {
         match self.to_send.get_mut(port as usize) {
@@ -308,7 +309,7 @@ impl Lists {
         }
     }
 
-    /// Wait for a neighbour.
+    /// Let a packet wait for a neighbour.
     pub fn wait_for_neighbour(&mut self, slot: BufferIndex, wanted: Option<UnresolvedNeighbour>) {
         match wanted {
             Some(wanted) => put(&mut self.neighbour_resolution, (slot, wanted)),
@@ -316,37 +317,37 @@ impl Lists {
         }
     }
 
-    /// Cut a packet, translated already, for a hop.
+    /// Fragment a packet, already translated, for a hop.
     pub fn fragment(&mut self, slot: BufferIndex, hop: AdjacencyIndex) {
         put(&mut self.tasks, Task::Cut(slot, hop));
     }
 
-    /// Give a packet to another worker.
+    /// Hand a packet to another worker.
     pub fn hand_over(&mut self, slot: BufferIndex, to: WorkerIndex, note: HandOffNote) {
         let cause = match note.stage {
             EntryPoint::Session => HandOffCause::Session,
             EntryPoint::Fragment => HandOffCause::Fragment,
             EntryPoint::Wait(_) | EntryPoint::Gateway => HandOffCause::Gateway,
-            EntryPoint::Complain(..) => HandOffCause::Complain,
+            EntryPoint::SendIcmpError(..) => HandOffCause::SendIcmpError,
             EntryPoint::Finished(_) => HandOffCause::Transmit,
             EntryPoint::Received(_) | EntryPoint::Forward => HandOffCause::Stage,
         };
         self.hand_over_for(cause, slot, to, note);
     }
 
-    /// The same where the cause is known better.
+    /// Hand a packet to another worker, with an explicit cause.
     #[inline(always)]
     pub fn hand_over_for(&mut self, cause: HandOffCause, slot: BufferIndex, to: WorkerIndex, note: HandOffNote) {
         put(&mut self.hand_over, (slot, to, cause, note.pack()));
     }
 
-    /// Answer with an error and drop.
+    /// Answer a packet with an ICMP error and drop it.
     #[inline(always)]
     pub fn icmp_error(&mut self, slot: BufferIndex, error: IcmpError, reason: impl Into<Reason>) {
         put(&mut self.icmp_error, (slot, error, reason.into()));
     }
 
-    /// Drop a packet, and tell its sender if that is to be told something.
+    /// Drop a packet, with an ICMP error to its sender if one is given.
     pub fn reject(&mut self, slot: BufferIndex, (error, reason): (Option<IcmpError>, Reason)) {
         match error {
             Some(error) => self.icmp_error(slot, error, reason),
@@ -354,7 +355,7 @@ impl Lists {
         }
     }
 
-    /// Where a slot is: the node that has it next, how it leaves, or why it is dropped.
+    /// Where a slot is: its next node, its exit, or the reason of its drop.
     pub fn location(&self, slot: BufferIndex) -> Option<Location> {
         let is_cut = |task: &Task| matches!(task, Task::Cut(cut, _) if *cut == slot);
         let is_parked =

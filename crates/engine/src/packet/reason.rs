@@ -1,95 +1,75 @@
-//! Why packets are dropped: one list, numbered, composed from the crates that decide.
+//! Drop reasons: one numbered list, composed from the crates that decide.
 
-use sluice_wire::Fault;
-
-/// An enum of what is counted, each with its name and one line of help.
-macro_rules! named {
-    ($(#[$meta:meta])* $name:ident { $($variant:ident = $text:literal, $help:literal;)+ }) => {
-        $(#[$meta])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[repr(u8)]
-        pub enum $name { $(#[doc = $help] $variant),+ }
-        impl $name {
-            /// All of them, in the order of their numbers.
-            pub const ALL: &[$name] = &[$($name::$variant),+];
-            /// The name in counters.
-            pub fn name(self) -> &'static str { match self { $($name::$variant => $text),+ } }
-            /// One line for an operator.
-            pub fn help(self) -> &'static str { match self { $($name::$variant => $help),+ } }
-        }
-    };
-}
-
-pub(crate) use named;
+use sluice_wire::{Fault, named};
 
 named! {
     /// Reasons of the engine itself.
-    Own {
-        NotOurMac = "not-our-mac", "destination MAC address belongs to somebody else";
-        UnknownVlan = "unknown-vlan", "no interface is configured for these VLAN tags";
-        NotIp = "not-ip", "on a bridge that inspects: neither IPv4 nor IPv6, so that nothing looks into it";
-        EncapsulatedIp = "encapsulated-ip", "on a bridge that inspects: a tag or a header that hides IP and is not read: MPLS, PPPoE, MACsec and others";
-        LongerThanMtu = "longer-than-mtu", "over a bridge: longer than the MTU of the interface that it is to leave by";
-        UnknownEthertype = "unknown-ethertype", "neither IPv4, IPv6 nor ARP";
-        NotForUs = "not-for-us", "neighbour discovery about an address of somebody else";
-        Multicast = "multicast", "multicast or broadcast that the gateway does not take part in";
-        NoLocalService = "no-local-service", "addressed to the gateway, where nothing listens";
-        PolicedNeighbour = "policed-neighbour", "ARP or neighbour discovery above the configured rate";
-        PolicedEcho = "policed-echo", "ICMP echo to the gateway above the configured rate";
-        PolicedOther = "policed-other", "other traffic to the gateway above the configured rate";
-        PuntPolicedRouting = "punt-policed-routing", "routing protocols for a router's host above the configured rate";
-        PuntPolicedBfd = "punt-policed-bfd", "BFD for a router's host above the configured rate";
-        PuntPolicedDhcp = "punt-policed-dhcp", "DHCP for a router's host above the configured rate";
-        PuntPolicedRest = "punt-policed-rest", "other traffic for a router's host above the configured rate";
-        PuntQueueFull = "punt-queue-full", "more came for routers' hosts than the queue to them holds";
-        SiteUnknown = "site-unknown", "from an interface of subscribers' sites, and of none of these";
-        SiteFamily = "site-family", "not IPv4: sites are served over IPv4 alone";
-        SiteAddressMissing = "site-address-missing", "from a site that has no public address yet, or none any more";
-        SiteAddressLost = "site-address-lost", "to a session of a site that has lost the public address, or the terminal its private one";
-        TerminalUnknown = "terminal-unknown", "from a terminal to which its site's address is not leased";
-        TerminalForged = "terminal-forged", "from the address of another terminal of the site";
-        SitePolicedArp = "site-policed-arp", "ARP above what a site may send";
-        SitePolicedDhcp = "site-policed-dhcp", "DHCP above what a site may send";
-        SubscribersQueueFull = "subscribers-queue-full", "more DHCP and ARP of sites came than the queue to who serves them holds";
-        SessionsFull = "sessions-full", "session table of the shard is full; the new flow was refused";
-        SessionClash = "session-clash", "the translated flow has the same addresses and ports as another session";
-        TransmitFull = "transmit-full", "the device's transmit queue was full";
-        DeviceGone = "device-gone", "the device of the egress interface was removed, and is not back";
-        RateLimited = "rate-limited", "more came for the router than its rate, or went over the virtual link than its rate";
-        OverShare = "over-share", "more came than the worker can deal with, and the router has had its share";
-        LinkOverShare = "link-over-share", "more was to leave by the link than it takes, and the interface has had its share";
-        BufferQuota = "buffer-quota", "as many packets of the router wait as may";
-        Shed = "shed", "the ring to the next stage of the pipeline was full: more came than the stages take";
-        MovingFull = "moving-full", "more packets than can wait came while their shard went to another worker";
-        HandoverFull = "handover-full", "the ring to the worker in charge was full";
-        NoBuffer = "no-buffer", "no buffer left to make a packet in";
-        FragmentsFull = "fragments-full", "more datagrams in fragments under way than the table holds";
-        FragmentTimeout = "fragment-timeout", "the first fragment of the datagram did not come in time";
-        FragmentUnfit = "fragment-unfit", "packet can't be cut to the path's MTU";
-        ParkingFull = "parking-full", "no more packets can wait for a neighbour or a fragment";
-        SynsFull = "unsolicited-syns-full", "no more SYNs that nobody expects can wait for their answer";
-        SynOvertaken = "unsolicited-syn-overtaken", "a SYN that nobody expected, whose connection was then opened from inside";
-        LeftToOffload = "left-to-offload", "checksum left to offload by a local sender, refused by configuration";
-        DeviceRefused = "device-refused", "frame from the device in a form that can't be used";
-        InterfaceGone = "interface-gone", "the egress interface is no longer configured";
-        TooManyPasses = "too-many-passes", "passed as many virtual routers as a packet may: their routes lead in a circle, or on and on";
-        UnknownTunnel = "unknown-tunnel", "for an end of tunnels, from somebody or with an identifier or key that none of them has";
-        TunnelHeader = "tunnel-header", "header of a tunnel is cut short, wrong, or asks for what is not done, or nothing that it carries is behind it";
-        TunnelFragment = "tunnel-fragment", "for an end of a tunnel, in fragments, which are not put together";
-        TunnelCongestion = "tunnel-congestion", "congestion was met in a tunnel, and the sender inside would not understand (RFC 6040)";
-        PolicedKeepalive = "policed-keepalive", "GRE keepalives of a tunnel's other end, more than are answered";
-        TunnelHeadroom = "tunnel-headroom", "no room in front of the packet for the header of one more tunnel";
-        ChainDrop = "chain-drop", "a chain of its router says so: `sluice show graph`";
-        ChainPoliced = "chain-policed", "above a rate that a chain of its router polices";
-        Loop = "loop", "more passes through the gateway than allowed";
-        Forgotten = "forgotten", "a node left it nowhere: a bug, please report";
+    pub enum Own {
+        NotOurMac "not-our-mac" "the destination MAC address is not one of the gateway's";
+        UnknownVlan "unknown-vlan" "no interface is configured for these VLAN tags";
+        NotIp "not-ip" "neither IPv4 nor IPv6, on a bridge that inspects and can't inspect it";
+        EncapsulatedIp "encapsulated-ip" "IP in an encapsulation that inspection does not decode (MPLS, PPPoE, MACsec and others), on a bridge that inspects";
+        LongerThanMtu "longer-than-mtu" "longer than the MTU of the egress interface, on a bridge";
+        UnknownEthertype "unknown-ethertype" "neither IPv4, IPv6 nor ARP";
+        NotForUs "not-for-us" "neighbour discovery for an address that is not the gateway's";
+        Multicast "multicast" "multicast or broadcast that the gateway does not process";
+        NoLocalService "no-local-service" "addressed to the gateway, which has no service on this port";
+        PolicedNeighbour "policed-neighbour" "ARP or neighbour discovery above the configured rate";
+        PolicedEcho "policed-echo" "ICMP echo to the gateway above the configured rate";
+        PolicedOther "policed-other" "other traffic to the gateway above the configured rate";
+        PuntPolicedRouting "punt-policed-routing" "routing protocol packets to a router's host above the configured rate";
+        PuntPolicedBfd "punt-policed-bfd" "BFD packets to a router's host above the configured rate";
+        PuntPolicedDhcp "punt-policed-dhcp" "DHCP packets to a router's host above the configured rate";
+        PuntPolicedOther "punt-policed-other" "other packets to a router's host above the configured rate";
+        PuntQueueFull "punt-queue-full" "the queue to the routers' hosts was full";
+        SiteUnknown "site-unknown" "received on an interface of subscriber sites with tags or an address of no site";
+        SiteFamily "site-family" "not IPv4, from a site: sites have IPv4 service only";
+        SiteAddressMissing "site-address-missing" "from a site without a public address";
+        SiteAddressLost "site-address-lost" "to a session whose site lost its public address, or whose terminal lost its private address";
+        TerminalUnknown "terminal-unknown" "from a terminal without a lease for its source address";
+        TerminalForged "terminal-forged" "from a source address that is leased to another terminal of the site";
+        SitePolicedArp "site-policed-arp" "ARP of a site above its rate";
+        SitePolicedDhcp "site-policed-dhcp" "DHCP of a site above its rate";
+        SubscribersQueueFull "subscribers-queue-full" "the queue to the subscriber service was full of DHCP and ARP";
+        SessionsFull "sessions-full" "the session table of the shard was full; the new flow was refused";
+        SessionClash "session-clash" "the translated flow has the same addresses and ports as another session";
+        TransmitFull "transmit-full" "the device's transmit queue was full";
+        DeviceGone "device-gone" "the device of the egress interface was removed";
+        RateLimited "rate-limited" "above the rate of the virtual router or of the inter-router link";
+        OverShare "over-share" "the worker was overloaded, and the virtual router had used its share";
+        LinkOverShare "link-over-share" "the link was overloaded, and the egress interface had used its share";
+        BufferQuota "buffer-quota" "the virtual router had its maximum number of parked packets";
+        Shed "shed" "the ring to the next pipeline stage was full";
+        MovingFull "moving-full" "too many packets arrived while their shard moved to another worker";
+        HandoverFull "handover-full" "the hand-off ring to the worker of the shard was full";
+        NoBuffer "no-buffer" "no free buffer for a packet that the gateway creates";
+        FragmentsFull "fragments-full" "the table of fragmented datagrams was full";
+        FragmentTimeout "fragment-timeout" "the first fragment of the datagram did not arrive in time";
+        FragmentUnfit "fragment-unfit" "the packet can't be fragmented to the path MTU";
+        ParkingFull "parking-full" "the table of packets that wait for a neighbour or a fragment was full";
+        SynsFull "unsolicited-syns-full" "the table of unsolicited SYNs that wait for their answer was full";
+        SynOvertaken "unsolicited-syn-overtaken" "an unsolicited SYN whose connection was then opened from inside";
+        LeftToOffload "partial-checksums" "checksum left to offload by a local sender, which the configuration refuses";
+        DeviceRefused "device-refused" "the device delivered the frame in an unsupported form";
+        InterfaceGone "interface-gone" "the egress interface is no longer configured";
+        TooManyPasses "too-many-passes" "passed the maximum number of virtual routers: their routes form a loop";
+        UnknownTunnel "unknown-tunnel" "addressed to a tunnel endpoint, with a source, identifier or key of no tunnel";
+        TunnelHeader "tunnel-header" "the tunnel header is truncated, malformed or uses an unsupported option, or has no payload";
+        TunnelFragment "tunnel-fragment" "fragments to a tunnel endpoint, which does not reassemble";
+        TunnelCongestion "tunnel-congestion" "marked CE in a tunnel, and the inner packet is not ECN-capable (RFC 6040)";
+        PolicedKeepalive "policed-keepalive" "GRE keepalives above the rate that is answered";
+        TunnelHeadroom "tunnel-headroom" "no headroom in the buffer for another tunnel header";
+        ChainDrop "chain-drop" "a chain of the virtual router drops it: see `sluice show graph`";
+        ChainPoliced "chain-policed" "above the rate of a policer in a chain of the virtual router";
+        Loop "loop" "passed the gateway more often than allowed";
+        Forgotten "leaked" "no node disposed of it: a bug, please report it";
     }
 }
 
 /// Why a packet was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reason {
-    /// Found by validity.
+    /// Found by header validation.
     Wire(Fault),
     /// Decided by routing.
     Route(sluice_route::Reason),
@@ -109,10 +89,10 @@ impl Reason {
     const FILTER: usize = Self::NAT + sluice_nat::Reason::ALL.len();
     const INSPECT: usize = Self::FILTER + sluice_filter::Reason::ALL.len();
     const OWN: usize = Self::INSPECT + sluice_inspect::Reason::ALL.len();
-    /// How many there are.
+    /// Number of drop reasons.
     pub const COUNT: usize = Self::OWN + Own::ALL.len();
 
-    /// Its number, below [`Reason::COUNT`].
+    /// Number of the reason, below [`Reason::COUNT`].
     #[inline(always)]
     pub fn number(self) -> usize {
         match self {
@@ -125,12 +105,12 @@ impl Reason {
         }
     }
 
-    /// The reason of a number.
+    /// The reason with this number.
     pub fn numbered(number: usize) -> Option<Reason> {
         Self::all().nth(number)
     }
 
-    /// All of them, in the order of their numbers.
+    /// All reasons, in the order of their numbers.
     pub fn all() -> impl Iterator<Item = Reason> {
         let wire = Fault::ALL.iter().map(|&r| Self::Wire(r));
         let route = sluice_route::Reason::ALL.iter().map(|&r| Self::Route(r));
@@ -144,7 +124,7 @@ impl Reason {
             .chain(Own::ALL.iter().map(|&r| Self::Own(r)))
     }
 
-    /// The name in counters.
+    /// Name of the reason's counter.
     pub fn name(self) -> &'static str {
         match self {
             Self::Wire(r) => r.name(),
@@ -156,7 +136,7 @@ impl Reason {
         }
     }
 
-    /// One line for an operator.
+    /// Description of the reason for an operator, in one line.
     pub fn help(self) -> &'static str {
         match self {
             Self::Wire(r) => r.help(),
@@ -168,7 +148,7 @@ impl Reason {
         }
     }
 
-    /// The node that decides it.
+    /// Name of the node that drops packets for this reason.
     pub fn node(self) -> &'static str {
         match self {
             Self::Wire(_) => "parse",

@@ -1,4 +1,4 @@
-//! What a packet leads to beside its own way: work that needs new buffers, and what packets wait for.
+//! Tasks that need new buffers, and the events that packets wait for.
 
 use sluice_route::Address;
 use sluice_route::neighbour::NeighbourIndex;
@@ -7,56 +7,56 @@ use crate::packet::adjacency::AdjacencyIndex;
 use crate::packet::io::BufferIndex;
 use crate::packet::reason::Reason;
 
-/// Work that needs new buffers: done in the second half of a burst.
+/// A task that needs new buffers. It is done in the second half of a burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
-    /// Cut a datagram that is too long for its hop.
+    /// Fragment a datagram that exceeds the MTU of its hop.
     Cut(BufferIndex, AdjacencyIndex),
-    /// Ask a link for a neighbour, or the neighbour itself whether it is still there.
+    /// Send a neighbour request to the link, or a probe to the neighbour itself.
     Ask {
-        /// Whom.
+        /// The neighbour to request.
         neighbour: NeighbourIndex,
-        /// Its MAC is known.
+        /// Its MAC address is known, so that the request is a unicast probe.
         probe: bool,
     },
     /// Send a router advertisement to all hosts of an interface.
     Advertise(u16),
-    /// Tell all of a link that an address is here.
+    /// Announce an own address to all hosts of a link.
     Announce {
         /// The link's interface.
         interface: u16,
-        /// Which address.
+        /// Position of the announced address.
         place: AddressPosition,
     },
-    /// Send the echo request that the owner has.
+    /// Send the pending echo request of the owner state.
     Probe,
 }
 
-/// An address of an interface: in the network of which of its addresses, and which there.
+/// An address of an interface: the index of its network among the interface's addresses, and the offset in that network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AddressPosition {
     pub(crate) network: u16,
     pub(crate) offset: u32,
 }
 
-/// A neighbour that has to be found before a packet can go on.
+/// A neighbour that must be resolved before a packet can be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnresolvedNeighbour {
-    /// The link that it is on.
+    /// The interface of the neighbour's link.
     pub interface: u16,
-    /// Its address.
+    /// The neighbour's IP address.
     pub address: Address,
 }
 
-/// A SYN that is to wait.
+/// An unsolicited SYN that is to be parked.
 #[derive(Clone, Copy, Debug)]
 pub struct UnsolicitedSyn {
-    /// Its slot.
+    /// Slot of the SYN.
     pub slot: BufferIndex,
-    /// Hash of its key.
+    /// Hash of the SYN's flow key.
     pub hash: u64,
-    /// Nanosecond of its answer.
+    /// Time at which it is answered, in nanoseconds.
     pub due: u64,
-    /// Why it is not let in.
+    /// Why the SYN is rejected.
     pub reason: Reason,
 }

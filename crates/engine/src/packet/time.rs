@@ -1,25 +1,25 @@
-//! Time, passed in: nobody in the data plane asks a clock.
+//! Time as an argument: no code of the data plane reads a clock itself.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Ticks of the session timers per second. A tick is 10 ms; sessions keep the low 32 bits, which last
-/// 497 days and are compared by difference.
+/// Ticks of the session timers per second. A tick is 10 ms. Sessions store the low 32 bits, which wrap after 497 days and are
+/// compared by difference.
 pub const TICKS_PER_SECOND: u64 = 100;
 
-/// Ticks of a span of the timer wheel's middle level: 0.64 s.
+/// Ticks of one slot of the timer wheel's middle level: 0.64 s.
 const GRAIN: u64 = 64;
 
-/// The moment of a burst.
+/// The time of a burst.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Now {
     /// Nanoseconds since the start of the engine (or of the capture).
     pub nanoseconds: u64,
-    /// The same in ticks.
+    /// The time in ticks.
     pub tick: u64,
 }
 
 impl Now {
-    /// The moment `nanoseconds` after the start.
+    /// The time `nanoseconds` after the start.
     #[inline(always)]
     pub fn at(nanoseconds: u64) -> Self {
         Self {
@@ -28,15 +28,15 @@ impl Now {
         }
     }
 
-    /// The tick in `seconds` seconds, as [`Now::due_in`].
+    /// The tick in `seconds` seconds, rounded as by [`Now::due_in`].
     #[inline(always)]
     pub fn due(self, seconds: u32) -> u64 {
         let timeout = u64::from(seconds) * TICKS_PER_SECOND;
         self.due_in(timeout, timeout)
     }
 
-    /// When to ask about a session that may end in `left` ticks of its timeout: then, or where [`GRAIN`] is small
-    /// beside the timeout, at the next tick that it divides, which spares the timer wheel its finest step.
+    /// The tick at which to check a session that may expire in `left` ticks of its timeout. If [`GRAIN`] is small compared to
+    /// the timeout, it is rounded up to a multiple of it, which avoids the finest level of the timer wheel.
     #[inline(always)]
     pub fn due_in(self, left: u64, timeout: u64) -> u64 {
         let due = self.tick + left;
@@ -44,7 +44,7 @@ impl Now {
         if coarse { due.next_multiple_of(GRAIN) } else { due }
     }
 
-    /// The low bits, as sessions keep them.
+    /// The low bits, as sessions store them.
     #[inline(always)]
     pub fn stamp(self) -> u32 {
         self.tick as u32
@@ -62,13 +62,13 @@ impl Now {
     }
 }
 
-/// A rate that workers share: the nanosecond from which on the next one keeps to it. Those that meet here let one more through at
-/// worst.
+/// A rate limit shared by workers: the time in nanoseconds at which the next event conforms to the rate. When two workers race,
+/// at most one event too many is admitted.
 #[derive(Debug, Default)]
 pub struct Pace(AtomicU64);
 
 impl Pace {
-    /// Whether one more keeps to the rate: one each so many nanoseconds, and so many at once.
+    /// Whether another event conforms to the rate: one event per interval in nanoseconds, with this burst size.
     pub fn admits(&self, now: Now, (interval, burst): (u64, u64)) -> bool {
         let next = self.0.load(Ordering::Relaxed).max(now.nanoseconds);
         let admits = next - now.nanoseconds < interval * burst;

@@ -1,13 +1,13 @@
-//! The placements worth asking about.
+//! Lists the placements to compare.
 
 use super::{Core, Load, Part, Placement, Topology};
 
-/// Up to so many cores every division among stages is listed; beyond, all stages but that of the sessions have a power of
-/// two.
+/// Maximum number of cores for which every division among stages is listed. With more cores, all stages but that of the
+/// sessions have a power of two.
 const FEW: usize = 8;
 
-/// Cores in the order in which they are taken: those of one cache side by side, near the devices first, and the second
-/// hyperthread of a core only when every core has work.
+/// The cores in the order of use: cores that share a cache are adjacent, those near the devices come first, and the second
+/// hyperthread of a core follows after all cores.
 pub fn order(cores: &[Core], topology: &Topology) -> Vec<Core> {
     sorted(cores, topology, true)
 }
@@ -29,7 +29,7 @@ fn sorted(cores: &[Core], topology: &Topology, siblings_last: bool) -> Vec<Core>
     sorted
 }
 
-/// Ways to cut the four parts into adjacent stages: for each cut, how many parts each stage has.
+/// All ways to divide the four parts into adjacent stages, each as the number of parts per stage.
 fn groupings() -> impl Iterator<Item = Vec<usize>> {
     (0..8u32).map(|cuts| {
         let mut sizes = vec![1];
@@ -43,7 +43,7 @@ fn groupings() -> impl Iterator<Item = Vec<usize>> {
     })
 }
 
-/// Ways to give `cores` to `stages`, at least one each; the stage `rest` has what the others leave.
+/// All ways to divide `cores` among `stages`, at least one each. The stage `rest` gets the cores that the others leave.
 fn divisions(cores: usize, stages: usize, rest: usize) -> Vec<Vec<usize>> {
     let sizes = (1..cores).filter(|size| cores <= FEW || size.is_power_of_two());
     let sizes: Vec<usize> = sizes.collect();
@@ -67,8 +67,7 @@ fn divisions(cores: usize, stages: usize, rest: usize) -> Vec<Vec<usize>> {
     ways
 }
 
-/// A pipeline of stages with so many parts each, on so many of the cores each. A last stage without a size is on the cores
-/// of the first.
+/// A pipeline with these numbers of parts and cores per stage. A last stage without a size runs on the cores of the first.
 fn pipeline(order: &[Core], parts: &[usize], sizes: &[usize]) -> Option<Placement> {
     let mut workers: [Vec<Core>; 4] = Default::default();
     let (mut part, mut core) = (0, 0);
@@ -85,11 +84,11 @@ fn pipeline(order: &[Core], parts: &[usize], sizes: &[usize]) -> Option<Placemen
     Placement::new(workers)
 }
 
-/// All sensible placements on these cores: run-to-completion on one, on two, up to all; every cut of the parts into stages
-/// with every division of the cores. Some hundred, or two thousand on the largest machines.
+/// All useful placements on these cores: run-to-completion on one core, on two, up to all; every division of the parts into
+/// stages with every division of the cores. These are some hundred, or two thousand on the largest machines.
 pub fn candidates(cores: &[Core], topology: &Topology, load: &Load) -> Vec<Placement> {
     let near = order(cores, topology);
-    // More workers than shards have nothing to do.
+    // More workers than shards would be idle.
     let most = near.len().min(usize::from(load.shards));
     let complete = (1..=most)
         .rev()
@@ -100,7 +99,7 @@ pub fn candidates(cores: &[Core], topology: &Topology, load: &Load) -> Vec<Place
             .any(|other| other < core && topology.are_siblings(*core, *other))
     };
     let single: Vec<Core> = near.iter().copied().filter(|core| !is_second(core)).collect();
-    // Fewer cores may do as well, and stages may lie on the hyperthreads of one core.
+    // Fewer cores may give the same rate, and stages may run on the hyperthreads of one core.
     let counts = (2..=near.len()).filter(|&count| is_listed(count) || count == single.len() || count == near.len());
     for count in counts {
         pipelines(&near[..count], load, &mut found);
@@ -111,12 +110,12 @@ pub fn candidates(cores: &[Core], topology: &Topology, load: &Load) -> Vec<Place
     found
 }
 
-/// Those of some placements that split roles, with the assist.
+/// The placements with split roles, with assistance.
 pub fn assisted(all: &[Placement]) -> Vec<Placement> {
     all.iter().filter_map(Placement::with_assist).collect()
 }
 
-/// Every cut of the parts into stages, with every division of these cores in which each has something to do.
+/// Add every division of the parts into stages, with every division of the cores.
 fn pipelines(order: &[Core], load: &Load, found: &mut Vec<Placement>) {
     let queues = usize::from(load.queues.max(1));
     for parts in groupings().filter(|parts| parts.len() > 1) {
@@ -126,13 +125,14 @@ fn pipelines(order: &[Core], load: &Load, found: &mut Vec<Placement>) {
             false => Vec::new(),
         };
         for sizes in ways {
-            // Who receives or sends without having sessions needs a queue.
+            // A worker that receives or transmits without having sessions needs a queue.
             let ends = [0, sizes.len() - 1];
             if ends.iter().all(|&end| end == rest || sizes[end] <= queues) {
                 found.extend(pipeline(order, &parts, &sizes));
             }
         }
-        // Who receives also sends, and what lies between is done by others: buffers come back to where they are needed.
+        // The receiving workers also transmit, so that buffers return to where they are needed. The other workers do the parts
+        // in between.
         let last = parts.len() - 1;
         if parts.len() > 2 && (1..last).contains(&rest) {
             let ways = divisions(order.len(), last, rest).into_iter();
@@ -144,7 +144,7 @@ fn pipelines(order: &[Core], load: &Load, found: &mut Vec<Placement>) {
     }
 }
 
-/// Up to [`FEW`] every number of cores, and powers of two.
+/// Whether a number of cores is listed: every number up to [`FEW`], and powers of two.
 fn is_listed(count: usize) -> bool {
     count <= FEW || count.is_power_of_two()
 }
@@ -164,7 +164,7 @@ mod tests {
     use super::super::{DeviceSite, Site};
     use super::*;
 
-    /// Sockets of two caches, caches of two cores, cores of two hyperthreads: numbered as Linux does, second ones last.
+    /// Sockets with two caches of two cores with two hyperthreads each, numbered as Linux does, the second hyperthreads last.
     fn machine(sockets: u16) -> Topology {
         let physical = 4 * sockets;
         let site = |core: Core| Site {
@@ -223,10 +223,11 @@ mod tests {
 
     #[test]
     fn four_cores_have_every_division() {
-        // Of 4 cores: C(3,1) divisions in each of 3 cuts, C(3,2) in each of 3, and one of four stages; of 2 and 3 likewise.
+        // Of 4 cores: C(3,1) divisions for each of 3 cuts, C(3,2) for each of 3, and one with four stages; likewise of 2 and 3
+        // cores.
         let found = candidates(&[0, 1, 2, 3], &Topology::flat(4), &Load::even(16));
         let onwards = 3 + (3 * 2 + 3) + (3 * 3 + 3 * 3 + 1);
-        // With the sending on the cores that receive: 2 cuts into 3 stages, and one into 4.
+        // With transmit on the receiving cores: 2 cuts into 3 stages, and one into 4.
         let there_and_back = 2 + (2 * 2 + 1) + (2 * 3 + 3);
         assert_eq!(4 + onwards + there_and_back, found.len());
     }

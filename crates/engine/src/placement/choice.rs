@@ -1,33 +1,33 @@
-//! One of the candidates.
+//! Selects one of the candidate placements.
 
 use super::{Costs, Load, Placement, Prediction, Topology, predict};
 
-/// What is within so much of the best counts as equal: then the simpler one is taken.
+/// Rates within this fraction of the best are considered equal. Among these, the simplest placement is chosen.
 const EQUAL: f64 = 0.03;
 
-/// A placement and what it is expected to do.
+/// A placement with its prediction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Planned {
     /// The placement.
     pub placement: Placement,
-    /// What to expect.
+    /// Prediction for the placement.
     pub prediction: Prediction,
 }
 
 impl Planned {
-    /// Packets per second.
+    /// Predicted packets per second.
     pub fn rate(&self) -> f64 {
         self.prediction.packets_per_second
     }
 
-    /// Simpler first: no pipeline, fewer stages, fewer workers, no assist.
+    /// Sort key with the simplest placement first: no pipeline, fewer stages, fewer workers, no assistance.
     fn complexity(&self) -> (usize, usize, bool) {
         let placement = &self.placement;
         (placement.stages().len(), placement.workers().len(), placement.assists())
     }
 }
 
-/// Predictions for all, the best first.
+/// Predictions for all placements, the best first.
 pub fn rank(all: Vec<Placement>, costs: &Costs, topology: &Topology, load: &Load, hz: f64) -> Vec<Planned> {
     let planned = all.into_iter().map(|placement| Planned {
         prediction: predict(&placement, costs, topology, load, hz),
@@ -38,8 +38,8 @@ pub fn rank(all: Vec<Placement>, costs: &Costs, topology: &Topology, load: &Load
     ranked
 }
 
-/// The one to take: the fastest, or the simplest of those that are about as fast. Where a load is offered, the one with the
-/// fewest workers that carries it, if any does.
+/// The placement to use: the simplest of those with about the best rate. If a required rate is given, the one with the fewest
+/// workers that reaches it, if any does.
 pub fn choose<'p>(ranked: &'p [Planned], load: &Load) -> Option<&'p Planned> {
     let carrying = load.offered.map(|offered| {
         let enough = ranked.iter().filter(move |planned| planned.rate() >= offered);

@@ -1,29 +1,29 @@
-//! What a placement carries: the cycles that each of its workers spends for every packet that comes.
+//! Predicts the rate of a placement from the cycles that each of its workers spends per offered packet.
 
 use super::{Core, Costs, Load, Part, Placement, Topology};
 
-/// How many times the cycles each packet takes on a core whose hyperthreads both work: together they do 1.25 times what one
-/// does alone. Workers poll, so a sibling with little to do takes its half too.
+/// Factor of the cycles per packet on a core with two busy hyperthreads: together they do 1.25 times the work of one. Workers poll, so even
+/// an idle sibling takes its half.
 pub const SIBLINGS: f64 = 1.6;
 
-/// How many times the cycles receive and transmit take on a core of another memory node than the device.
+/// Factor of the cycles for receive and transmit on a core of another memory node than the device.
 const REMOTE: f64 = 1.3;
 
-/// What a worker's cycles go into.
+/// What a worker spends cycles on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Item {
-    /// A part of the way.
+    /// A part of packet processing.
     Part(Part),
-    /// Giving packets away.
+    /// Handing packets to other workers.
     HandOver,
-    /// Taking them.
+    /// Taking packets from other workers.
     TakeOver,
-    /// Buffers that come back from others.
+    /// Receiving into buffers that other workers used last.
     Return,
 }
 
 impl Item {
-    /// Its name in tables.
+    /// Name of the item in tables.
     pub fn name(self) -> &'static str {
         match self {
             Self::Part(part) => part.name(),
@@ -34,20 +34,20 @@ impl Item {
     }
 }
 
-/// What a worker spends, in cycles per packet that the machine is offered.
+/// Cycles of a worker per packet offered to the machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WorkerLoad {
-    /// The worker.
+    /// Core of the worker.
     pub core: Core,
-    /// By part, in the order of [`Part::ALL`].
+    /// Cycles by part, in the order of [`Part::ALL`].
     pub parts: [f64; 4],
-    /// To give packets to others.
+    /// For handing packets to other workers.
     pub given: f64,
-    /// To take packets from others.
+    /// For taking packets from other workers.
     pub taken: f64,
-    /// For buffers that others had last.
+    /// For buffers that other workers used last.
     pub returned: f64,
-    /// How many times that, because its core's other hyperthread works too.
+    /// Factor for a busy sibling hyperthread.
     pub slowdown: f64,
 }
 
@@ -63,12 +63,12 @@ impl WorkerLoad {
         }
     }
 
-    /// All together, slowdown included.
+    /// Total cycles of the worker, including the slowdown.
     pub fn cycles(&self) -> f64 {
         (self.parts.iter().sum::<f64>() + self.given + self.taken + self.returned) * self.slowdown
     }
 
-    /// What takes most of it.
+    /// The item that takes most cycles.
     pub fn most(&self) -> Item {
         let parts = Part::ALL.map(|part| (self.parts[part as usize], Item::Part(part)));
         let others = [
@@ -82,14 +82,14 @@ impl WorkerLoad {
     }
 }
 
-/// What a placement is expected to do.
+/// Predicted performance of a placement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prediction {
-    /// Most packets per second without loss.
+    /// Maximum packets per second without loss.
     pub packets_per_second: f64,
-    /// Its workers, in order.
+    /// Loads of the workers, in order.
     pub workers: Vec<WorkerLoad>,
-    /// The place in [`Self::workers`] of the one with most to do.
+    /// Index in [`Self::workers`] of the busiest one.
     pub busiest: usize,
 }
 
@@ -99,20 +99,20 @@ impl Prediction {
         self.workers.get(self.busiest)
     }
 
-    /// Share of a worker's time that is spent at a rate in packets per second; 1 at the most that the placement carries.
+    /// Fraction of a worker's time that is used at a rate in packets per second; 1 at the maximum rate of the busiest worker.
     pub fn busy(&self, worker: &WorkerLoad, hz: f64, rate: f64) -> f64 {
         worker.cycles() * rate / hz.max(1.0)
     }
 }
 
-/// What workers spend, as packets go along.
+/// Sums up the cycles of workers along the path of packets.
 struct Way<'a> {
     costs: &'a Costs,
     topology: &'a Topology,
     loads: Vec<WorkerLoad>,
 }
 
-/// Packets at a worker: its core and its share of all.
+/// Packets at a worker: its core and its share of all packets.
 type At = (Core, f64);
 
 impl Way<'_> {
@@ -121,7 +121,7 @@ impl Way<'_> {
         self.loads.get_mut(place)
     }
 
-    /// Every worker does a part for its share.
+    /// Add the cycles of a part at workers with these shares.
     fn work(&mut self, part: Part, at: &[At]) {
         for &(core, share) in at {
             let mut cycles = self.costs.of(part) * share;
@@ -134,7 +134,7 @@ impl Way<'_> {
         }
     }
 
-    /// A share of all packets goes from one worker to another, which begins with a part.
+    /// Add the cycles to hand a share of all packets from one worker to another, which continues with a part.
     fn give(&mut self, from: Core, to: Core, part: Part, share: f64) {
         if from == to {
             return;
@@ -149,7 +149,7 @@ impl Way<'_> {
         }
     }
 
-    /// Everything goes to new places, whatever the old ones are.
+    /// Add the cycles to hand all packets from their workers to new ones, independently of where they are.
     fn spread(&mut self, from: &[At], to: &[At], part: Part) {
         for &(giver, given) in from {
             for &(taker, taken) in to {
@@ -158,7 +158,7 @@ impl Way<'_> {
         }
     }
 
-    /// Buffers go back from where packets are sent to where they are received, whichever are free first.
+    /// Add the cycles for buffers that return from transmitting to receiving workers, in any combination.
     fn back(&mut self, received: &[At], sent: &[At]) {
         for &(receiver, brought) in received {
             for &(sender, taken) in sent.iter().filter(|&&(sender, _)| sender != receiver) {
@@ -171,12 +171,12 @@ impl Way<'_> {
     }
 }
 
-/// Equal shares.
+/// Equal shares for some workers.
 fn evenly(cores: &[Core]) -> Vec<At> {
     cores.iter().map(|&core| (core, 1.0 / cores.len() as f64)).collect()
 }
 
-/// Shares that are moved from workers without a queue to those with one.
+/// Move the shares of workers without a queue to those with one.
 fn to_queues(at: &[At], queues: usize) -> Vec<At> {
     let mut queued: Vec<At> = at.iter().take(queues).map(|&(core, _)| (core, 0.0)).collect();
     for (place, &(_, share)) in at.iter().enumerate() {
@@ -185,18 +185,18 @@ fn to_queues(at: &[At], queues: usize) -> Vec<At> {
     queued
 }
 
-/// What a placement carries on this machine, whose clock makes `hz` cycles per second.
+/// Predict the performance of a placement on a machine with a clock of `hz` cycles per second.
 ///
-/// A worker's cycles per packet offered are the sum of what it does of each part, by its share, and of what it gives and
-/// takes. The rate is the one at which the busiest worker's add up to `hz`.
+/// The cycles of a worker per offered packet are the sum of the costs of its parts, weighted by its share, and of its hand-overs. The maximum
+/// rate is the one at which the cycles of the busiest worker add up to `hz`.
 ///
-/// Where workers assist, they take as much over as levels them with those that they assist.
+/// With assistance, workers take over the share of sessions that balances their load with that of the assisted workers.
 pub fn predict(placement: &Placement, costs: &Costs, topology: &Topology, load: &Load, hz: f64) -> Prediction {
     let with = |assisted| spent(placement, assisted, costs, topology, load, hz);
     if !placement.assists() {
         return with(0.0);
     }
-    // An elephant stays where it is.
+    // The shard of an elephant flow can't be taken over in part.
     let most = 1.0
         - load
             .shares(usize::from(load.shards.max(1)))
@@ -218,10 +218,10 @@ pub fn predict(placement: &Placement, costs: &Costs, topology: &Topology, load: 
     with(least)
 }
 
-/// How often the share that is taken over is halved towards the one that levels the workers.
+/// Number of bisection steps for the share that balances the workers.
 const HALVINGS: usize = 20;
 
-/// What workers spend where so much of the sessions is done by those that receive.
+/// The cycles of all workers if the receiving ones do the share `assisted` of the sessions.
 fn spent(placement: &Placement, assisted: f64, costs: &Costs, topology: &Topology, load: &Load, hz: f64) -> Prediction {
     let workers = placement.workers();
     let mut way = Way {
@@ -235,7 +235,7 @@ fn spent(placement: &Placement, assisted: f64, costs: &Costs, topology: &Topolog
     };
     let queues = usize::from(load.queues.max(1));
     let is_joined = |one, other| placement.of(one) == placement.of(other);
-    // Devices choose queues by shard.
+    // Devices select receive queues by shard.
     let steered = by_shard(Part::Receive);
     let received = to_queues(&steered, queues);
     way.work(Part::Receive, &received);
@@ -256,12 +256,12 @@ fn spent(placement: &Placement, assisted: f64, costs: &Costs, topology: &Topolog
         sessions.extend(assisting.map(|(core, share)| (core, share * assisted)));
     }
     if is_joined(Part::Receive, Part::Parse) && is_joined(Part::Parse, Part::Session) {
-        // What the devices could not bring to its owner: those without a queue.
+        // Packets of owners without a queue arrive at another worker.
         for (place, &(owner, share)) in sessions.iter().enumerate() {
             way.give(sessions[place % queues].0, owner, Part::Session, share);
         }
     } else {
-        // Which shard a packet belongs to is known once it is parsed.
+        // The shard of a packet is known once it is parsed.
         way.spread(&parsed, &sessions, Part::Session);
     }
     way.work(Part::Session, &sessions);
@@ -276,14 +276,14 @@ fn spent(placement: &Placement, assisted: f64, costs: &Costs, topology: &Topolog
             let cores = placement.of(Part::Transmit);
             let mut sent = evenly(&cores[..cores.len().min(queues)]);
             way.spread(&sessions[..owners], &sent, Part::Transmit);
-            // Who assists sends what it has done itself.
+            // An assisting worker transmits the packets that it has processed.
             sent.iter_mut().for_each(|(_, share)| *share *= 1.0 - assisted);
             sent.extend(&sessions[owners..]);
             sent
         }
     };
     way.work(Part::Transmit, &sent);
-    // Workers that do everything send by far most of what they received themselves.
+    // In run-to-completion, workers transmit most of the packets that they received themselves.
     if placement.is_pipeline() {
         way.back(&received, &sent);
     }
@@ -351,7 +351,7 @@ mod tests {
         };
         let prediction = predict(&all(2), &costs, &Topology::flat(2), &load, HZ);
         let first = prediction.workers[0];
-        // It receives, parses and sends everything, has half of the sessions, and half goes to the other and back.
+        // It receives, parses and sends everything and has half of the sessions; the other half goes to the other worker and back.
         assert_eq!([10.0, 10.0, 30.0, 20.0], first.parts);
         assert_eq!((10.0, 10.0), (first.given, first.taken));
         let second = prediction.workers[1];
@@ -433,7 +433,7 @@ mod tests {
             busiest: 1.0,
             ..Load::even(16)
         };
-        // On four workers no more than on one, but parts taken off its worker count.
+        // Four workers reach no more than one, because the busiest shard limits them, but a pipeline relieves its worker of other parts.
         assert_eq!(rate(&all(1), &costs, &load), rate(&all(4), &costs, &load));
         let pipeline = Placement::new([vec![0], vec![0], vec![1], vec![2]]).unwrap();
         assert!(rate(&pipeline, &costs, &load) > 1.5 * rate(&all(4), &costs, &load));
@@ -443,7 +443,7 @@ mod tests {
     fn parse_and_session_apart_from_receive_find_the_owner_among_themselves() {
         let pipeline = Placement::new([vec![0], vec![1, 2], vec![1, 2], vec![1, 2]]).unwrap();
         let prediction = predict(&pipeline, &costs([10.0; 4]), &Topology::flat(4), &Load::even(16), HZ);
-        // Half of all packets were parsed where their shard is not.
+        // Half of all packets were parsed on another worker than that of their shard.
         assert_eq!([20.0, 5.0, 5.0], [0, 1, 2].map(|place| prediction.workers[place].given));
     }
 
@@ -459,11 +459,11 @@ mod tests {
             let prediction = predict(placement, &costs, &Topology::flat(2), &Load::even(1024), HZ);
             [0, 1].map(|place| (prediction.workers[place].cycles() * 10.0).round() / 10.0)
         };
-        // 20 to hand over and 20 to take: 10 + 10 + 20 + 20 + 20 beside 20 + 100 + 20.
+        // Handing over and taking cost 20 each: 10 + 10 + 20 + 20 + 20 on the receiving worker and 20 + 100 + 20 on the session worker.
         assert_eq!([80.0, 140.0], cycles(&sends));
-        // Of a share x taken over: 80 - 40 x + 100 x beside 140 - 140 x, so x = 0.3.
+        // With the share x taken over: 80 - 40 x + 100 x and 140 - 140 x, so x = 0.3.
         assert_eq!([98.0, 98.0], cycles(&sends.with_assist().unwrap()));
-        // 10 + 10 + 20 beside 20 + 100 + 20; of x: 40 - 20 x + 120 x beside 140 - 140 x, so x = 100 / 240.
+        // 10 + 10 + 20 and 20 + 100 + 20; with x: 40 - 20 x + 120 x and 140 - 140 x, so x = 100 / 240.
         assert_eq!([40.0, 140.0], cycles(&inspects));
         assert_eq!([81.7, 81.7], cycles(&inspects.with_assist().unwrap()));
     }

@@ -1,23 +1,23 @@
-//! Where cores and devices are.
+//! Location of cores and devices.
 
 use super::Core;
 
-/// How far two workers are from each other, as far as a line of memory has to travel.
+/// Distance between two workers, as cache lines have to travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(usize)]
 pub enum Distance {
     /// Hyperthreads of one core.
     Core,
-    /// Two cores with the last level of cache in common.
+    /// Two cores that share the last-level cache.
     Cache,
-    /// Another cache of the same socket.
+    /// Cores with different last-level caches of one socket.
     Socket,
-    /// Another socket.
+    /// Different sockets.
     Far,
 }
 
 impl Distance {
-    /// All of them, near ones first.
+    /// All distances, near ones first.
     pub const ALL: [Distance; 4] = [Self::Core, Self::Cache, Self::Socket, Self::Far];
 
     /// The distance in words.
@@ -31,27 +31,27 @@ impl Distance {
     }
 }
 
-/// Where a core is.
+/// Location of a core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Site {
-    /// The core, as the kernel numbers it: a hyperthread where there are some.
+    /// The core's number in the kernel: a hyperthread, if the machine has these.
     pub core: Core,
-    /// Its socket.
+    /// Number of the core's socket.
     pub socket: u16,
-    /// What its hyperthreads have in common: the lowest of them.
+    /// Its physical core: the lowest number among its hyperthreads.
     pub physical: Core,
-    /// Its last level of cache: the lowest core that has it too.
+    /// Its last-level cache: the lowest number among the cores that share it.
     pub cache: Core,
-    /// Its memory node.
+    /// Number of the core's memory node.
     pub node: u16,
 }
 
-/// Where a device is.
+/// Location of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceSite {
-    /// The interface's name.
+    /// Name of the device's interface.
     pub name: String,
-    /// Its memory node; `None` where it has none, as virtual devices.
+    /// Its memory node; `None` for a device without one, such as a virtual device.
     pub node: Option<u16>,
 }
 
@@ -65,7 +65,7 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// One socket, one cache, no hyperthreads.
+    /// A machine with one socket, one cache, no hyperthreads.
     pub fn flat(cores: u16) -> Self {
         let site = |core| Site {
             core,
@@ -80,13 +80,13 @@ impl Topology {
         }
     }
 
-    /// Where a core is.
+    /// The location of a core.
     pub fn site(&self, core: Core) -> Option<&Site> {
         let place = self.cores.binary_search_by_key(&core, |site| site.core).ok()?;
         self.cores.get(place)
     }
 
-    /// How far two cores are from each other. Of a core that is not known nothing better than the socket is assumed.
+    /// The distance between two cores. An unknown core is assumed to be in the same socket.
     pub fn distance(&self, one: Core, other: Core) -> Distance {
         match (self.site(one), self.site(other)) {
             (Some(one), Some(other)) if one.socket != other.socket => Distance::Far,
@@ -101,7 +101,7 @@ impl Topology {
         one != other && self.distance(one, other) == Distance::Core
     }
 
-    /// Share of the devices that are on another memory node than a core.
+    /// Fraction of the devices that are on another memory node than a core.
     pub fn remote(&self, core: Core) -> f64 {
         let Some(site) = self.site(core) else { return 0.0 };
         let nodes = self.devices.iter().filter_map(|device| device.node);
@@ -109,8 +109,8 @@ impl Topology {
         f64::from(far) / f64::from(all.max(1))
     }
 
-    /// The same machine with so many more cores beside its last one, for questions about larger machines. The new ones
-    /// share cache and socket with it, and have no hyperthreads.
+    /// This machine with more cores next to its last one, for predictions about larger machines. The new cores share cache and
+    /// socket with it, and have no hyperthreads.
     pub fn extended(&self, more: u16) -> Self {
         let mut larger = self.clone();
         let Some(&last) = self.cores.last() else { return larger };

@@ -1,40 +1,40 @@
-//! What a session's record keeps of its application.
+//! The application field of a session record.
 
 use sluice_inspect::applications::ProtocolPair;
 
-/// What is known of a session's application.
+/// State of application identification of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Application {
-    /// Nothing, and nobody asks.
+    /// Not identified, and identification is not enabled for the session.
     #[default]
     Nothing,
-    /// It will be looked for, from the next packet on.
+    /// Identification starts with the next packet.
     Wanted,
-    /// It is looked for.
+    /// Identification is in progress.
     Sought(PendingIndex),
-    /// It was looked for: what was found. Both numbers are 0 where nothing was.
+    /// Identification has finished with this result. Both numbers are 0 if the application stayed unknown.
     Known(ProtocolPair),
 }
 
-/// A place in the pool of its worker, and which use of the place.
+/// Index of an entry in the worker's identification pool, with the serial number of its use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PendingIndex(pub(crate) u32);
 
-/// Sessions that a worker looks at, at most: what a record's number leaves.
+/// Maximum number of sessions that a worker identifies at a time, limited by the bits of the record's field.
 pub const MAX_PENDING: u32 = 1 << SLOT_BITS;
-/// Bits of a place.
+/// Bits of the entry's index.
 pub(crate) const SLOT_BITS: u32 = 20;
-/// Bits of the use of a place.
+/// Bits of the serial number.
 pub(crate) const SERIAL_BITS: u32 = 30 - SLOT_BITS;
 
-/// What a record's number is, in its two highest bits.
+/// Position of the state, which is in the two highest bits of the record's field.
 const KIND: u32 = 30;
 const PENDING: u32 = 1;
 const KNOWN: u32 = 2;
 const WANTED: u32 = 3;
 
 impl Application {
-    /// As a record keeps it.
+    /// Decode the field of a session record.
     #[inline(always)]
     pub fn from_bits(bits: u32) -> Self {
         let rest = bits & ((1 << KIND) - 1);
@@ -49,7 +49,7 @@ impl Application {
         }
     }
 
-    /// As a record keeps it. nDPI's numbers have less than 15 bits.
+    /// Encode as the record's field. nDPI's numbers have less than 15 bits.
     pub fn bits(self) -> u32 {
         match self {
             Self::Nothing => 0,
@@ -61,7 +61,7 @@ impl Application {
         }
     }
 
-    /// Whether packets are looked at for it.
+    /// Whether packets are to be processed for identification.
     #[inline(always)]
     pub fn is_open(self) -> bool {
         matches!(self, Self::Wanted | Self::Sought(_))

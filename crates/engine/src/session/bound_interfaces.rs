@@ -1,27 +1,27 @@
-//! By which interfaces the packets of a session come in, as its record keeps it.
+//! The interfaces by which the packets of a session arrive, as its record stores them.
 
 use bytemuck::{Pod, Zeroable};
 use sluice_wire::Direction;
 
 use crate::packet::adjacency::AdjacencyIndex;
 
-/// The protocol of a session, and by direction the interface that its packets come in by and whether they keep it alive
-/// (RFC 4787, REQ-6), in a word.
+/// The protocol of a session and, for each direction, the interface that its packets arrive on and whether they refresh the
+/// session (RFC 4787, REQ-6), in one word.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(transparent)]
 pub struct BoundInterfaces(u32);
 
 impl BoundInterfaces {
-    /// Bits of an interface.
+    /// Mask of an interface.
     const INTERFACE: u32 = AdjacencyIndex::MAX_INTERFACES as u32;
-    /// Behind them: packets of the direction keep the session alive.
+    /// Flag above the interface: packets of the direction refresh the session.
     const REFRESHES: u32 = Self::INTERFACE + 1;
-    /// Bits of a direction.
+    /// Bits per direction.
     const WIDTH: u32 = 12;
-    /// No interface is the one that packets come in by.
+    /// The direction is not bound to an interface.
     pub const NONE: u16 = AdjacencyIndex::MAX_INTERFACES as u16;
 
-    /// Of a protocol; by direction the interface and whether its packets keep the session alive.
+    /// A protocol with, for each direction, the interface and whether its packets refresh the session.
     pub fn new(protocol: u8, interfaces: [u16; 2], refreshes: [bool; 2]) -> Self {
         let refreshes = refreshes.map(|refreshes| u32::from(refreshes) * Self::REFRESHES);
         let bare = Self(u32::from(protocol) << (2 * Self::WIDTH) | refreshes[0] | refreshes[1] << Self::WIDTH);
@@ -29,7 +29,7 @@ impl BoundInterfaces {
         bare.with(Direction::Forward, forward).with(Direction::Reverse, reverse)
     }
 
-    /// The same with another interface for a direction.
+    /// Replace the interface of a direction.
     pub fn with(self, direction: Direction, interface: u16) -> Self {
         let shift = direction as u32 * Self::WIDTH;
         let interface = u32::from(interface.min(Self::NONE));
@@ -41,19 +41,19 @@ impl BoundInterfaces {
         self.0 >> (direction as u32 * Self::WIDTH)
     }
 
-    /// The interface that packets of a direction come in by; [`BoundInterfaces::NONE`] where that has to be asked each time.
+    /// The interface that packets of a direction arrive on. [`BoundInterfaces::NONE`] if it has to be checked for each packet.
     #[inline(always)]
     pub fn interface(self, direction: Direction) -> u16 {
         (self.of(direction) & Self::INTERFACE) as u16
     }
 
-    /// Whether packets of a direction keep the session alive.
+    /// Whether packets of a direction refresh the session.
     #[inline(always)]
     pub fn refreshes(self, direction: Direction) -> bool {
         self.of(direction) & Self::REFRESHES != 0
     }
 
-    /// IP protocol.
+    /// IP protocol of the session.
     #[inline(always)]
     pub fn protocol(self) -> u8 {
         (self.0 >> (2 * Self::WIDTH)) as u8

@@ -1,4 +1,4 @@
-//! Events of translation, from a worker to whoever logs them: a bounded queue that never makes the worker wait.
+//! Translation events, passed from a worker to the logger by a bounded queue that never blocks the worker.
 
 use std::cell::RefCell;
 
@@ -6,15 +6,15 @@ use sluice_nat::event::{Event, Outbox};
 
 use crate::packet::counters::WorkerCounters;
 
-/// The worker's end of its queue.
+/// The worker's end of the event queue.
 #[derive(Debug, Default)]
 pub struct EventQueue(Option<RefCell<rtrb::Producer<Event>>>);
 
-/// The other end.
+/// The logger's end of the event queue.
 pub type Taken = rtrb::Consumer<Event>;
 
 impl EventQueue {
-    /// A queue for so many events, with its other end; none where it holds nothing.
+    /// A queue for a number of events and its consumer. Without a capacity there is no queue.
     pub fn new(most: usize) -> (Self, Option<Taken>) {
         if most == 0 {
             return (Self(None), None);
@@ -23,7 +23,7 @@ impl EventQueue {
         (Self(Some(RefCell::new(producer))), Some(consumer))
     }
 
-    /// Take what waits in a shard. What does not fit is counted and lost.
+    /// Move the events of a shard to the queue. Events that don't fit are counted as lost.
     #[inline(always)]
     pub fn collect(&self, outbox: &mut Outbox, counters: &WorkerCounters) {
         if !outbox.is_empty() {

@@ -27,21 +27,21 @@ use crate::session::ip_id;
 use crate::session::record::{Session4, Session6, Track, Verdict};
 use crate::session::shard::Shard;
 
-/// What a node needs of a session record.
+/// What nodes use of a session record.
 pub trait Session<F: Family>: Record<Key = F::Key> + Default {
     /// Key of the first packet's direction.
     fn forward(&self) -> &F::Tuple;
-    /// Key of the answers.
+    /// Key of the reverse direction.
     fn reverse(&self) -> &F::Tuple;
-    /// What the slow path has decided.
+    /// The decisions of the slow path.
     fn verdict(&self) -> &Verdict;
-    /// What the slow path has decided, to be changed.
+    /// The decisions of the slow path, mutable.
     fn verdict_mut(&mut self) -> &mut Verdict;
-    /// What packets change.
+    /// The state that packets change.
     fn track(&self) -> &Track;
-    /// What packets change, to be changed.
+    /// The state that packets change, mutable.
     fn track_mut(&mut self) -> &mut Track;
-    /// Set the keys of both directions, before the record is in a table.
+    /// Set the keys of both directions. Must be called before the record is in a table.
     fn set_keys(&mut self, forward: F::Tuple, reverse: F::Tuple);
 
     /// How packets are translated.
@@ -49,16 +49,16 @@ pub trait Session<F: Family>: Record<Key = F::Key> + Default {
     fn nat(&self) -> Decision {
         self.verdict().nat
     }
-    /// Generation of the snapshot that decided.
+    /// Generation of the snapshot that the session was decided by.
     #[inline(always)]
     fn generation(&self) -> u32 {
         self.verdict().generation
     }
-    /// Set the generation.
+    /// Set the generation of the snapshot that the session was decided by.
     fn set_generation(&mut self, generation: u32) {
         self.verdict_mut().generation = generation;
     }
-    /// What is known of its application: nothing ever of ICMP, which needs no identification.
+    /// The state of application identification. ICMP sessions have none; the state is always [`Application::Nothing`].
     #[inline(always)]
     fn application(&self) -> Application {
         match protocol::is_icmp(self.protocol()) {
@@ -66,23 +66,23 @@ pub trait Session<F: Family>: Record<Key = F::Key> + Default {
             false => Application::from_bits(self.verdict().application),
         }
     }
-    /// Set what is known of its application.
+    /// Set the state of application identification.
     fn set_application(&mut self, application: Application) {
         if !protocol::is_icmp(self.protocol()) {
             self.verdict_mut().application = application.bits();
         }
     }
-    /// IP protocol.
+    /// IP protocol of the session.
     #[inline(always)]
     fn protocol(&self) -> u8 {
         self.verdict().bound.protocol()
     }
-    /// Whether packets of a direction keep it alive.
+    /// Whether packets of a direction refresh the session.
     #[inline(always)]
     fn refreshes(&self, direction: Direction) -> bool {
         self.verdict().bound.refreshes(direction)
     }
-    /// The interface that packets of a direction come in by; [`BoundInterfaces::NONE`] where every packet is validated.
+    /// The interface that packets of a direction arrive on. [`BoundInterfaces::NONE`] if every packet is validated.
     #[inline(always)]
     fn bound_interface(&self, direction: Direction) -> u16 {
         self.verdict().bound.interface(direction)
@@ -92,7 +92,7 @@ pub trait Session<F: Family>: Record<Key = F::Key> + Default {
         let verdict = self.verdict_mut();
         verdict.bound = verdict.bound.with(direction, interface);
     }
-    /// Interface that the first packet came in by.
+    /// Interface that the first packet arrived on.
     #[inline(always)]
     fn interface(&self) -> u16 {
         self.bound_interface(Direction::Forward)
@@ -106,38 +106,38 @@ pub trait Session<F: Family>: Record<Key = F::Key> + Default {
     fn set_adjacency(&mut self, direction: Direction, adjacency: AdjacencyIndex) {
         self.verdict_mut().adjacencies[direction as usize] = adjacency.0;
     }
-    /// State of inspection.
+    /// State of the session's inspection.
     #[inline(always)]
     fn inspect(&self) -> InspectState {
         InspectState::from_bits(self.verdict().inspect)
     }
-    /// Whether its packets are inspected, counted or dropped before they are translated.
+    /// Whether its packets are inspected, remarked or dropped before they are translated.
     #[inline(always)]
     fn diverts(&self) -> bool {
         self.verdict().inspect != 0
     }
-    /// Set the state of inspection.
+    /// Set the state of the session's inspection.
     fn set_inspect(&mut self, inspect: InspectState) {
         self.verdict_mut().inspect = inspect.bits();
     }
-    /// Remark packets of the forward direction, unless another reason diverts them.
+    /// Remark packets of the forward direction, unless they are diverted for another reason.
     fn remark(&mut self) {
         if matches!(self.inspect(), InspectState::Nothing | InspectState::Sought) {
             self.set_inspect(InspectState::Remarked);
         }
     }
-    /// Set the pool that has the leased port.
+    /// Set the pool that owns the allocated port.
     fn set_pool(&mut self, pool: PoolIndex) {
         let verdict = self.verdict_mut();
         verdict.nat = verdict.nat.with_pool(pool);
     }
-    /// Set the key of the answers and the translation, before the record is in a table.
+    /// Set the reverse key and the translation. Must be called before the record is in a table.
     fn translate_as(&mut self, reverse: F::Tuple, nat: Decision) {
         let forward = *self.forward();
         self.set_keys(forward, reverse);
         self.verdict_mut().nat = nat;
     }
-    /// A record with every decision made.
+    /// A record with all decisions set.
     fn made(parts: SessionParts<F>) -> Self {
         let mut session = Self::default();
         session.set_keys(parts.forward, parts.reverse);
@@ -149,7 +149,7 @@ pub trait Session<F: Family>: Record<Key = F::Key> + Default {
             inspect: 0,
             bound: BoundInterfaces::new(
                 parts.protocol,
-                // Answers come in by the interface that packets leave by; a hairpinned flow is bound to none.
+                // Reverse packets arrive on the interface that forward packets leave through. A hairpinned flow is not bound to an interface.
                 [parts.interface, parts.hops[0].interface() as u16],
                 [Direction::Forward, Direction::Reverse]
                     .map(|direction| parts.inbound_refresh | parts.nat.outbound(direction)),
@@ -159,29 +159,29 @@ pub trait Session<F: Family>: Record<Key = F::Key> + Default {
     }
 }
 
-/// What a new session is made of.
+/// The fields of a new session.
 #[derive(Clone, Copy, Debug)]
 pub struct SessionParts<F: Family> {
     /// Key of the first packet.
     pub forward: F::Tuple,
-    /// Key of the answers.
+    /// Key of the reverse direction.
     pub reverse: F::Tuple,
-    /// What translation decided.
+    /// Translation of the session.
     pub nat: Decision,
-    /// Next hops by direction.
+    /// Adjacencies by direction.
     pub hops: [AdjacencyIndex; 2],
     /// Generation of the snapshot.
     pub generation: u32,
-    /// IP protocol.
+    /// IP protocol of the session.
     pub protocol: u8,
-    /// Whether inbound packets keep it alive.
+    /// Whether inbound packets refresh the session.
     pub inbound_refresh: bool,
     /// Interface of the first packet.
     pub interface: u16,
 }
 
 impl<T> ByFamily<T> {
-    /// The list of a family.
+    /// The list of an address family.
     #[inline(always)]
     pub fn of<F: Family>(&mut self) -> &mut T {
         match F::IS_V6 {
@@ -191,37 +191,37 @@ impl<T> ByFamily<T> {
     }
 }
 
-/// A type of which each family has one of its own, for [`Family::select`].
+/// A type constructor over address families, for [`Family::select`].
 pub trait PerFamily {
-    /// The type of a family.
+    /// The type for a family.
     type Of<F: Family>;
 }
 
 /// An address family.
 pub trait Family: Copy + std::fmt::Debug + Sized + 'static {
-    /// Its addresses.
+    /// Addresses of the family.
     type Address: sluice_nat::Address + Default;
-    /// Its tuples.
+    /// Address and port tuples of the family.
     type Tuple: Tuple<Address = Self::Address>;
-    /// Its keys.
+    /// Flow keys of the family.
     type Key: Copy + Default + Eq + std::fmt::Debug;
-    /// Its sessions.
+    /// Session records of the family.
     type Session: Session<Self>;
-    /// Its addresses as numbers: as the packet filter and routes have them.
+    /// Its addresses as integers, as the packet filter and the routing tables use them.
     type Number: sluice_filter::Address + sluice_table::prefix::Address + Default + Into<u128>;
-    /// Whether it is IPv6.
+    /// Whether the family is IPv6.
     const IS_V6: bool;
 
-    /// That of this family, of two.
+    /// The value for this family.
     fn select<'t, T: PerFamily>(v4: &'t T::Of<V4>, v6: &'t T::Of<V6>) -> &'t T::Of<Self>;
-    /// That of this family, of two, to be changed.
+    /// The value for this family, mutable.
     fn select_mut<'t, T: PerFamily>(v4: &'t mut T::Of<V4>, v6: &'t mut T::Of<V6>) -> &'t mut T::Of<Self>;
 
     /// Key of a packet.
     fn key(layers: &Layers, frame: &[u8], context: Context) -> Self::Key;
-    /// Key of the packet that an ICMP error quotes, of the direction that it went.
+    /// Key of the packet that an ICMP error quotes, in the direction that the quoted packet went.
     fn quoted_key(quoted: &Quoted, frame: &[u8], context: Context) -> Self::Key;
-    /// A key of its parts.
+    /// Build a key from a tuple and a protocol.
     fn make_key(tuple: Self::Tuple, protocol: u8) -> Self::Key;
     /// A key's tuple.
     fn tuple(key: &Self::Key) -> &Self::Tuple;
@@ -233,28 +233,28 @@ pub trait Family: Copy + std::fmt::Debug + Sized + 'static {
     fn hash(hasher: &Hasher, keys: &[Self::Key], out: &mut [u64]);
     /// Hash one key.
     fn hash_one(hasher: &Hasher, key: &Self::Key) -> u64;
-    /// An address as a number.
+    /// An address as an integer.
     fn number(address: Self::Address) -> Self::Number;
-    /// Addresses as numbers, in `numbers` unless they are numbers already.
+    /// Addresses as integers, stored in `numbers` unless the addresses are integers already.
     fn numbers<'a>(
         addresses: &'a [Self::Address],
         numbers: &'a mut [Self::Number; BURST_BUFFERS],
     ) -> &'a [Self::Number];
-    /// An address in the form of the standard library.
+    /// An address in the type of the standard library.
     fn ip(address: Self::Address) -> IpAddr;
-    /// An address as routing has it.
+    /// An address in the type of the routing crate.
     fn address(address: Self::Address) -> sluice_route::Address;
-    /// Rewrite a packet of a session, and count it down by so many hops; false where its headers are too short.
+    /// Translate a packet of a session and decrement its TTL by a number of hops. Returns `false` if its headers are too short.
     fn rewrite(frame: &mut [u8], layers: &Layers, session: &Self::Session, direction: Direction, hops: u8) -> bool;
-    /// Translate a plain packet of a session, count it down by a hop and track it. Returns what tracking found, and
-    /// the link header, to be written; none, and nothing done, where the packet is not plain.
+    /// Translate a plain packet of a session, decrement its TTL and track it. Returns the result of tracking and the link header to be
+    /// written. Returns `None`, without changes, if the packet is not plain.
     fn plain<'f>(
         frame: &'f mut [u8],
         layers: &Layers,
         session: &mut Self::Session,
         direction: Direction,
     ) -> Option<(Tracked, &'f mut [u8])>;
-    /// Translate an ICMP error about a packet of a session, and count it down by so many hops.
+    /// Translate an ICMP error about a packet of a session, and decrement its TTL by a number of hops.
     fn rewrite_error(
         frame: &mut [u8],
         layers: &Layers,
@@ -262,12 +262,12 @@ pub trait Family: Copy + std::fmt::Debug + Sized + 'static {
         direction: Direction,
         hops: u8,
     ) -> Result<(), Reason>;
-    /// Count a plain packet down by a hop. Returns the link header, to be written; none, and nothing done, where
-    /// the packet is not plain.
+    /// Decrement the TTL of a plain packet. Returns the link header to be written. Returns `None`, without changes, if the packet is not
+    /// plain.
     fn count_down<'f>(frame: &'f mut [u8], layers: &Layers) -> Option<&'f mut [u8]>;
 
-    /// Key that an ICMP error is looked up by: of the packets that would answer the one it quotes. `as_it_came`: it is not
-    /// rewritten, so that the quoted ports are enough.
+    /// The key for the lookup of an ICMP error: that of packets in the direction opposite to the quoted packet. `as_it_came`: the error is
+    /// not rewritten, so that the quoted ports are enough.
     fn quoted(layers: &Layers, frame: &[u8], context: Context, as_it_came: bool) -> Result<Self::Key, Fault> {
         let quoted = match as_it_came {
             true => quoted_flow(frame, layers)?,
@@ -292,12 +292,12 @@ pub trait Family: Copy + std::fmt::Debug + Sized + 'static {
     fn table<'t, 'm>(shard: &'t mut Shard<'m>) -> &'t mut FlowTable<'m, Self::Session> {
         Self::select_mut::<Tables<'m>>(&mut shard.sessions4, &mut shard.sessions6)
     }
-    /// The session table of a shard, to read.
+    /// The session table of a shard, immutable.
     #[inline(always)]
     fn table_ref<'t, 'm>(shard: &'t Shard<'m>) -> &'t FlowTable<'m, Self::Session> {
         Self::select::<Tables<'m>>(&shard.sessions4, &shard.sessions6)
     }
-    /// The timers of a shard, and the table that they are of.
+    /// The timer wheel of a shard, and its session table.
     #[inline(always)]
     fn wheel<'t, 'm>(shard: &'t mut Shard<'m>) -> (&'t mut Wheel, &'t mut FlowTable<'m, Self::Session>) {
         let wheel = match Self::IS_V6 {
@@ -314,7 +314,7 @@ pub trait Family: Copy + std::fmt::Debug + Sized + 'static {
     fn bindings<'t, 'm>(shard: &'t mut Shard<'m>) -> &'t mut Bindings<'m, Self::Address> {
         Self::select_mut::<AllBindings<'m>>(&mut shard.bindings4, &mut shard.bindings6)
     }
-    /// Ports, mappings and subscribers of a shard, to read.
+    /// Ports, mappings and subscribers of a shard, immutable.
     #[inline(always)]
     fn bindings_ref<'t, 'm>(shard: &'t Shard<'m>) -> &'t Bindings<'m, Self::Address> {
         Self::select::<AllBindings<'m>>(&shard.bindings4, &shard.bindings6)
@@ -324,24 +324,24 @@ pub trait Family: Copy + std::fmt::Debug + Sized + 'static {
     fn filter(filters: &Filters) -> &Filter<Self::Number> {
         Self::select::<AllFilters>(&filters.v4, &filters.v6)
     }
-    /// The filter's rules about packets to the gateway itself, if there are any.
+    /// The filter rules for packets to the gateway itself, if any.
     #[inline(always)]
     fn gateway_filter(filters: &Filters) -> Option<&Filter<Self::Number>> {
         let gateway = filters.gateway.as_ref()?;
         Some(Self::select::<AllFilters>(&gateway.v4, &gateway.v6))
     }
-    /// Whether an address is a group's: multicast, or broadcast on a link.
+    /// Whether an address is multicast, or the limited broadcast address.
     #[inline(always)]
     fn is_group(address: Self::Address) -> bool {
         let [high, low] = Self::words(address);
         if Self::IS_V6 {
             high >> 56 == 0xff
         } else {
-            // From 240.0.0.0 on there are none, and nothing gets here from there that is not configured to be a host's.
+            // 240.0.0.0/4 without the broadcast address holds no groups. Its addresses only get here if they are configured as hosts.
             low as u32 >= 0xe000_0000 && ((low as u32) < 0xf000_0000 || low as u32 == u32::MAX)
         }
     }
-    /// The first bits of an address, in two words.
+    /// The prefix of an address, in two words.
     #[inline(always)]
     fn prefix(address: Self::Address, length: u8) -> [u64; 2] {
         let [high, low] = Self::words(address);
@@ -360,23 +360,23 @@ pub trait Family: Copy + std::fmt::Debug + Sized + 'static {
     }
 }
 
-/// What tracking found in a packet.
+/// Result of tracking a packet.
 #[derive(Clone, Copy, Debug)]
 pub enum Tracked {
-    /// What most are: its timer runs already, and it needs no identification.
+    /// The common case: the timer already runs, and the packet needs no IP ID.
     Known,
     /// A TCP segment still to be tracked.
     Segment(Segment),
     /// A datagram still to be tracked.
     Datagram,
-    /// What changes nothing.
+    /// A packet that changes no state.
     Nothing,
 }
 
-/// IPv4.
+/// The IPv4 address family.
 #[derive(Clone, Copy, Debug)]
 pub struct V4;
-/// IPv6.
+/// The IPv6 address family.
 #[derive(Clone, Copy, Debug)]
 pub struct V6;
 
@@ -508,7 +508,7 @@ impl Family for V4 {
             transport,
         } = layers.plain_mut(frame)?;
         let tcp = layers.protocol == TCP;
-        // Read before it is written: a load that spans a fresh store waits for it.
+        // Read before the header is written: a load that spans a recent store has to wait for that store.
         let segment = Segment::of(transport, layers.end.saturating_sub(layers.l4) as usize);
         let rewrite = Rewrite::new(&session.forward, &session.reverse, session.verdict.nat, direction);
         rewrite_plain4(network, transport, !tcp, &rewrite, 1);
@@ -673,7 +673,7 @@ impl Family for V6 {
             transport,
         } = layers.plain_mut(frame)?;
         let tcp = layers.protocol == TCP;
-        // Read before it is written: a load that spans a fresh store waits for it.
+        // Read before the header is written: a load that spans a recent store has to wait for that store.
         let segment = Segment::of(transport, layers.end.saturating_sub(layers.l4) as usize);
         let rewrite = Rewrite::new(&session.forward, &session.reverse, session.verdict.nat, direction);
         rewrite_plain6(network, transport, !tcp, &rewrite, 1);

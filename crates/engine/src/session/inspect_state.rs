@@ -1,41 +1,41 @@
-//! What a session's record keeps of its inspection.
+//! The inspection field of a session record.
 
 use sluice_filter::RejectKind;
 
-/// What a session says of inspection.
+/// State of a session that decides whether its packets are diverted before translation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum InspectState {
-    /// Nothing: it is not inspected.
+    /// The session is not diverted.
     #[default]
     Nothing,
-    /// It will be, from its next packet on.
+    /// Inspection starts with the next packet.
     Wanted,
-    /// It is: the handle of its flow, in the pool of its shard.
+    /// Inspected, with the handle of its flow in the pool of its shard.
     Flow(u32),
-    /// It was: nothing of it is looked at any more, and each packet is counted.
+    /// Inspection has ended. Each packet is only counted.
     Left,
-    /// It is not, but its application is looked for.
+    /// Not inspected, but its application is being identified.
     Sought,
-    /// It is not, but packets get another code point; its application may be looked for.
+    /// Not inspected, but its packets get another code point. Its application may be identified, too.
     Remarked,
-    /// It is dropped: a rule of the filter about its application says so, and what its senders are told.
+    /// Dropped by a filter rule for its application, with the kind of rejection.
     Denied(Option<RejectKind>),
 }
 
-/// What a record keeps of [`InspectState::Left`].
+/// Encoding of [`InspectState::Left`].
 const LEFT: u32 = 1;
-/// What it keeps of [`InspectState::Sought`].
+/// Encoding of [`InspectState::Sought`].
 const PENDING: u32 = 2;
-/// What it keeps of [`InspectState::Remarked`].
+/// Encoding of [`InspectState::Remarked`].
 const REMARKED: u32 = 3;
-/// What it keeps of [`InspectState::Denied`], by what is told.
+/// Encodings of [`InspectState::Denied`], by kind of rejection.
 const DENIED: u32 = 4;
 const RESET: u32 = 5;
 const PORT_UNREACHABLE: u32 = 6;
 const PROHIBITED: u32 = 7;
 
 impl InspectState {
-    /// As a record keeps it. No handle is below 16, or the largest number.
+    /// Decode the record's field. No handle is below 16, or the largest number.
     #[inline(always)]
     pub fn from_bits(bits: u32) -> Self {
         match bits {
@@ -52,7 +52,7 @@ impl InspectState {
         }
     }
 
-    /// As a record keeps it.
+    /// Encode as the field of a session record.
     pub fn bits(self) -> u32 {
         match self {
             Self::Nothing => 0,

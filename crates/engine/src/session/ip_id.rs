@@ -1,27 +1,27 @@
-//! Identifications of IPv4 datagrams that leave with an outside address as their source (RFC 6864, section 5.3.1;
-//! RFC 7857, section 10).
+//! IP IDs of IPv4 datagrams that leave with an outside address as their source (RFC 6864, section 5.3.1; RFC 7857, section 10).
 //!
-//! A receiver puts fragments together by source, destination, protocol and identification. Hosts count these by
-//! themselves, so behind one outside address two datagrams to one receiver may have the same. Whatever a receiver may
-//! have to put together therefore gets a number of the gateway's: fragments, and datagrams that may still be cut.
-//! Datagrams in one piece that must not be cut are atomic: nobody looks at theirs, and they keep it.
+//! A receiver reassembles fragments by source, destination, protocol and IP ID. Each host chooses its IP IDs independently, so
+//! two datagrams from behind one outside address to one receiver may have the same IP ID. The gateway therefore assigns an IP
+//! ID to whatever a receiver may have to reassemble: fragments, and datagrams that may still be fragmented. Unfragmented
+//! datagrams with the Don't Fragment flag are atomic; receivers ignore their IP ID, and they keep it.
 //!
-//! - A datagram in one piece has its number from a counter of outside address, destination and protocol: numbers below
-//!   [`FRAGMENTS`], from [`IpIds`] of its shard, which draws runs of them from what all shards have in common.
-//! - A datagram in fragments has it from a counter of destination and protocol, since virtual reassembly does not know the
-//!   outside address yet: numbers from [`FRAGMENTS`] on, from [`crate::features::virtual_reassembly`], which gives all
-//!   fragments of a datagram the same, in whatever order they come.
+//! - An unfragmented datagram gets its IP ID from a counter of outside address, destination and protocol: numbers below
+//!   [`FRAGMENTS`], from the [`IpIds`] of its shard, which draws ranges from counters shared by all shards.
+//! - A fragmented datagram gets its IP ID from a counter of destination and protocol, since virtual reassembly does not know
+//!   the outside address yet: numbers from [`FRAGMENTS`] on, from [`crate::features::virtual_reassembly`], which gives all
+//!   fragments of a datagram the same IP ID, in whatever order they arrive.
 //!
-//! Several flows may share a counter, whose number is a keyed hash, never the reverse. A number comes again after 32,768
-//! others of its counter: RFC 6864 wants 120 s between them, which holds up to 273 datagrams a second that are not
-//! atomic, from one outside address to one destination. More are sent all the same, as hosts do.
+//! A counter is selected by a keyed hash, so several flows may share a counter, but one flow never uses several. A number
+//! repeats after 32,768 others of its counter. RFC 6864 requires 120 s between repetitions, which holds up to 273 non-atomic
+//! datagrams a second from one outside address to one destination. Datagrams above this rate are sent nevertheless, as hosts
+//! do.
 //!
-//! Numbers follow the order in which datagrams come, of all flows together: a capture that is replayed, frame by frame,
-//! gets the same on any number of workers.
+//! Numbers follow the order in which the datagrams of all flows arrive: a capture that is replayed frame by frame gets the same
+//! numbers on any number of workers.
 //!
-//! What comes from outside keeps its identification: its sender has numbered all that it sends to one outside address,
-//! so that what of it goes to one inside host differs too. An ICMP error quotes the number that outside has seen, and
-//! keeps it: hosts know their packets by addresses and ports, and the numbers of the past are not kept.
+//! Datagrams from outside keep their IP ID. Their sender has numbered all datagrams to one outside address, so those to one
+//! inside host differ, too. An ICMP error keeps the IP ID of the packet that it quotes, which is the one seen outside: hosts
+//! match errors by addresses and ports, and the gateway doesn't store earlier IP IDs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -32,19 +32,19 @@ use sluice_wire::{FlowKey4, Tuple4};
 
 use crate::packet::time::{Now, TICKS_PER_SECOND};
 
-/// The first number of datagrams in fragments.
+/// The first number for fragmented datagrams.
 pub const FRAGMENTS: u16 = 1 << 15;
 
-/// Counters: a power of two.
+/// Number of counters, a power of two.
 const COUNTERS: usize = 2048;
 
-/// Numbers that a shard draws at once.
+/// Numbers that a shard draws at a time.
 const RUN: u16 = 32;
 
-/// Ticks after which what is left of a run is not used: others may have come round to it.
+/// Ticks after which the rest of a range is discarded, because the shared counter may have wrapped to it.
 const STALE: u32 = 30 * TICKS_PER_SECOND as u32;
 
-/// Counters that all shards draw from, each a run of its own.
+/// Counters shared by all shards. Each shard draws ranges from them.
 #[derive(Debug)]
 pub struct IpIdCounters(Box<[AtomicU16]>);
 
@@ -54,7 +54,7 @@ impl Default for IpIdCounters {
     }
 }
 
-/// Part of a run that is left.
+/// The unused rest of a range of IP IDs.
 #[derive(Clone, Copy, Debug, Default)]
 struct IpIdRange {
     next: u16,
@@ -63,7 +63,7 @@ struct IpIdRange {
     drawn: u32,
 }
 
-/// Numbers of datagrams in one piece, of one shard.
+/// IP IDs of the unfragmented datagrams of one shard.
 #[derive(Debug)]
 pub struct IpIds {
     drawn: Arc<IpIdCounters>,
@@ -71,19 +71,20 @@ pub struct IpIds {
 }
 
 impl IpIds {
-    /// Of a shard that draws from the same as others.
+    /// IP IDs of a shard that draws from the shared counters `drawn`.
     pub fn new(drawn: Arc<IpIdCounters>) -> Self {
         let runs = vec![IpIdRange::default(); drawn.0.len()].into();
         Self { drawn, runs }
     }
 
-    /// The next number of a counter, which is chosen by a hash.
+    /// The next number of the counter that a hash selects.
     fn next(&mut self, hash: u64, now: Now) -> u16 {
         let place = hash as usize % COUNTERS;
         let Some(run) = self.runs.get_mut(place) else { return 0 };
         if run.left == 0 || now.since(run.drawn) > STALE {
             let next = self.drawn.0.get(place).map_or(0, |counter| {
-                // Only that no two shards draw the same counts, not when others see it.
+                // Relaxed is enough: no two shards may draw the same range, but the order in which others see it doesn't
+                // matter.
                 counter.fetch_add(RUN, Ordering::Relaxed)
             });
             *run = IpIdRange {
@@ -98,8 +99,8 @@ impl IpIds {
         number % FRAGMENTS
     }
 
-    /// Number a datagram that has its outside address, unless it is atomic. `fragments` is the number of the fragments
-    /// of its datagram; 0 where it is none.
+    /// Set the IP ID of a datagram that has its outside address, unless it is atomic. `fragments` is the IP ID of a fragmented
+    /// datagram; 0 for an unfragmented one.
     #[inline(never)]
     pub fn number(&mut self, datagram: &mut [u8], fragments: u16, hasher: &Hasher, now: Now) {
         let Some(mut header) = Ipv4::new(datagram).filter(|header| !header.is_atomic()) else {
@@ -125,7 +126,7 @@ fn hash<B: AsRef<[u8]>>(hasher: &Hasher, header: &Ipv4<B>) -> u64 {
     })
 }
 
-/// Numbers of datagrams in fragments.
+/// IP IDs of fragmented datagrams.
 #[derive(Debug)]
 pub struct FragmentIpIds(Box<[u16]>);
 
@@ -136,7 +137,7 @@ impl Default for FragmentIpIds {
 }
 
 impl FragmentIpIds {
-    /// The next number of datagrams of a protocol to a destination.
+    /// The next number of the counter that a hash of protocol and destination selects.
     pub fn next(&mut self, hash: u64) -> u16 {
         let Some(counter) = self.0.get_mut(hash as usize % COUNTERS) else {
             return FRAGMENTS;
@@ -147,7 +148,7 @@ impl FragmentIpIds {
     }
 }
 
-/// Whether the IPv4 header of a datagram in one piece says that it must not be cut.
+/// Whether the IPv4 header of an unfragmented datagram has the Don't Fragment flag.
 #[inline(always)]
 pub fn is_atomic(header: &[u8; ipv4::LENGTH]) -> bool {
     header[6] & (ipv4::DONT_FRAGMENT >> 8) as u8 != 0
@@ -163,7 +164,7 @@ mod tests {
         let drawn = Arc::new(IpIdCounters::default());
         let mut shards: Vec<_> = (0..16).map(|_| IpIds::new(drawn.clone())).collect();
         let (mut seen, mut turn) = (BTreeSet::new(), 1u64);
-        // All but what may be left of each shard's run.
+        // All numbers of a wrap-around, except those that may be left in each shard's range.
         for _ in 0..usize::from(FRAGMENTS) - 16 * usize::from(RUN) {
             turn = turn.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let number = shards[(turn >> 60) as usize].next(77, Now::at(1));

@@ -1,7 +1,7 @@
-//! The session record: composed here, and only here.
+//! The session record and its memory layout.
 //!
-//! Two lines for IPv4, three for IPv6. The first holds the keys of both directions, which already are the
-//! translated tuples, and every decision; the slow path writes it. The last holds what packets change.
+//! A record has two cache lines for IPv4 and three for IPv6. The first holds the keys of both directions, which are also the
+//! translated tuples, and all decisions; the slow path writes it. The last holds the state that packets change.
 
 use bytemuck::{Pod, Zeroable};
 use sluice_nat::{Decision, Tracking};
@@ -11,7 +11,7 @@ use sluice_wire::{Direction, FlowKey4, FlowKey6, Tuple4, Tuple6};
 use crate::packet::adjacency::AdjacencyIndex;
 use crate::session::bound_interfaces::BoundInterfaces;
 
-/// What packets change.
+/// The state that packets change.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]
 pub struct Track {
@@ -21,13 +21,13 @@ pub struct Track {
     pub bytes: [u64; 2],
     /// Connection state.
     pub tracking: Tracking,
-    /// Tick of the last packet that refreshes.
+    /// Tick of the last packet that refreshed the session.
     pub last_seen: u32,
-    /// Place in the timer wheel.
+    /// Links of the timer wheel.
     pub links: Links,
 }
 
-/// What the slow path has decided, whatever the family: 32 bytes behind the two tuples of line A.
+/// The decisions of the slow path, equal for both families: 32 bytes behind the two tuples of the first line.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct Verdict {
@@ -35,13 +35,13 @@ pub struct Verdict {
     pub nat: Decision,
     /// Adjacency indexes by direction.
     pub adjacencies: [u32; 2],
-    /// Generation of the snapshot that decided.
+    /// Generation of the snapshot that the session was decided by.
     pub generation: u32,
-    /// [`Application`](crate::features::applications::Application) as bits; unused by ICMP.
+    /// Encoded [`Application`](crate::features::applications::Application); unused by ICMP.
     pub(crate) application: u32,
-    /// State of inspection.
+    /// Encoded state of inspection.
     pub inspect: u32,
-    /// Protocol, and the interfaces that packets come in by.
+    /// Protocol, and the interfaces that packets arrive on.
     pub bound: BoundInterfaces,
 }
 
@@ -57,13 +57,13 @@ impl Verdict {
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C, align(64))]
 pub struct Session4 {
-    /// Key of the packets that go as the first one.
+    /// Key of the packets in the direction of the first one.
     pub forward: Tuple4,
-    /// Key of the packets that answer.
+    /// Key of the packets in the reverse direction.
     pub reverse: Tuple4,
-    /// What the slow path has decided.
+    /// The decisions of the slow path.
     pub verdict: Verdict,
-    /// What packets change.
+    /// The state that packets change.
     pub track: Track,
 }
 
@@ -71,14 +71,14 @@ pub struct Session4 {
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C, align(64))]
 pub struct Session6 {
-    /// Key of the packets that go as the first one.
+    /// Key of the packets in the direction of the first one.
     pub forward: Tuple6,
-    /// Key of the packets that answer.
+    /// Key of the packets in the reverse direction.
     pub reverse: Tuple6,
-    /// What the slow path has decided.
+    /// The decisions of the slow path.
     pub verdict: Verdict,
     spare: [u8; 16],
-    /// What packets change.
+    /// The state that packets change.
     pub track: Track,
 }
 

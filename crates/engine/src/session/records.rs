@@ -1,5 +1,5 @@
-//! Records of inspected flows for a log: what was dropped of them, what they said, how they ended. From a worker to
-//! whoever writes them, through a bounded queue that never makes the worker wait.
+//! Log records of inspected flows: dropped packets, transactions and ends of flows. A worker passes them to the logger by a
+//! bounded queue that never blocks the worker.
 
 use std::cell::RefCell;
 use std::net::IpAddr;
@@ -17,45 +17,46 @@ use sluice_wire::ipv4::protocol;
 use crate::packet::counters::WorkerCounters;
 use crate::session::record::Track;
 
-/// Which records are wanted, beside alerts, and beside what flows say, which [`sluice_inspect::inspector::Settings`] has.
+/// Kinds of records that are written, apart from alerts and transactions. [`sluice_inspect::inspector::Settings`] selects the
+/// transactions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Records {
-    /// Of each packet that inspection drops.
+    /// Write a record for each packet that inspection drops.
     pub drops: bool,
-    /// Of each flow that ends.
+    /// Write a record for each flow that ends.
     pub flows: bool,
-    /// Records that wait in each worker's queue at most; more are lost, and counted. 0: there is no queue.
+    /// Capacity of each worker's queue; further records are counted as lost. 0: no queue.
     pub most: usize,
 }
 
-/// What a record is about.
+/// Subject of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct About {
-    /// Nanoseconds since the start.
+    /// Time in nanoseconds since the start.
     pub at: u64,
-    /// The flow: every record of it has this number, and none of another. 0 where it has none.
+    /// Number of the flow, unique and equal in all of its records. 0 if the packet belongs to no flow.
     pub flow: u64,
-    /// Who sent the packet and whom it was for, as the inside sees them; of a flow, its client and its server.
+    /// Source and destination of the packet as inside hosts see them; for a flow, client and server.
     pub addresses: [IpAddr; 2],
-    /// Their ports.
+    /// Source and destination port, or client and server port.
     pub ports: [u16; 2],
-    /// Protocol over IP.
+    /// IP protocol of the flow.
     pub protocol: u8,
-    /// The packet was the client's.
+    /// The packet was sent by the client.
     pub to_server: bool,
-    /// Interface that it came in by; of a flow, that its first packet did.
+    /// Interface that the packet, or the first packet of the flow, arrived on.
     pub interface: u16,
-    /// The application, where it is known.
+    /// The application protocol, if known.
     pub service: Option<Service>,
 }
 
-/// The number of a flow among those of all shards.
+/// The number of a flow, unique among all shards.
 pub fn flow_number(shard: u16, number: u64) -> u64 {
     u64::from(shard) << 48 | number
 }
 
 impl About {
-    /// About a packet between two ends.
+    /// The subject for a packet between two endpoints.
     pub fn packet(at: u64, flow: u64, ends: &Endpoints, interface: u16) -> Self {
         Self {
             at,
@@ -69,7 +70,7 @@ impl About {
         }
     }
 
-    /// About a flow, or its packet of a direction. None where nobody has said between whom it is.
+    /// The subject for a flow, or for its packet in a direction. `None` if the endpoints of the flow are not known.
     pub fn flow(at: u64, shard: u16, story: &FlowSummary, direction: Direction) -> Option<Self> {
         let ends = story.ends?;
         let ends = match direction {
@@ -87,48 +88,48 @@ impl About {
 /// How a flow ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended {
-    /// When its first packet was looked at, and its last, in nanoseconds.
+    /// Time of the first and of the last inspected packet, in nanoseconds.
     pub seen: [u64; 2],
-    /// Packets, the client's first.
+    /// Packets of the client, and of the server.
     pub packets: [u64; 2],
-    /// Bytes, the client's first.
+    /// Bytes of the client, and of the server.
     pub bytes: [u64; 2],
-    /// How far it had come.
+    /// State of the flow at its end.
     pub state: FlowState,
-    /// Why.
+    /// Reason why the flow ended.
     pub why: EndReason,
-    /// A rule had reported.
+    /// A rule has raised an alert.
     pub alerted: bool,
-    /// Its application by nDPI, where that was looked for and is known.
+    /// The flow's application by nDPI, if identified.
     pub application: Option<ProtocolPair>,
 }
 
-/// How far a flow has come.
+/// State of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlowState {
-    /// One side has sent.
+    /// One side has sent packets.
     New,
-    /// Both have.
+    /// Both sides have sent packets.
     Established,
-    /// Both have said that they are done, or one has reset the connection.
+    /// Both sides have closed the connection, or one has reset it.
     Closed,
-    /// It is no longer inspected.
+    /// The flow is no longer inspected.
     Bypassed,
 }
 
 /// Why a flow ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndReason {
-    /// Nothing came for as long as its session may be silent.
+    /// No packet arrived for the timeout of its session.
     Timeout,
-    /// Its session was ended: by an operator, or by what changed.
+    /// Its session was ended, by an operator or by a change of configuration.
     Forced,
-    /// It goes on, uninspected: found clean, or by policy.
+    /// It continues without inspection, because it is clean or by policy.
     Bypass,
 }
 
 impl Ended {
-    /// Of a flow and its session.
+    /// The end of a flow and its session.
     pub fn of(
         story: &FlowSummary,
         protocol: u8,
@@ -156,7 +157,7 @@ impl Ended {
     }
 }
 
-/// What a record says.
+/// Content of a log record.
 #[derive(Clone, Copy, Debug)]
 #[expect(
     clippy::large_enum_variant,
@@ -165,32 +166,32 @@ impl Ended {
 pub enum RecordKind {
     /// A packet was dropped.
     Drop {
-        /// Why.
+        /// The reason of the drop.
         reason: Reason,
-        /// The rule that did it.
+        /// The rule that dropped the packet.
         rule: Option<RuleNumber>,
-        /// Bytes of its IP datagram; 0 where they are not known any more.
+        /// Bytes of its IP datagram; 0 if no longer known.
         length: u32,
     },
     /// A flow ended.
     Flow(Ended),
-    /// A flow said something.
+    /// A transaction of a flow.
     Transaction(Transaction),
 }
 
-/// A record.
+/// A log record of an inspected flow.
 #[derive(Clone, Copy, Debug)]
 pub struct Record {
-    /// What it is about.
+    /// Subject of the record.
     pub about: About,
-    /// What it says.
+    /// Content of the record.
     pub said: RecordKind,
 }
 
-/// The other end of a queue.
+/// The logger's end of a record queue.
 pub type Taken = rtrb::Consumer<Record>;
 
-/// The worker's end of its queue.
+/// The worker's end of its record queue.
 #[derive(Debug, Default)]
 pub struct RecordQueue {
     queue: Option<RefCell<rtrb::Producer<Record>>>,
@@ -198,7 +199,7 @@ pub struct RecordQueue {
 }
 
 impl RecordQueue {
-    /// A queue, with its other end; none where it holds nothing.
+    /// A queue and its consumer. Without a capacity there is no queue.
     pub fn new(wanted: Records) -> (Self, Option<Taken>) {
         if wanted.most == 0 {
             return Default::default();
@@ -208,7 +209,7 @@ impl RecordQueue {
         (Self { queue, wanted }, Some(consumer))
     }
 
-    /// Tell of something. What does not fit is counted and lost.
+    /// Queue a record. Records that don't fit are counted as lost.
     pub fn push(&self, about: About, said: RecordKind, counters: &WorkerCounters) {
         let Some(queue) = &self.queue else { return };
         match queue.borrow_mut().push(Record { about, said }) {
@@ -217,7 +218,7 @@ impl RecordQueue {
         }
     }
 
-    /// Tell that a packet was dropped, where that is wanted.
+    /// Queue a record of a dropped packet, if enabled.
     pub fn push_drop(
         &self,
         about: impl FnOnce() -> Option<About>,
@@ -233,7 +234,7 @@ impl RecordQueue {
         }
     }
 
-    /// Tell how a flow ended, where that is wanted.
+    /// Queue a record of the end of a flow, if enabled.
     pub fn push_end(
         &self,
         about: Option<About>,

@@ -1,12 +1,13 @@
-//! Assist: workers that receive take whole shards over from workers that have too much to do, and give them back.
+//! Assistance: workers that receive take over whole shards from overloaded session workers, and give them back.
 //!
-//! Where receive and parse are on other workers than the sessions (roles: I/O and inspection), the sessions may be more than their
-//! workers can do. Then an I/O worker asks one of them for a shard, and works on it itself: see [`controller`] for when. The shard
-//! goes as [`owners`](crate::snapshot::shard_owners) says, but the workers do every step themselves: who asks puts the question where the other
-//! looks once a round, and that every worker has seen a change is told by the rounds that each counts here.
+//! If receive and parse run on other workers (I/O workers) than the sessions, the sessions may overload their workers. Then an
+//! I/O worker requests a shard from a session worker and processes it itself: see [`controller`] for the conditions. The shard
+//! moves as described in [`owners`](crate::snapshot::shard_owners), but the workers make all steps themselves: the requester
+//! writes its request where the other worker reads it once a round, and round counters tell when every worker has seen a
+//! change.
 //!
-//! What the control thread does to all shards at once (a commit) and what it does to one (a move) keep out of the way of this:
-//! it [`pause`](Assist::pause)s lending, and no worker takes part in two moves.
+//! Operations of the control thread on all shards (a commit) or on one (a move) must not overlap: the control thread
+//! [`pause`](Assist::pause)s assistance, and no worker takes part in two moves.
 
 pub mod controller;
 
@@ -14,52 +15,52 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use crate::packet::io::WorkerIndex;
 
-/// When workers assist, and for how long at once.
+/// Settings of assistance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Packets in the ring from an I/O worker to one with sessions, above which the I/O worker takes a shard over.
+    /// Number of packets in the ring from an I/O worker to a session worker above which the I/O worker takes over a shard.
     pub threshold: u32,
-    /// Cycles that an I/O worker spends on its shards before it receives again, by the clock that the worker was given.
+    /// Cycles, by the worker's cycle counter, that an I/O worker spends on borrowed shards before it receives again.
     pub slice: u64,
 }
 
-/// What all workers share to lend shards.
+/// State of assistance that all workers share.
 #[derive(Debug)]
 pub struct Assist {
     settings: Settings,
     posts: Box<[Post]>,
-    /// How many want that nothing is lent, and how many shards are on their way.
+    /// Number of requests to pause, and number of shards in transit.
     paused: AtomicU32,
     under_way: AtomicU32,
 }
 
-/// One worker's, on lines of its own.
+/// State of one worker, on cache lines of its own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Post {
-    /// Rounds begun.
+    /// Number of rounds that the worker has begun.
     rounds: AtomicU64,
-    /// What another worker asks it, and its answer: 0 where nobody asks.
+    /// The request of another worker, or the answer to it; 0 if there is none.
     asked: AtomicU64,
 }
 
-/// What an I/O worker asks one with sessions.
+/// A request of an I/O worker to a session worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AssistRequest {
-    /// Which way the shard goes.
+    /// Direction of the move.
     pub what: ShardMove,
-    /// The shard.
+    /// The shard to move.
     pub shard: u16,
-    /// Who asks.
+    /// The requesting worker.
     pub by: WorkerIndex,
 }
 
-/// Which way a shard goes.
+/// Direction of a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShardMove {
-    /// To who asks.
+    /// To the requesting worker.
     Lend,
-    /// Back from who asks.
+    /// Back from the requesting worker.
     TakeBack,
 }
 
@@ -90,7 +91,7 @@ impl AssistRequest {
 }
 
 impl Assist {
-    /// For so many workers.
+    /// State for a number of workers.
     pub fn new(workers: usize, settings: Settings) -> Self {
         Self {
             settings,
@@ -100,30 +101,30 @@ impl Assist {
         }
     }
 
-    /// When, and for how long.
+    /// The settings of assistance.
     pub fn settings(&self) -> Settings {
         self.settings
     }
 
-    /// From now on no shard sets out, until [`resume`](Self::resume). Those that are on their way still arrive: see
+    /// Prevent shards from departing until [`resume`](Self::resume). Shards in transit still arrive: see
     /// [`is_quiet`](Self::is_quiet).
     pub fn pause(&self) {
         self.paused.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// As before [`pause`](Self::pause).
+    /// Undo one [`pause`](Self::pause).
     pub fn resume(&self) {
         self.paused.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Whether no shard is on its way.
+    /// Whether no shard is in transit.
     pub fn is_quiet(&self) -> bool {
         self.under_way.load(Ordering::SeqCst) == 0
     }
 
-    /// A shard sets out. False where none may.
+    /// Record that a shard departs. Returns `false` if assistance is paused.
     pub(crate) fn depart(&self) -> bool {
-        // Of this and a pause one sees the other: both write first, and then look.
+        // Both sides write first and then read, so that either this call or a concurrent pause sees the other.
         self.under_way.fetch_add(1, Ordering::SeqCst);
         let may = self.paused.load(Ordering::SeqCst) == 0;
         if !may {
@@ -132,26 +133,26 @@ impl Assist {
         may
     }
 
-    /// A shard has arrived, or stays after all.
+    /// Record that a shard has arrived, or has not departed after all.
     pub(crate) fn arrive(&self) {
         self.under_way.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// A worker begins a round: all that it has given to others lies in their rings, and what it does from now on it does by
-    /// what others had said before they looked at its rounds.
+    /// Record that a worker begins a round: all packets that it has handed off are in the rings, and from now on it acts on
+    /// whatever others had published before they read its round counter.
     #[inline(always)]
     pub(crate) fn begin_round(&self, own: WorkerIndex) {
         if let Some(post) = self.posts.get(usize::from(own)) {
             let rounds = post.rounds.load(Ordering::Relaxed);
             post.rounds.store(rounds.wrapping_add(1), Ordering::Release);
-            // The owners of shards are read behind this: see `look`.
+            // The owners of shards must be read after this point: see `observe_rounds`.
             fence(Ordering::SeqCst);
         }
     }
 
-    /// Look which round each worker is in, after something was said that all shall see.
+    /// Record the round of each worker, after publishing a change that all must see.
     pub(crate) fn observe_rounds(&self, rounds: &mut [u64]) {
-        // Either a round that begins is seen here, or it sees what was said.
+        // Either this thread sees a round that begins concurrently, or that round sees the published change.
         fence(Ordering::SeqCst);
         for (post, rounds) in self.posts.iter().zip(rounds) {
             *rounds = post.rounds.load(Ordering::Acquire);
@@ -164,12 +165,12 @@ impl Assist {
         all.all(|(worker, (post, then))| worker == usize::from(own) || post.rounds.load(Ordering::Acquire) != *then)
     }
 
-    /// How many workers there are.
+    /// Number of workers.
     pub(crate) fn workers(&self) -> usize {
         self.posts.len()
     }
 
-    /// Ask a worker. False where another question is there.
+    /// Send a request to a worker. Returns `false` if another request is pending there.
     pub(crate) fn request(&self, whom: WorkerIndex, ask: AssistRequest) -> bool {
         let asked = self.posts.get(usize::from(whom)).map(|post| &post.asked);
         asked.is_some_and(|asked| {
@@ -178,20 +179,20 @@ impl Assist {
         })
     }
 
-    /// What a worker is asked.
+    /// The request to a worker.
     #[inline(always)]
     pub(crate) fn requested(&self, own: WorkerIndex) -> Option<AssistRequest> {
         AssistRequest::unpack(self.posts.get(usize::from(own))?.asked.load(Ordering::Acquire))
     }
 
-    /// A worker answers what it is asked.
+    /// Answer the request to this worker.
     pub(crate) fn answer(&self, own: WorkerIndex, yes: bool) {
         if let Some(post) = self.posts.get(usize::from(own)) {
             post.asked.store(if yes { YES } else { NO }, Ordering::Release);
         }
     }
 
-    /// The answer to what was asked, once it is there: it is taken away, and others may ask.
+    /// The answer to a request, once it is available. This frees the worker for other requests.
     pub(crate) fn answered(&self, whom: WorkerIndex) -> Option<bool> {
         let asked = &self.posts.get(usize::from(whom))?.asked;
         let yes = match asked.load(Ordering::Acquire) {

@@ -1,7 +1,7 @@
-//! Chains: the steps that a router's packets take before their session is looked up, or before they are routed without one.
+//! Chains: steps that a router's packets pass before session lookup, or before they are routed without a session.
 //!
-//! Chains are written by name, and compiled into one array in which every step leads to later ones alone: a batch of packets
-//! goes through it once, from front to back.
+//! Chains are configured by name and compiled into one array in which steps only jump forwards: a batch of packets passes it
+//! once, from front to back.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,76 +16,76 @@ mod compile;
 
 pub use compile::{Action, ChainError, ChainText, ClassText};
 
-/// The chain that packets begin at.
+/// The chain at which packets begin.
 pub const ENTRY: &str = "input";
 
-/// Most steps of all chains of a router.
+/// Maximum number of steps of all chains of a router.
 pub const MAX_STEPS: usize = 256;
 
-/// A step's number in a router's array.
+/// Index of a step in a router's array.
 pub type StepIndex = u16;
 
-/// A tally's number among a router's.
+/// Index of a tally of a router.
 pub type TallyIndex = u16;
 
-/// What a step does with packets.
+/// A step of a chain.
 #[derive(Debug)]
 pub enum Step {
-    /// Counts them.
+    /// Count packets.
     Count(TallyIndex),
-    /// Sends those elsewhere that one of its classes matches, the first of them.
+    /// Jump to the target of the first matching class.
     Classify(Box<Classify>),
-    /// Takes out what is above a rate.
+    /// Police packets.
     Police {
-        /// The rate.
+        /// Index of the policer.
         policer: u16,
-        /// What was above it.
+        /// Counts packets above the rate.
         tally: TallyIndex,
-        /// Where that goes on; dropped where nowhere.
+        /// Where packets above the rate continue; `None`: they are dropped.
         exceed: Option<StepIndex>,
     },
-    /// Sends copies.
+    /// Send copies.
     Mirror {
-        /// The interface that these leave by.
+        /// The interface that copies are sent by.
         interface: u16,
-        /// Packets of which a copy was taken.
+        /// Counts packets that were copied.
         tally: TallyIndex,
     },
-    /// Goes on elsewhere.
+    /// Continue at another step.
     Jump(StepIndex),
-    /// Drops them.
+    /// Drop packets.
     Drop(TallyIndex),
-    /// On to the sessions, where the interface has them, and to be routed where it has none.
+    /// Continue to session lookup if the interface has sessions, otherwise to routing.
     Sessions(TallyIndex),
-    /// On to be routed without a session.
+    /// Route packets without a session.
     Forward(TallyIndex),
 }
 
-/// Classes that stand in a row: one look for all of them.
+/// Consecutive classes, which are matched together.
 #[derive(Debug)]
 pub struct Classify {
-    /// For IPv4.
+    /// Matcher for IPv4.
     pub four: Finder<u32>,
-    /// For IPv6.
+    /// Matcher for IPv6.
     pub six: Finder<u128>,
-    /// By class: where it leads, and what it has counted.
+    /// By class: its target, and its tally.
     pub targets: Vec<(StepIndex, TallyIndex)>,
 }
 
 /// Finds the first class that matches.
 #[derive(Debug)]
 pub enum Finder<A: Address> {
-    /// One after the other.
+    /// Linear search.
     Few(Vec<(RuleNumber, Rule<A>)>),
-    /// By the packet filter's matcher.
+    /// The matcher of the packet filter.
     Many(Box<CutTree<A>>),
 }
 
-/// Boxes that are compared one after the other.
+/// Maximum number of hyperrectangles for a linear search.
 const FEW: usize = 8;
 
 impl<A: Address> Finder<A> {
-    /// Of boxes with the numbers of their classes, in order.
+    /// A matcher for hyperrectangles with the numbers of their classes, in order.
     fn new(boxes: Vec<(RuleNumber, Rule<A>)>) -> Self {
         match boxes.len() {
             0..=FEW => Self::Few(boxes),
@@ -93,7 +93,7 @@ impl<A: Address> Finder<A> {
         }
     }
 
-    /// The class of each packet.
+    /// Find the class of each packet.
     pub fn find(&self, headers: &[Header<A>], found: &mut [Option<RuleNumber>]) {
         match self {
             Self::Few(boxes) => {
@@ -109,7 +109,7 @@ impl<A: Address> Finder<A> {
     }
 }
 
-/// What one worker has counted at a step.
+/// Counters of one worker for a tally.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct WorkerTally {
@@ -117,7 +117,7 @@ struct WorkerTally {
     bytes: Counter,
 }
 
-/// What was counted at a step: packets, and their bytes as frames. Each worker writes its own share.
+/// Counter of a step: packets, and bytes of their frames. Each worker writes its own part.
 #[derive(Debug)]
 pub struct Tally(Box<[WorkerTally]>);
 
@@ -126,7 +126,7 @@ impl Tally {
         Self((0..workers).map(|_| WorkerTally::default()).collect())
     }
 
-    /// Count, by the worker `own`.
+    /// Add to the part of the worker `own`.
     #[inline]
     pub fn add(&self, own: WorkerIndex, packets: u64, bytes: u64) {
         if let Some(share) = self.0.get(usize::from(own)) {
@@ -135,37 +135,37 @@ impl Tally {
         }
     }
 
-    /// Packets and bytes of all workers.
+    /// Packets and bytes counted by all workers.
     pub fn total(&self) -> (u64, u64) {
         let sum = |of: fn(&WorkerTally) -> u64| self.0.iter().map(of).fold(0, u64::wrapping_add);
         (sum(|share| share.packets.get()), sum(|share| share.bytes.get()))
     }
 }
 
-/// What a rate is of.
+/// Unit of a rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PolicerRate {
-    /// Packets a second, and at once.
+    /// Packets a second, and burst size in packets.
     Packets(u64, u64),
-    /// Bits a second, and bytes at once.
+    /// Bits a second, and burst size in bytes.
     Bits(u64, u64),
 }
 
-/// A rate that all workers together keep to: one word, the moment at which as much could be saved up as ever.
+/// A policer that all workers share: one word, which holds the time at which the bucket is full again.
 #[derive(Debug)]
 pub struct Policer {
     rate: PolicerRate,
-    /// How far that may lie ahead.
+    /// Maximum distance of that time into the future.
     ahead: u64,
     /// 0 before the first packet. It wraps around.
     full_at: AtomicU64,
 }
 
-/// Parts of a nanosecond that policers reckon in: a packet's time at 100 Gbit/s is right to a hundredth.
+/// Fractions of a nanosecond in which policers compute: the time of a packet at 100 Gbit/s is exact to a hundredth.
 const PARTS: u64 = 32;
 
 impl Policer {
-    /// With as much saved up as may be.
+    /// A policer with a full bucket.
     pub fn new(rate: PolicerRate) -> Self {
         let burst = match rate {
             PolicerRate::Packets(_, burst) | PolicerRate::Bits(_, burst) => burst,
@@ -181,7 +181,7 @@ impl Policer {
         }
     }
 
-    /// Whether a packet of so many bytes is within the rate now, in nanoseconds.
+    /// Whether a packet of this many bytes conforms to the rate, at a time in nanoseconds.
     #[inline]
     pub fn admits(&self, bytes: u64, now: u64) -> bool {
         let (now, cost) = (now.wrapping_mul(PARTS), cost(self.rate, bytes));
@@ -198,7 +198,7 @@ impl Policer {
     }
 }
 
-/// How long a packet of so many bytes takes.
+/// Time that a packet of this many bytes takes at the rate.
 #[inline]
 fn cost(rate: PolicerRate, bytes: u64) -> u64 {
     const SECOND: u64 = 1_000_000_000 * PARTS;
@@ -211,25 +211,25 @@ fn cost(rate: PolicerRate, bytes: u64) -> u64 {
     }
 }
 
-/// A step as it is listed.
+/// A step as lists show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedStep {
-    /// Its chain.
+    /// Name of the step's chain.
     pub chain: String,
-    /// As it was written.
+    /// Text of the step in the configuration.
     pub text: String,
-    /// The chain that some of its packets, or all, go on at.
+    /// The chain where all or some of its packets continue.
     pub to: Option<String>,
-    /// What it has counted.
+    /// Tally of the step.
     pub tally: Option<TallyIndex>,
 }
 
-/// What a policer is called over commits.
+/// Identity of a policer over commits.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum PolicerName {
-    /// By its place and text: it is one step's own.
+    /// Place and text: the policer belongs to one step.
     Text(String),
-    /// By the name that steps of any router share it by.
+    /// A name, by which steps of any router share it.
     Name(String),
 }
 
@@ -241,7 +241,7 @@ pub struct NamedPolicers(HashMap<String, Arc<Policer>>);
 #[derive(Debug, Default)]
 pub struct Chains {
     steps: Vec<Step>,
-    /// By what each is called over commits.
+    /// Tallies, with their identities over commits.
     tallies: Vec<(String, Arc<Tally>)>,
     policers: Vec<(PolicerName, Arc<Policer>)>,
     listed: Vec<ListedStep>,
@@ -253,24 +253,24 @@ impl Chains {
         &self.steps
     }
 
-    /// A tally.
+    /// The tally with this index.
     #[inline]
     pub fn tally(&self, index: TallyIndex) -> Option<&Tally> {
         self.tallies.get(usize::from(index)).map(|(_, tally)| &**tally)
     }
 
-    /// A policer.
+    /// The policer with this index.
     #[inline]
     pub fn policer(&self, index: u16) -> Option<&Policer> {
         self.policers.get(usize::from(index)).map(|(_, policer)| &**policer)
     }
 
-    /// The steps as they were written, chain by chain.
+    /// The steps in the order of the configuration, chain by chain.
     pub fn listed(&self) -> &[ListedStep] {
         &self.listed
     }
 
-    /// What was counted with a name or text goes on counting, and policers with what is left in them.
+    /// Keep the counts of tallies and the state of policers that were in the previous chains.
     pub fn adopt(&mut self, before: &Self) {
         let tallies: HashMap<_, _> = before.tallies.iter().map(|(key, tally)| (key, tally)).collect();
         for (key, tally) in &mut self.tallies {
@@ -286,7 +286,7 @@ impl Chains {
         }
     }
 
-    /// Note the policers with names.
+    /// Add the named policers to the map.
     pub fn note_named(&self, named: &mut NamedPolicers) {
         for (called, policer) in &self.policers {
             if let PolicerName::Name(name) = called {
@@ -295,7 +295,7 @@ impl Chains {
         }
     }
 
-    /// Take the policers with names that are known, and make those known that are not, or have another rate now.
+    /// Use the named policers of the map. Add those that are missing or have a new rate.
     pub fn share_named(&mut self, named: &mut NamedPolicers) {
         for (called, policer) in &mut self.policers {
             let PolicerName::Name(name) = called else { continue };
@@ -315,7 +315,7 @@ mod tests {
 
     #[test]
     fn policer_of_packets_admits_its_burst_then_its_rate() {
-        // A clock that wraps around within the policer's own.
+        // Including times at which the policer's own clock wraps around.
         for start in [0, 1_000, u64::MAX / PARTS - SECOND / 2, 1_700_000_000 * SECOND] {
             let policer = Policer::new(PolicerRate::Packets(1_000, 20));
             let admitted = |from: u64, count: u64, step: u64| {
@@ -324,9 +324,9 @@ mod tests {
                     .count()
             };
             assert_eq!(20, admitted(0, 100, 0), "{start}");
-            // Ten times the rate for a second: one in ten.
+            // Ten times the rate for a second: one packet of ten conforms.
             assert_eq!(1_000, admitted(SECOND / 10_000, 10_000, SECOND / 10_000), "{start}");
-            // What is saved up is no more than the burst.
+            // The bucket holds no more than the burst.
             assert_eq!(20, admitted(9 * SECOND, 100, 0), "{start}");
         }
     }
@@ -336,7 +336,7 @@ mod tests {
         let policer = Policer::new(PolicerRate::Bits(8_000_000, 3_000));
         let admitted = |at: u64, bytes: u64| (0..100).filter(|_| policer.admits(bytes, at)).count();
         assert_eq!(2, admitted(SECOND, 1_500));
-        // 1 ms at 8 Mbit/s are 1,000 bytes.
+        // 1 ms at 8 Mbit/s is 1,000 bytes.
         assert_eq!(0, admitted(SECOND + 1_000_000, 1_001));
         assert_eq!(10, admitted(SECOND + 1_000_000, 100));
     }

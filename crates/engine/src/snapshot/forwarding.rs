@@ -1,4 +1,4 @@
-//! Routes and neighbours, as a worker asks for them.
+//! Forwarding state: routes and neighbours as a worker looks them up.
 
 use std::sync::Arc;
 
@@ -13,27 +13,27 @@ use crate::packet::io::BURST_BUFFERS;
 use crate::packet::task::UnresolvedNeighbour;
 use crate::session::family::{Family, PerFamily};
 
-/// Where an address leads.
+/// Result of a route lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ForwardingDecision {
-    /// To a neighbour that has an entry.
+    /// A neighbour that has an entry.
     Hop(AdjacencyIndex),
-    /// To a neighbour that nobody has asked for yet.
+    /// A neighbour that has no entry yet.
     Unknown(UnresolvedNeighbour),
-    /// To the gateway itself.
+    /// The gateway itself.
     Local,
-    /// Nowhere.
+    /// No usable route.
     Refused(Reason),
 }
 
-/// One worker's view of the routes, always the newest state.
+/// One worker's view of routes and neighbours, always in their newest state.
 #[derive(Clone, Debug)]
 pub struct ForwardingState {
-    /// Routes.
+    /// The FIB, as this worker reads it.
     pub fib: FibReader,
-    /// What routes lead to.
+    /// Next hops of routes.
     pub next_hops: Arc<NextHops>,
-    /// Neighbours.
+    /// The neighbour table.
     pub neighbours: Arc<Neighbours>,
 }
 
@@ -45,14 +45,14 @@ impl PerFamily for AllRoutes {
 }
 
 impl ForwardingState {
-    /// The value of a router's longest route to an address; [`NO_ROUTE`] where there is none.
+    /// The value of a router's longest matching route for an address; [`NO_ROUTE`] if there is none.
     #[inline(always)]
     pub fn route_value<F: Family>(&self, router: RouterIndex, address: F::Address) -> u32 {
         let routes = F::select::<AllRoutes>(&self.fib.v4, &self.fib.v6);
         routes.lookup(router, F::number(address)).unwrap_or(NO_ROUTE)
     }
 
-    /// The values of the routes to many addresses, each by its router.
+    /// The values of the routes for several addresses, each in its router.
     #[inline(always)]
     pub fn route_values<F: Family>(&self, routers: &[RouterIndex], addresses: &[F::Address], values: &mut [u32]) {
         let mut numbers = [F::Number::default(); BURST_BUFFERS];
@@ -61,7 +61,7 @@ impl ForwardingState {
         routes.lookup_batch(routers, numbers, values);
     }
 
-    /// The route to an address: that of the router where it has none by source.
+    /// The route for an address: a source-based route if one matches, otherwise that of the router.
     #[inline]
     pub fn route<F: Family>(&self, lookup: Lookup<'_>, address: F::Address) -> u32 {
         match lookup.is_plain() {
@@ -76,7 +76,7 @@ impl ForwardingState {
         routes.find(|&route| route != NO_ROUTE).unwrap_or(NO_ROUTE)
     }
 
-    /// Where an address leads. Of several ways a flow takes one by its hash, or by that of its source.
+    /// Look up an address. With several next hops, the hash of the flow, or of its source, selects one.
     #[inline]
     pub fn find<F: Family>(
         &self,
@@ -93,7 +93,7 @@ impl ForwardingState {
         self.destination::<F>(route, address)
     }
 
-    /// Whether a hop is one that flows to an address take.
+    /// Whether an adjacency is one of those that flows to an address use.
     pub fn is_offered<F: Family>(&self, lookup: Lookup<'_>, address: F::Address, hop: AdjacencyIndex) -> bool {
         let route = self.route::<F>(lookup, address);
         self.next_hops
@@ -101,7 +101,7 @@ impl ForwardingState {
             .any(|member| self.destination::<F>(member, address) == ForwardingDecision::Hop(hop))
     }
 
-    /// Where flows to an address go by one interface, where a way of its route leads by that.
+    /// Look up an address with the next hops on one interface. `None` if its route has none there.
     pub fn find_by_interface<F: Family>(
         &self,
         lookup: Lookup<'_>,
@@ -117,7 +117,7 @@ impl ForwardingState {
         })
     }
 
-    /// Where a next hop leads that the route of `address` names.
+    /// The result for a next hop that is the route of `address`.
     #[inline(always)]
     pub fn destination<F: Family>(&self, route: u32, address: F::Address) -> ForwardingDecision {
         match self.resolved_gateway(route) {
@@ -126,7 +126,7 @@ impl ForwardingState {
         }
     }
 
-    /// Where a next hop leads that is a gateway whose neighbour is known: most are.
+    /// The adjacency of a resolved gateway, which is the common case.
     #[inline(always)]
     pub fn resolved_gateway(&self, route: u32) -> Option<AdjacencyIndex> {
         let (interface, neighbour) = self.next_hops.adjacency(route)?;
@@ -152,7 +152,7 @@ impl ForwardingState {
         }
     }
 
-    /// Where a neighbour is that is known by name.
+    /// The result for a neighbour that is given by interface and address.
     pub fn neighbour(&self, wanted: UnresolvedNeighbour) -> ForwardingDecision {
         match self.neighbours.find(wanted.interface, wanted.address) {
             Some(neighbour) => ForwardingDecision::Hop(AdjacencyIndex::new(wanted.interface, neighbour.0)),
@@ -160,7 +160,7 @@ impl ForwardingState {
         }
     }
 
-    /// The neighbour of a hop, by name.
+    /// Interface and address of an adjacency's neighbour.
     pub fn unresolved(&self, hop: AdjacencyIndex) -> Option<UnresolvedNeighbour> {
         let neighbour = self.neighbours.snapshot(NeighbourIndex(hop.neighbour()))?;
         Some(UnresolvedNeighbour {
@@ -169,13 +169,14 @@ impl ForwardingState {
         })
     }
 
-    /// The MAC address to send to, if it is known.
+    /// The MAC address of the neighbour, if known.
     #[inline(always)]
     pub fn mac(&self, hop: AdjacencyIndex) -> Option<[u8; 6]> {
         self.neighbours.mac_to_send(NeighbourIndex(hop.neighbour()))
     }
 
-    /// Hold a hop's neighbour for a session; false where it is another's by now.
+    /// Add a session's reference to an adjacency's neighbour. Returns `false` if the entry has been reused for another
+    /// neighbour.
     pub fn acquire(&self, hop: AdjacencyIndex) -> bool {
         !hop.has_neighbour()
             || self.unresolved(hop).is_some_and(|wanted| {
@@ -184,7 +185,7 @@ impl ForwardingState {
             })
     }
 
-    /// Give a session's hold back.
+    /// Remove a session's reference to a neighbour.
     pub fn release(&self, hop: AdjacencyIndex) {
         if !hop.has_neighbour() {
             return;
@@ -192,7 +193,7 @@ impl ForwardingState {
         self.neighbours.release(NeighbourIndex(hop.neighbour()));
     }
 
-    /// Whether a packet from `source` may come in by `interface`, which is `router`'s (BCP 38, RFC 3704).
+    /// Whether a packet from `source` may arrive on `interface` of `router` (BCP 38, RFC 3704).
     #[inline]
     pub fn validate_source<F: Family>(
         &self,
@@ -206,13 +207,14 @@ impl ForwardingState {
     }
 }
 
-/// A hop by direction, and how many sessions in a row have had it since its count was written down.
+/// By direction: an adjacency, and the number of consecutive sessions with it that are not yet added to the neighbour's
+/// reference count.
 type Counts = [(AdjacencyIndex, u32); 2];
 
 const NO_COUNTS: Counts = [(AdjacencyIndex::NONE, 0); 2];
 
-/// Holds of neighbours that the sessions of a batch take, counted and written down together: each write of a
-/// neighbour's count is a locked one.
+/// References of a batch's new sessions to neighbours. They are counted and written together, because each update of a
+/// neighbour's reference count is an atomic read-modify-write.
 #[derive(Debug)]
 pub struct NeighbourReferences(Counts);
 
@@ -223,7 +225,8 @@ impl Default for NeighbourReferences {
 }
 
 impl NeighbourReferences {
-    /// Hold the hops of both directions for one more session. False, and nothing held, where one is another's by now.
+    /// Add references for the adjacencies of one more session. Returns `false`, without changes, if an entry has been reused
+    /// for another neighbour.
     #[inline(always)]
     pub fn take(&mut self, paths: &ForwardingState, hops: [AdjacencyIndex; 2]) -> bool {
         for (place, hop) in hops.into_iter().enumerate() {
@@ -237,8 +240,8 @@ impl NeighbourReferences {
         true
     }
 
-    /// Another hop than before. Its first hold is written at once, and stays as long as its session does: nobody
-    /// takes the neighbour away before the others are written.
+    /// Switch to another adjacency. Its first reference is written immediately, so that the neighbour can't be removed before
+    /// the others are written.
     #[inline(never)]
     fn begin(&mut self, paths: &ForwardingState, hops: [AdjacencyIndex; 2], place: usize) -> bool {
         Self::write(paths, &mut self.0[place]);
@@ -250,14 +253,14 @@ impl NeighbourReferences {
         false
     }
 
-    /// Give holds of the last session back.
+    /// Remove the references of the last session.
     #[cold]
     pub fn release(&mut self, paths: &ForwardingState, hops: &[AdjacencyIndex]) {
         self.flush(paths);
         hops.iter().for_each(|&hop| paths.release(hop));
     }
 
-    /// Write down what has been counted.
+    /// Write the counted references to the neighbour table.
     pub fn flush(&mut self, paths: &ForwardingState) {
         self.0.iter_mut().for_each(|counted| Self::write(paths, counted));
     }
@@ -270,7 +273,7 @@ impl NeighbourReferences {
     }
 }
 
-/// The same for holds that are given back.
+/// References that ending sessions release. They are counted and written together.
 #[derive(Debug)]
 pub struct NeighbourReleases(Counts);
 
@@ -281,7 +284,7 @@ impl Default for NeighbourReleases {
 }
 
 impl NeighbourReleases {
-    /// Give the holds of one more session back.
+    /// Release the references of one more session.
     #[inline(always)]
     pub fn release(&mut self, paths: &ForwardingState, hops: [AdjacencyIndex; 2]) {
         for (counted, hop) in self.0.iter_mut().zip(hops) {
@@ -293,7 +296,7 @@ impl NeighbourReleases {
         }
     }
 
-    /// Write down what has been counted.
+    /// Write the counted releases to the neighbour table.
     pub fn flush(&mut self, paths: &ForwardingState) {
         self.0.iter_mut().for_each(|counted| Self::write(paths, counted));
     }

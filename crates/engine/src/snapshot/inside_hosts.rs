@@ -1,5 +1,5 @@
-//! Networks of the hosts that translation knows: where flows that are not translated have sessions too, both directions of one
-//! have to come to the same shard, whichever interfaces they come in by.
+//! Networks of inside hosts, derived from the translation rules. If untranslated flows have sessions, both directions of a flow
+//! must map to the same shard, whichever interfaces they arrive on.
 
 use sluice_nat::Address;
 use sluice_nat::rule::{DestinationAction, Prefix};
@@ -8,15 +8,15 @@ use sluice_wire::Context;
 use crate::session::family::Family;
 use crate::snapshot::{Interface, Nat};
 
-/// A source rule for more than this is not about networks of hosts alone.
+/// Minimum prefix length of a source rule that describes networks of hosts. A shorter prefix stands for all sources.
 const SHORTEST: u8 = 4;
 
-/// Ranges of each virtual router in ascending order, apart from each other.
+/// Disjoint ranges of each virtual router, in ascending order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InsideHosts<A>(Vec<(Context, A, A)>);
 
 impl<A: Address> InsideHosts<A> {
-    /// Of ranges in any order.
+    /// Merge ranges given in any order.
     pub fn new(mut ranges: Vec<(Context, A, A)>) -> Self {
         ranges.sort_unstable();
         let mut merged: Vec<(Context, A, A)> = Vec::new();
@@ -29,8 +29,8 @@ impl<A: Address> InsideHosts<A> {
         Self(merged)
     }
 
-    /// Those whose addresses rules translate, and those that rules lead to. Of what a rule for everybody translates by some interfaces
-    /// `all` that come in by others are meant, or those alone that have addresses of links there.
+    /// The hosts whose addresses rules translate, and the targets of rules. For a rule with any source on certain outside
+    /// interfaces, `all` selects all addresses; otherwise only those on links of inside interfaces are included.
     pub fn of<F: Family<Address = A>>(nat: &Nat<F>, interfaces: &[Interface], all: bool) -> Self {
         let mut ranges = Vec::new();
         let range = |context: Context, prefix: Prefix<A>| {
@@ -83,7 +83,7 @@ impl<A: Address> InsideHosts<A> {
         Self::new(ranges)
     }
 
-    /// Whether an address is one of a host.
+    /// Whether an address belongs to a host.
     #[inline(always)]
     pub fn has(&self, context: Context, address: A) -> bool {
         let after = self.0.partition_point(|range| (range.0, range.1) <= (context, address));
@@ -91,7 +91,8 @@ impl<A: Address> InsideHosts<A> {
         before.is_some_and(|range| range.0 == context && address <= range.2)
     }
 
-    /// Of the two ends of a flow, by address and port, the host's and the other one. Which comes first makes no difference.
+    /// The host's endpoint and the other endpoint of a flow, by address and port. The order of the arguments makes no
+    /// difference.
     #[inline(always)]
     pub fn ends<P: Ord>(&self, context: Context, one: (A, P), other: (A, P)) -> ((A, P), (A, P)) {
         let in_order = match (self.has(context, one.0), self.has(context, other.0)) {

@@ -1,4 +1,4 @@
-//! Interfaces: ports, VLANs on them, ends of virtual links, tunnels.
+//! Interfaces: ports, VLANs on them, ends of inter-router links, tunnels.
 
 use sluice_route::{Address, RouterIndex, SourceValidation};
 use sluice_wire::vlan::{self, Tag};
@@ -10,74 +10,74 @@ use crate::snapshot::tunnels::Tunnel;
 /// An interface: a port, or a VLAN on one.
 #[derive(Clone, Debug)]
 pub struct Interface {
-    /// Name in the configuration.
+    /// Name of the interface in the configuration.
     pub name: String,
-    /// Its port; [`crate::packet::io::NO_PORT`] of an end of a virtual link, and of a tunnel.
+    /// Its port. [`crate::packet::io::NO_PORT`] for an end of an inter-router link, and for a tunnel.
     pub port: PortIndex,
-    /// Its tags, outermost first; none for untagged.
+    /// Tags of the interface, outermost first; empty if untagged.
     pub tags: Vec<Tag>,
-    /// Priority of its tags.
+    /// Priority of the tags of sent frames.
     pub priority: Priority,
-    /// Its MAC address.
+    /// MAC address of the interface.
     pub mac: [u8; 6],
-    /// Largest L3 datagram in bytes.
+    /// Maximum length of an L3 datagram in bytes.
     pub mtu: u16,
-    /// Its addresses and networks.
+    /// Addresses and networks of the interface.
     pub link: sluice_route::Interface,
-    /// Its virtual router.
+    /// Virtual router of the interface.
     pub router: RouterIndex,
-    /// What keeps its flows apart from those of other routers.
+    /// Context of its flows, which separates them from those of other routers.
     pub context: Context,
-    /// A translation rule may concern IPv4, IPv6 packets that come in here.
+    /// Packets that arrive here may need sessions, by family: IPv4, IPv6.
     pub stateful: [bool; 2],
-    /// Packets to public addresses come in here.
+    /// Packets to public addresses arrive here.
     pub outside: bool,
-    /// Check of source addresses (BCP 38).
+    /// Validation of source addresses (BCP 38).
     pub validation: SourceValidation,
-    /// What validity looks at.
+    /// Validity checks of headers.
     pub validity: validity::Policy,
-    /// Complete checksums that a local sender left to offload; otherwise drop.
+    /// Complete checksums that a local sender left to checksum offload; otherwise drop such packets.
     pub complete_checksums: bool,
-    /// What its link is told beside answers for its own addresses.
+    /// Neighbour discovery beyond answers for its own addresses.
     pub neighbours: NeighbourSettings,
-    /// Router advertisements, where they are on.
+    /// Router advertisements, if enabled.
     pub advertise: Option<Advertise>,
-    /// Largest TCP segment in bytes of data that SYNs over IPv4 may offer, whether they come in or go out here; 20 less
-    /// over IPv6, whose header is as much longer.
+    /// Upper bound of the MSS option in bytes for IPv4 SYNs that arrive or leave here. For IPv6 it is 20 bytes lower, because
+    /// the header is longer.
     pub segment_size: Option<u16>,
-    /// It is an end of a virtual link: the other end.
+    /// The other end, if it is an end of an inter-router link.
     pub peer: Option<u16>,
-    /// It is a tunnel.
+    /// Tunnel, if the interface is one.
     pub tunnel: Option<Tunnel>,
-    /// Its router has a host, which gets what is addressed to the router and is not answered in its place.
+    /// Its router has a host, which receives packets addressed to the router that Sluice doesn't answer.
     pub host: bool,
-    /// It is one of the two interfaces of a bridge, and no router's.
+    /// Its bridge, if it is one of the two interfaces of a bridge. It belongs to no router then.
     pub bridge: Option<Bridge>,
 }
 
-/// What a link is told beside answers for the addresses of the interface.
+/// Neighbour discovery beyond answers for the addresses of the interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NeighbourSettings {
-    /// Addresses that are reached by other interfaces are answered for: over IPv4 (proxy ARP, RFC 1027), over IPv6 (RFC 4861, 7.2.8).
+    /// Proxy for addresses that are reached by other interfaces, for IPv4 (proxy ARP, RFC 1027) and IPv6 (RFC 4861, 7.2.8).
     pub proxy: [bool; 2],
-    /// Own addresses are announced where they or the MAC address change, or the link comes up (RFC 5227, 2.3; RFC 4861, 7.2.6).
+    /// Announce own addresses when they or the MAC address change, or the link comes up (RFC 5227, 2.3; RFC 4861, 7.2.6).
     pub announces: bool,
-    /// Hosts are told of better next hops on the link (RFC 1812, 5.2.7.2; RFC 4861, 8.2).
+    /// Send redirects to hosts (RFC 1812, 5.2.7.2; RFC 4861, 8.2).
     pub redirects: bool,
 }
 
-/// Priority of the tags of frames that leave (IEEE 802.1Q, 6.9.3).
+/// Priority of the tags of transmitted frames (IEEE 802.1Q, 6.9.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Priority {
-    /// That of the outermost tag that a frame came with; 0 where it had none.
+    /// That of the outermost received tag; 0 if the frame had none.
     #[default]
     Keep,
-    /// This one, 0 to 7.
+    /// A fixed priority, 0 to 7.
     Set(u8),
 }
 
 impl Priority {
-    /// Bits of the first byte of a tag's control information that a frame keeps.
+    /// The bits in the first byte of a tag's control information that a frame keeps.
     #[inline]
     pub fn kept(self) -> u8 {
         match self {
@@ -86,7 +86,7 @@ impl Priority {
         }
     }
 
-    /// A tag of a frame that came without any.
+    /// The tag for a frame that arrived without tags.
     pub fn of(self, tag: Tag) -> Tag {
         match self {
             Self::Keep => tag.with_priority(0),
@@ -95,25 +95,25 @@ impl Priority {
     }
 }
 
-/// What an interface has to know of its bridge. Everything that comes in by it leaves by the other one.
+/// The bridge of an interface. All frames received on the interface leave through the other one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bridge {
-    /// The other interface.
+    /// The other interface of the bridge.
     pub peer: u16,
-    /// What is not valid is dropped; otherwise it is counted and passes.
+    /// Drop invalid packets; otherwise count and forward them.
     pub drops_invalid: bool,
-    /// What should be inspected and can't be passes; otherwise it is dropped.
+    /// Forward packets that should be inspected but can't be; otherwise drop them.
     pub fails_open: bool,
 }
 
-/// The contexts of bridges, and what tags add to them: flows of different VLANs are not each other's.
+/// Flag of the contexts of bridges. The tags are added, because different VLANs have different flows.
 pub const BRIDGES: Context = 1 << 31;
 
-/// Set where a frame came in by the later of a bridge's two interfaces. A flow has one side of the bridge; the same addresses from
-/// the other side are another flow: a host between them that sends it back, or somebody who feigns to be its peer.
+/// Flag of frames that arrived on the later of a bridge's two interfaces. A flow starts on one side of the bridge. The same
+/// addresses from the other side form another flow: a host in between that returns the packet, or a forged source.
 pub const LATER_SIDE: Context = 1 << 30;
 
-/// Most bridges: what tags and sides leave of a context.
+/// Maximum number of bridges, as a context also holds tags and the side.
 pub const MOST_BRIDGES: usize = 1 << 6;
 
 /// The context of a bridge, by its place in the configuration.
@@ -121,7 +121,7 @@ pub fn bridge_context(bridge: usize) -> Context {
     BRIDGES | ((bridge % MOST_BRIDGES) as Context) << 24
 }
 
-/// The context of frames that come in by `number`, an interface of a bridge, with these VLANs outermost.
+/// The context of frames that arrive on `number`, an interface of a bridge, with these outermost VLANs.
 pub fn bridged_context(bridge: &Bridge, context: Context, number: u16, vlans: [u16; 2]) -> Context {
     let side = if number > bridge.peer { LATER_SIDE } else { 0 };
     context | side | Context::from(vlans[0]) << 12 | Context::from(vlans[1])
@@ -130,7 +130,7 @@ pub fn bridged_context(bridge: &Bridge, context: Context, number: u16, vlans: [u
 /// Router advertisements of an interface (RFC 4861).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Advertise {
-    /// Seconds between unsolicited ones.
+    /// Seconds between unsolicited advertisements.
     pub interval: u32,
     /// Router lifetime in seconds; 0: not a default router.
     pub lifetime: u16,
@@ -138,7 +138,7 @@ pub struct Advertise {
     pub valid: u32,
     /// Preferred lifetime of prefixes in seconds.
     pub preferred: u32,
-    /// Hosts may make addresses of their own in prefixes of 64 bits.
+    /// Hosts may configure addresses themselves in prefixes of 64 bits (SLAAC).
     pub autonomous: bool,
     /// Hosts get addresses by DHCPv6.
     pub managed: bool,
@@ -147,7 +147,7 @@ pub struct Advertise {
 }
 
 impl Interface {
-    /// Source for what the gateway sends to `address`.
+    /// Source address for packets that the gateway sends to `address`.
     pub fn source4(&self, address: u32) -> Option<u32> {
         match self.link.source_towards(Address::V4(address)) {
             Some(Address::V4(source)) => Some(source),
@@ -155,7 +155,7 @@ impl Interface {
         }
     }
 
-    /// Source for what the gateway sends to `address`.
+    /// Source address for packets that the gateway sends to `address`.
     pub fn source6(&self, address: u128) -> Option<u128> {
         match self.link.source_towards(Address::V6(address)) {
             Some(Address::V6(source)) => Some(source),
@@ -163,17 +163,18 @@ impl Interface {
         }
     }
 
-    /// Whether it is a link of two ends, where nobody is asked for.
+    /// Whether it is a point-to-point link, on which neighbours are not resolved.
     pub fn is_pair(&self) -> bool {
         self.tunnel.is_some_and(|tunnel| !tunnel.carries_frames())
     }
 
-    /// Put the interface's tags behind the Ethernet addresses of an untagged frame; false where there is no room.
+    /// Push the interface's tags onto an untagged frame. Returns `false` if there is no room.
     pub fn push_tags(&self, packet: &mut Packet<'_>) -> bool {
         self.push_tags_after(packet, None)
     }
 
-    /// The same for a frame that came with the tag `before` outermost.
+    /// Push the interface's tags onto an untagged frame that had arrived with the outermost tag `before`. Returns `false` if
+    /// there is no room.
     pub fn push_tags_after(&self, packet: &mut Packet<'_>, before: Option<Tag>) -> bool {
         let kept = before.map_or(0, |tag| tag.control & u16::from(self.priority.kept()) << 8);
         let mut tags = self.tags.iter().rev().map(|&tag| self.priority.of(tag));

@@ -1,4 +1,4 @@
-//! What the short way has to know of an interface, in half a cache line: a gateway may have hundreds behind tags.
+//! What the fast path needs of an interface, in half a cache line, because a gateway may have hundreds of VLANs.
 
 use sluice_route::{RouterIndex, SourceValidation};
 use sluice_wire::ethernet;
@@ -7,40 +7,40 @@ use sluice_wire::field::Mac;
 use super::{Interface, Snapshot};
 use crate::packet::io::{NO_PORT, PortIndex};
 
-/// Most tags that the short way knows.
+/// Maximum number of tags that the fast path supports.
 const TAGS: usize = 2;
 
-/// An interface as the short way sees it.
+/// An interface as the fast path sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Link {
-    /// Its MAC address, and its tags as frames have them.
+    /// MAC address of the interface, and its tags in wire format.
     head: [u8; 6 + 4 * TAGS],
-    /// How many tags.
+    /// Number of tags of the interface.
     pub tags: u8,
     /// See [`super::Priority::kept`].
     pub keeps: u8,
-    /// Plain IPv4 packets that come in need nothing but a route.
+    /// Plain IPv4 packets that arrive need only a route.
     pub passes: bool,
-    /// Plain packets that come in are routed, and no tunnel ends here.
+    /// Plain packets that arrive are routed, and no tunnel ends here.
     pub places: bool,
-    /// A service may concern what comes in of IPv4, IPv6: see [`Interface::stateful`].
+    /// Packets that arrive may need sessions, by family: see [`Interface::stateful`].
     pub stateful: [bool; 2],
-    /// Their sources are to be validated.
+    /// Sources of received packets must be validated.
     pub validated: bool,
-    /// Its virtual router.
+    /// Virtual router of the interface.
     pub router: RouterIndex,
-    /// Its port.
+    /// Port of the interface.
     pub port: PortIndex,
-    /// Largest L3 datagram; of a tunnel at most.
+    /// Maximum length of an L3 datagram; for a tunnel an upper bound.
     pub mtu: u16,
-    /// It is a tunnel: its path may take less.
+    /// The interface is a tunnel, whose path MTU may be lower.
     pub tunnel: bool,
-    /// Each worker has a queue of its own to send by.
+    /// Each worker has its own transmit queue of the port.
     pub queued: bool,
 }
 
 impl Link {
-    /// An interface that the short way has nothing to do with.
+    /// An interface that the fast path doesn't support.
     pub const NONE: Link = Link {
         head: [0; _],
         tags: 0,
@@ -56,7 +56,7 @@ impl Link {
         queued: false,
     };
 
-    /// An interface of a snapshot.
+    /// The fast path's view of an interface.
     pub(super) fn of(interface: &Interface, snapshot: &Snapshot) -> Self {
         let senders = snapshot.senders.get(usize::from(interface.port));
         let mut head = [0; _];
@@ -85,19 +85,19 @@ impl Link {
         }
     }
 
-    /// Whether it has no more tags than the short way knows.
+    /// Whether the fast path supports its number of tags.
     #[inline(always)]
     pub fn is_shallow(&self) -> bool {
         usize::from(self.tags) <= TAGS
     }
 
-    /// Its MAC address.
+    /// MAC address of the interface.
     #[inline(always)]
     pub fn mac(&self) -> &Mac {
         self.head.first_chunk().unwrap_or(&[0; 6])
     }
 
-    /// What stands before the type in frames to `mac`: so many bytes as addresses and tags are.
+    /// The header before the EtherType in frames to `mac`. Only the bytes for the addresses and actual tags are used.
     #[inline(always)]
     pub fn head(&self, mac: Mac) -> [u8; HEAD] {
         let mut head = [0; HEAD];
@@ -107,7 +107,7 @@ impl Link {
     }
 }
 
-/// Bytes of addresses and of as many tags as the short way knows.
+/// Length of the addresses and the maximum number of tags.
 pub const HEAD: usize = ethernet::LENGTH - 2 + 4 * TAGS;
 
 const _: () = assert!(size_of::<Link>() <= 32);

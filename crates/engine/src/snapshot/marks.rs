@@ -1,5 +1,5 @@
-//! Marks and code points of sessions, where rules of the filter set any: beside the records, so that sessions without them pay
-//! nothing.
+//! Marks and code points of sessions, if filter rules set any. They are stored separately from the records, so that sessions
+//! without them cost nothing.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -10,24 +10,24 @@ use sluice_wire::checksum::Delta;
 use sluice_wire::layers::Layers;
 
 use crate::session::family::Family;
-use crate::session::shared_capacity;
 use crate::snapshot::StartParameters;
+use crate::snapshot::shared_capacity;
 
-/// The mark of every record that there may be, by family: 4 bytes each.
+/// A mark for every possible record, by family: 4 bytes each.
 #[derive(Debug)]
 pub struct Marks {
     marks: [Box<[AtomicU32]>; 2],
-    /// Records that a shard may have, with those of the reserve.
+    /// Maximum number of records of a shard, including the shared capacity.
     records: [usize; 2],
 }
 
 impl Marks {
-    /// All 0.
+    /// A table with all marks 0.
     pub fn new(start: &StartParameters) -> Self {
         let (own, records) = (start.sessions_per_shard(), shared_capacity::sessions_at_most(start));
         let shards = start.steering.shards().count() as usize;
         let marks = [0, 1].map(|family| {
-            // Those that no shard has need no memory of the machine before one has them.
+            // Marks of records in the shared capacity take no physical memory until a shard uses them.
             let marks: Box<[AtomicU32]> = zeroed_slice_box(records[family] * shards);
             for shard in marks.chunks(records[family].max(1)) {
                 let own = shard.iter().take(own[family]);
@@ -51,7 +51,8 @@ impl Marks {
             .map_or(0, |mark| mark.load(Ordering::Relaxed))
     }
 
-    /// A session gets a mark: also a new one that has none, as its record may have been that of one with a mark.
+    /// Set the mark of a session. A new session without a mark needs this, too, because its record may have belonged to a
+    /// session with one.
     pub fn set<F: Family>(&self, shard: u16, index: RecordIndex, mark: u32) {
         if let Some(of) = self.of::<F>(shard, index) {
             of.store(mark, Ordering::Relaxed);
@@ -59,20 +60,20 @@ impl Marks {
     }
 }
 
-/// What a session keeps of a traffic class: which bits it says, and their values; 0 where it says none.
+/// Encode a traffic class: the mask of the bits that it sets, and their values; 0 if it sets none.
 pub fn of_class(class: TrafficClass) -> u32 {
     let (value, mask) = class.parts();
     u16::from_be_bytes([mask, value]).into()
 }
 
-/// The traffic class that a session keeps so.
+/// Decode a traffic class.
 pub fn class_of(kept: u32) -> Option<TrafficClass> {
     let [mask, value] = (kept as u16).to_be_bytes();
     let class = TrafficClass::new(value, mask);
     (!class.is_any()).then_some(class)
 }
 
-/// Give a packet another traffic class, as far as that says. IPv4's checksum is mended (RFC 1624): a wrong one stays wrong.
+/// Set the traffic class of a packet. The IPv4 checksum is updated incrementally (RFC 1624), so that a wrong one stays wrong.
 pub fn set_class<F: Family>(frame: &mut [u8], layers: &Layers, class: TrafficClass) {
     let header = frame.get_mut(usize::from(layers.l3)..).unwrap_or_default();
     let Some(first) = header.first_chunk_mut() else { return };

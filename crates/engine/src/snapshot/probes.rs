@@ -1,47 +1,47 @@
-//! Echo requests by which the health of uplinks is checked: they leave by the gateway of an uplink, whatever routes say.
+//! Echo requests for health checks of uplinks. They are sent to the gateway of an uplink, independently of routes.
 //!
-//! Control numbers what it asks, and a worker notes when it was sent and when the answer came. An answer is told from
-//! others by a number that nobody else knows.
+//! The control plane numbers the requests, and a worker records the times of the request and of the answer. A random number in
+//! the request authenticates the answer.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use sluice_route::{Address, InterfaceIndex};
 use sluice_wire::echo::Echo;
 
-/// Most requests that wait for an answer.
+/// Maximum number of pending requests.
 pub const PROBES: usize = 512;
 
 /// An echo request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probe {
-    /// Its place among those that wait for an answer.
+    /// Index among the pending requests.
     pub number: usize,
-    /// The interface that it leaves by, an address of which is its source.
+    /// The interface that it is sent by, which also determines its source address.
     pub interface: InterfaceIndex,
-    /// The gateway that it leaves by.
+    /// The gateway that the request is sent to.
     pub gateway: Address,
-    /// Who is asked.
+    /// Destination of the request.
     pub target: Address,
-    /// What comes back with the answer.
+    /// Identifier and data that the answer returns.
     pub echo: Echo,
 }
 
-/// What waits for an answer.
+/// A pending request.
 #[derive(Debug, Default)]
 struct Slot {
-    /// The identifier of the request, plus 1; 0 where none was made.
+    /// The identifier of the request plus 1; 0 if the entry is free.
     identifier: AtomicU32,
     data: AtomicU64,
-    /// Nanoseconds of the request and of the answer; 0 where there is none.
+    /// Times of the request and of the answer in nanoseconds; 0 if not yet.
     sent: AtomicU64,
     answered: AtomicU64,
 }
 
-/// Requests that wait for answers.
+/// Pending requests.
 #[derive(Debug)]
 pub struct Probes {
     slots: Box<[Slot]>,
-    /// Slots from here on were never used.
+    /// Number of entries that have ever been used.
     used: AtomicUsize,
 }
 
@@ -55,7 +55,7 @@ impl Default for Probes {
 }
 
 impl Probes {
-    /// A request is about to be sent: its answer is waited for from now on, and no longer that of the one before.
+    /// Expect the answer to a request that is about to be sent. The previous request of this index is forgotten.
     pub fn expect(&self, probe: &Probe) {
         let Some(slot) = self.slots.get(probe.number) else {
             return;
@@ -69,7 +69,7 @@ impl Probes {
         self.used.fetch_max(probe.number + 1, Ordering::Relaxed);
     }
 
-    /// No answer is waited for any more.
+    /// No longer expect an answer.
     pub fn forget(&self, number: usize) {
         if let Some(slot) = self.slots.get(number) {
             slot.identifier.store(0, Ordering::Relaxed);
@@ -77,7 +77,7 @@ impl Probes {
         }
     }
 
-    /// How many nanoseconds an answer took; none where it has not come.
+    /// Round-trip time of an answer in nanoseconds. `None` if it has not arrived.
     pub fn answer(&self, number: usize) -> Option<u64> {
         let slot = self.slots.get(number)?;
         let answered = slot.answered.load(Ordering::Relaxed);
@@ -91,20 +91,20 @@ impl Probes {
         all.filter(move |slot| slot.identifier.load(Ordering::Acquire) == wanted)
     }
 
-    /// Whether an answer with an identifier is waited for.
+    /// Whether an answer with an identifier is expected.
     #[inline]
     pub fn expects(&self, identifier: u16) -> bool {
         self.waiting(identifier).next().is_some()
     }
 
-    /// A request was sent.
+    /// Record the time at which a request was sent.
     pub fn sent(&self, number: usize, now: u64) {
         if let Some(slot) = self.slots.get(number) {
             slot.sent.store(now, Ordering::Relaxed);
         }
     }
 
-    /// An answer came. False where it is not waited for.
+    /// Record the time of an answer. Returns `false` if it is not expected.
     pub fn answered(&self, echo: &Echo, now: u64) -> bool {
         let is_it = |slot: &&Slot| slot.data.load(Ordering::Relaxed) == echo.data;
         let found = self.waiting(echo.identifier).find(is_it);
@@ -146,7 +146,7 @@ mod tests {
         assert!(probes.answered(&asked.echo, 1_700));
         assert_eq!(Some(700), probes.answer(3));
         assert!(!probes.answered(&asked.echo, 1_800) && !probes.expects(7));
-        // The next one begins without an answer.
+        // A new request has no answer yet.
         probes.expect(&probe(3, 8, 100));
         assert_eq!(None, probes.answer(3));
         probes.forget(3);

@@ -1,7 +1,7 @@
-//! What virtual routers may have of the workers, and interfaces of the links that they leave by.
+//! Shares of virtual routers in the workers, and of interfaces in the links that they use.
 //!
-//! A router has a weight, which counts while a worker has more to do than it can, and it may have a rate, which always
-//! counts. An interface has the same about the link that it leaves by, and may have a guarantee there.
+//! A router has a weight, which applies while a worker is overloaded, and may have a rate, which always applies. An interface
+//! has the same on the link that it uses, and may have a guarantee there.
 
 pub mod bucket;
 pub mod burst_limit;
@@ -21,44 +21,44 @@ use burst_limit::BurstLimit;
 use deficit::Deficits;
 use recent_demands::RecentDemands;
 
-/// The weight of who is not given one.
+/// Default weight of routers and interfaces.
 pub const WEIGHT: u8 = 10;
 
-/// No entry.
+/// Marks an interface without an entry.
 const NONE: u16 = u16::MAX;
 
-/// Rates of packets and bits, of all workers together. Frames count from their Ethernet header to the end of their data.
+/// Rates of packets and bits, over all workers. Frames are counted from their Ethernet header to the end of their payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rate {
-    /// Packets a second.
+    /// Maximum packets a second.
     pub packets: Option<u64>,
-    /// Bits a second.
+    /// Maximum bits a second.
     pub bits: Option<u64>,
-    /// Nanoseconds for which a rate that is not used is saved up.
+    /// Burst size as nanoseconds of the rate.
     pub burst: u64,
 }
 
-/// What a router is given.
+/// Share of a router.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RouterShare {
-    /// Its part of a worker, beside those of others; [`WEIGHT`] where none is given.
+    /// Weight relative to other routers; [`WEIGHT`] if not configured.
     pub weight: Option<u8>,
-    /// What comes in by its interfaces.
+    /// Rate of packets that arrive on its interfaces.
     pub rate: Option<Rate>,
 }
 
-/// What an interface is given.
+/// Share of an interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkShare {
-    /// Its part of the link, beside those of others; [`WEIGHT`] where none is given.
+    /// Weight on the link relative to other interfaces; [`WEIGHT`] if not configured.
     pub weight: Option<u8>,
-    /// Bits a second that it may send whatever others do.
+    /// Bits a second that it may always send.
     pub guarantee: Option<u64>,
-    /// Bits a second that leave by the link, all VLANs together; of a VLAN or a virtual link, that leave by it.
+    /// Bits a second of the link with all its VLANs, or of a single VLAN or inter-router link.
     pub rate: Option<u64>,
 }
 
-/// A router's buckets. Its interfaces on all ports, and all workers, take from the same.
+/// Buckets of a router, shared by its interfaces on all ports and by all workers.
 #[derive(Debug)]
 struct RouterBuckets {
     given: Rate,
@@ -69,26 +69,26 @@ struct RouterBuckets {
 /// A router on a port.
 #[derive(Clone, Copy, Debug)]
 pub struct RouterEntry {
-    /// Who it is.
+    /// Number of the router.
     pub router: RouterIndex,
-    /// Its weight.
+    /// Weight of the router.
     pub weight: u64,
 }
 
-/// What is to be known of a port's receive queues.
+/// Shares of a port's receive queues.
 #[derive(Clone, Debug, Default)]
 pub struct PortShares {
-    /// Several routers' packets come in here, and weights count.
+    /// Several routers receive on this port, and weights are configured.
     pub shared: bool,
     /// Some router has a rate.
     pub limited: bool,
-    /// The router, where it is one alone; a shared port is nobody's.
+    /// The router, if it is the only one on the port.
     pub own: Option<RouterIndex>,
-    /// Weights of its routers.
+    /// Sum of the weights of its routers.
     pub weight: u64,
 }
 
-/// An interface on its way out.
+/// Share of an interface for transmission.
 #[derive(Clone, Debug, Default)]
 struct EgressShare {
     weight: u64,
@@ -96,7 +96,7 @@ struct EgressShare {
     rate: Option<Arc<Bucket>>,
 }
 
-/// What is to be known of a port's transmit queues.
+/// Shares of a port's transmit queues.
 #[derive(Clone, Debug, Default)]
 struct Link {
     /// Some interface has a share of it, or a rate.
@@ -108,7 +108,7 @@ struct Link {
 #[derive(Clone, Debug)]
 pub struct Shares {
     given: (Vec<RouterShare>, Vec<LinkShare>),
-    /// Routers have weights: some was given one.
+    /// Some router has a configured weight.
     pub weighted: bool,
     routers: Vec<Option<Arc<RouterBuckets>>>,
     ports: Vec<PortShares>,
@@ -119,10 +119,10 @@ pub struct Shares {
     links: Vec<Link>,
 }
 
-/// How long a link's rate may be saved up, in nanoseconds: more than a queue of a card holds at most rates is of no use.
+/// Burst size of a link's rate, in nanoseconds. At most rates, a card's queue can't hold more.
 const LINK_BURST: u64 = 10_000_000;
 
-/// Bits that every bucket holds at least: one of the longest frames, twice.
+/// Minimum burst of a bucket in bits: two frames of maximum length.
 const LEAST_BITS: u64 = 2 * 8 * 9_234;
 
 fn bits(rate: u64, burst: u64) -> Arc<Bucket> {
@@ -130,8 +130,8 @@ fn bits(rate: u64, burst: u64) -> Arc<Bucket> {
 }
 
 impl Shares {
-    /// Of routers and interfaces by number, on so many ports; none where nobody is given anything. Who is beyond the ends
-    /// of the lists is given nothing.
+    /// Build the shares of routers and interfaces by number, for a number of ports. `None` if nothing is configured. Routers
+    /// and interfaces beyond the ends of the lists have no configuration.
     pub fn new(
         routers: Vec<RouterShare>,
         links: Vec<LinkShare>,
@@ -172,10 +172,11 @@ impl Shares {
         Some(shares)
     }
 
-    /// The routers of a port.
+    /// Build the entries of a port's routers.
     fn receive(&mut self, port: usize, interfaces: &[Interface]) {
         let is_here = |interface: &Interface| usize::from(interface.port) == port;
-        // What comes in by a bridge's port is the bridge's, tags or not; of a port with bridged VLANs, those.
+        // All frames of a bridged port belong to the bridge, tagged or not. On a port with bridged VLANs, only those of these
+        // VLANs do.
         let bridged = |one: &Interface| is_here(one) && one.bridge.is_some() && one.tags.is_empty();
         if interfaces.iter().any(bridged) {
             return;
@@ -208,7 +209,7 @@ impl Shares {
         };
     }
 
-    /// An interface and the link that it leaves by.
+    /// Build the share of an interface in the link that it uses.
     fn leave(&mut self, number: usize, interface: &Interface) {
         let given = self.given.1.get(number).copied().unwrap_or_default();
         let is_link = interface.port != NO_PORT && interface.tags.is_empty();
@@ -227,8 +228,8 @@ impl Shares {
         }
     }
 
-    /// Who was there before and is given the same goes on with what is left of it: routers and interfaces keep their numbers
-    /// as long as they are there.
+    /// Keep the state of unchanged buckets of the previous snapshot. Routers and interfaces keep their numbers as long as they
+    /// exist.
     pub fn adopt(&mut self, before: &Self) {
         for (own, old) in self.routers.iter_mut().zip(&before.routers) {
             if let (Some(one), Some(other)) = (&own, old)
@@ -253,7 +254,7 @@ impl Shares {
         }
     }
 
-    /// What is to be known of a port's receive queues.
+    /// The shares of a port's receive queues.
     #[inline(always)]
     pub fn port(&self, port: PortIndex) -> Option<&PortShares> {
         self.ports.get(usize::from(port))
@@ -270,7 +271,7 @@ impl Shares {
         self.routers.get(usize::from(router))?.as_deref()
     }
 
-    /// Packets and bits that a router may have now; none where nothing limits it.
+    /// Packets and bits that a router may receive now. `None` if it is not limited.
     #[inline(always)]
     pub fn left(&self, router: RouterIndex, now: u64) -> Option<[u64; 2]> {
         let buckets = self.buckets(router)?;
@@ -278,7 +279,7 @@ impl Shares {
         Some([left(&buckets.packets), left(&buckets.bits)])
     }
 
-    /// A router has had so many packets and bits.
+    /// Charge packets and bits to a router.
     #[inline(always)]
     pub fn charge(&self, router: RouterIndex, [packets, bits]: [u64; 2], now: u64) {
         let Some(buckets) = self.buckets(router) else { return };
@@ -289,7 +290,8 @@ impl Shares {
         }
     }
 
-    /// Whether a frame of so many bytes may go over a virtual link from one end to the other, which is in a router.
+    /// Whether a frame of this many bytes may cross an inter-router link from the end `from` to a router at the other end. If
+    /// so, it is charged.
     pub fn may_cross(&self, from: u16, router: RouterIndex, bytes: u64, now: u64) -> bool {
         let link = self
             .leaving
@@ -305,13 +307,13 @@ impl Shares {
         passes
     }
 
-    /// Whether frames that leave by a port are looked at.
+    /// Whether shares apply to a port's transmit queues.
     #[inline(always)]
     pub fn is_link_shared(&self, port: usize) -> bool {
         self.links.get(port).is_some_and(|link| link.is_shared)
     }
 
-    /// The bucket of a link, where it has a rate.
+    /// The bucket of a link, if it has a rate.
     pub fn link(&self, port: usize) -> Option<&Bucket> {
         self.links.get(port)?.rate.as_deref()
     }
@@ -325,19 +327,19 @@ impl Shares {
     }
 }
 
-/// Who may have how much at one side of a worker's ports.
+/// State of shares for one direction of a worker's ports.
 #[derive(Debug)]
 pub struct SideState {
-    /// Of each port.
+    /// By port: the burst limit.
     pub gates: Box<[BurstLimit]>,
-    /// Of each port, who wanted something lately.
+    /// By port: recent demands.
     pub recent: Box<[RecentDemands]>,
-    /// By number of entry, or interface.
+    /// Credits by number of the entry or interface.
     pub credits: Deficits,
 }
 
 impl SideState {
-    /// Of so many ports.
+    /// State for a number of ports.
     pub fn new(ports: usize) -> Self {
         Self {
             gates: vec![BurstLimit::default(); ports].into(),
@@ -346,7 +348,7 @@ impl SideState {
         }
     }
 
-    /// Nothing is there to be received from a port.
+    /// Record that nothing was received from a port.
     #[inline(always)]
     pub fn idle(&mut self, port: PortIndex) {
         if let Some(gate) = self.gates.get_mut(usize::from(port)) {

@@ -1,4 +1,4 @@
-//! Which packets are of which subscriber's site, and what else sites mean to interfaces.
+//! Classifies packets by subscriber's site, and describes the role of interfaces for sites.
 
 use std::sync::Arc;
 
@@ -13,38 +13,38 @@ pub const SERVER: u16 = 67;
 /// UDP port of DHCP clients.
 pub const CLIENT: u16 = 68;
 
-/// Outer tags that rows are sought by: those of 802.1ad by their VLAN, and behind them none.
+/// Number of index values for outer tags: the VLANs of 802.1ad tags, followed by one for their absence.
 const OUTER: usize = (1 << 12) + 1;
 
-/// Frames with 802.1Q tags alone: in the place of an outer tag.
+/// Index in place of an outer tag for frames with a single 802.1Q tag.
 pub const SINGLE: u16 = 1 << 12;
 
-/// Sites whose inner tags follow each other, as their numbers do.
+/// Sites with consecutive inner tags and consecutive numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TagRange {
     /// The S-tag, or [`SINGLE`].
     pub outer: u16,
     /// The first C-tag.
     pub first: u16,
-    /// How many.
+    /// Number of sites.
     pub count: u16,
     /// Context of the first site.
     pub context: Context,
 }
 
-/// How sites behind an interface are told apart.
+/// How the sites behind an interface are identified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SiteKey {
-    /// By tags.
+    /// Sites are identified by tags.
     Tags(Vec<TagRange>),
-    /// There is one: its context.
+    /// There is a single site, with this context.
     One(Context),
-    /// By the terminals' addresses: network, length, context.
+    /// By the terminals' addresses: network, prefix length, context.
     Prefixes(Vec<(u32, u8, Context)>),
 }
 
 impl SiteKey {
-    /// A context of each kind of site that there is.
+    /// One context of each kind of site.
     pub fn contexts(&self) -> Vec<Context> {
         match self {
             Self::Tags(rows) => rows.iter().map(|row| row.context).collect(),
@@ -54,35 +54,35 @@ impl SiteKey {
     }
 }
 
-/// The first row of an outer tag, by that.
+/// The first range of an outer tag.
 #[derive(Clone, Copy, Debug, Default)]
 struct First {
     first: u16,
-    /// None where the tag has no row.
+    /// Number of sites; 0 if the tag has no range.
     count: u16,
     context: Context,
 }
 
-/// Rows in order, and the first one of each outer tag: most have one alone.
+/// Ranges in order, and the first one of each outer tag. Most tags have only one.
 #[derive(Clone, Debug)]
 pub struct TagRanges {
     rows: Box<[TagRange]>,
     firsts: Box<[First; OUTER]>,
 }
 
-/// An interface that terminals of sites come in by.
+/// An access interface of sites' terminals.
 #[derive(Clone, Debug)]
 pub enum AccessInterface {
-    /// Sites are told apart by tags.
+    /// Sites are identified by tags.
     Tags(TagRanges),
-    /// There is one site.
+    /// There is a single site.
     One(Context),
-    /// Networks of terminals, the longest first.
+    /// Networks of terminals, the longest prefix first.
     Prefixes(Box<[(u32, u8, Context)]>),
 }
 
 impl AccessInterface {
-    /// The context of the site that a packet comes from; none where it is of none.
+    /// The context of the site that a packet comes from. `None` if it comes from no site.
     #[inline(always)]
     pub fn context(&self, layers: &Layers, frame: &[u8]) -> Option<Context> {
         match self {
@@ -96,26 +96,26 @@ impl AccessInterface {
     }
 }
 
-/// What sites mean to an interface.
+/// Role of an interface for sites.
 #[derive(Clone, Debug, Default)]
 struct Side {
     door: Option<AccessInterface>,
-    /// Frames to virtual MACs come in, and answers of DHCP to these.
+    /// It receives frames for virtual MACs, and DHCP answers to these.
     is_public: bool,
 }
 
-/// What is said of sites.
+/// Settings of sites.
 #[derive(Clone, Debug)]
 pub struct SiteSettings {
-    /// Interfaces that their terminals come in by.
+    /// Access interfaces of the terminals.
     pub doors: Vec<(u16, SiteKey)>,
-    /// Interfaces by which they have public addresses.
+    /// Public interfaces, by which sites have public addresses.
     pub publics: Vec<u16>,
-    /// Addresses to which DHCP servers answer: virtual router, address.
+    /// Relay addresses that DHCP servers answer: virtual router, address.
     pub relays: Vec<(Context, u32)>,
 }
 
-/// Which packets are of which site.
+/// Classifier of packets by site.
 #[derive(Clone, Debug)]
 pub struct SiteClassifier {
     /// Sites and terminals.
@@ -125,7 +125,7 @@ pub struct SiteClassifier {
 }
 
 impl SiteClassifier {
-    /// As said, with the table that control writes.
+    /// A classifier with these settings, and the table that the control plane writes.
     pub fn new(table: Arc<Sites>, settings: SiteSettings) -> Self {
         let named = settings.doors.iter().map(|(interface, _)| interface);
         let most = named.chain(&settings.publics).max();
@@ -143,7 +143,7 @@ impl SiteClassifier {
         }
     }
 
-    /// As it was said.
+    /// The settings of this classifier.
     pub fn settings(&self) -> &SiteSettings {
         &self.settings
     }
@@ -153,44 +153,44 @@ impl SiteClassifier {
         self.sides.get(usize::from(interface))
     }
 
-    /// Whether terminals of sites come in by an interface.
+    /// Whether an interface is an access interface.
     #[inline(always)]
     pub fn is_access(&self, interface: u16) -> bool {
         self.side(interface).is_some_and(|side| side.door.is_some())
     }
 
-    /// Whether sites behind an interface are told apart by tags.
+    /// Whether sites behind an interface are identified by tags.
     pub fn has_tags(&self, interface: u16) -> bool {
         let door = self.side(interface).and_then(|side| side.door.as_ref());
         matches!(door, Some(AccessInterface::Tags(..)))
     }
 
-    /// Whether frames to virtual MACs come in by an interface.
+    /// Whether an interface receives frames for virtual MACs.
     #[inline(always)]
     pub fn is_public(&self, interface: u16) -> bool {
         self.side(interface).is_some_and(|side| side.is_public)
     }
 
-    /// Whether a public address of a virtual router is some site's own, or may be.
+    /// Whether a public address of a virtual router belongs, or may belong, to a site.
     #[inline(always)]
     pub fn is_own(&self, router: Context, address: u32) -> bool {
         self.table.recipient(router, address).is_some()
     }
 
-    /// The context of the site that a packet comes from by an interface of terminals; none where it is of none.
+    /// The context of the site that a packet on an access interface comes from. `None` if it comes from no site.
     #[inline(always)]
     pub fn context(&self, interface: u16, layers: &Layers, frame: &[u8]) -> Option<Context> {
         self.access_interface(interface)?.context(layers, frame)
     }
 
-    /// The door that an interface is, where it is one.
+    /// The access interface of this number, if it is one.
     #[inline(always)]
     pub fn access_interface(&self, interface: u16) -> Option<&AccessInterface> {
         self.side(interface)?.door.as_ref()
     }
 
-    /// The context of the site that calls by DHCP. Who has no address yet can't be told apart by that: the first of the
-    /// interface's sites answers for all of these.
+    /// The context of the site of a DHCP client. A client without an address can't be identified by its address; it is assigned
+    /// to the first site of the interface.
     pub fn dhcp_client(&self, interface: u16, layers: &Layers, frame: &[u8]) -> Option<Context> {
         match self.side(interface)?.door.as_ref()? {
             AccessInterface::Prefixes(prefixes) if layers.tags == 0 => self
@@ -200,7 +200,7 @@ impl SiteClassifier {
         }
     }
 
-    /// The same of ARP, which speaks of its sender.
+    /// The context of the site of an ARP message, identified by its sender address.
     pub fn context_of_sender(&self, interface: u16, layers: &Layers, frame: &[u8], sender: u32) -> Option<Context> {
         match self.side(interface)?.door.as_ref()? {
             AccessInterface::Prefixes(prefixes) if layers.tags == 0 => by_prefix(prefixes, sender),
@@ -208,7 +208,7 @@ impl SiteClassifier {
         }
     }
 
-    /// Whether a packet is DHCP that control deals with: of terminals, or to a relay's address, or to sites' clients.
+    /// Whether a packet is DHCP for the control plane: from terminals, to a relay's address, or to sites' clients.
     #[inline(always)]
     pub fn takes(&self, interface: u16, router: Context, layers: &Layers, frame: &[u8]) -> bool {
         let is_dhcp = layers.protocol == UDP
@@ -230,14 +230,14 @@ impl SiteClassifier {
         self.settings.relays.contains(&(router, destination))
     }
 
-    /// Whether a frame's destination is some site's virtual MAC.
+    /// Whether a frame's destination is the virtual MAC of a site.
     pub fn has_mac(&self, interface: u16, frame: &[u8]) -> bool {
         let mac = frame.first_chunk::<6>().filter(|mac| is_local(mac));
         self.is_public(interface) && mac.is_some_and(|mac| self.table.site_of_mac(*mac).is_some())
     }
 }
 
-/// Whether a MAC address is unicast and locally administered, as virtual ones are.
+/// Whether a MAC address is unicast and locally administered, as virtual MACs are.
 #[inline(always)]
 pub fn is_local(mac: &[u8; 6]) -> bool {
     mac[0] & 3 == 2
@@ -279,7 +279,7 @@ impl TagRanges {
         const PLAIN: u64 = ethertype::VLAN as u64;
         let head: &[u8; 20] = frame.first_chunk()?;
         let word = u64::from_be_bytes(*head.last_chunk()?);
-        // Types of the tags, and what they say.
+        // Check the TPIDs of the tags, and extract the VLANs.
         let (outer, inner) = match tags {
             2 if word & 0xffff_0000_ffff_0000 == SERVICE << 48 | PLAIN << 16 => {
                 ((word >> 32) as u16 & 0xfff, word as u16 & 0xfff)
@@ -373,7 +373,7 @@ mod tests {
             [expected(50), expected(51), None],
             [7, 8, 9].map(|v| found(single([0x81, 0], v)))
         );
-        // A service tag alone, tags the other way round, no tags.
+        // A single service tag, tags in reverse order, no tags.
         assert_eq!(None, found(single([0x88, 0xa8], 7)));
         assert_eq!(None, found(frame(&[0x81, 0, 0, 100, 0x88, 0xa8, 0, 1], [10, 0, 0, 5])));
         assert_eq!(None, found(frame(&[], [10, 0, 0, 5])));

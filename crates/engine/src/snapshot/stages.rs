@@ -1,23 +1,23 @@
-//! Stages: which workers do which part of a packet's way, and what a worker therefore leaves to others.
+//! Stages: the workers of each part of packet processing, and what a worker therefore leaves to others.
 //!
-//! Where all workers do all parts, packets run to completion. Otherwise a packet is handed over where the next part is not its
-//! worker's, through the same rings as everything else. What one worker writes no other does: sessions stay with the owner of
-//! their shard, a device's queue with one worker.
+//! If all workers do all parts, packets run to completion. Otherwise a packet is handed over when its worker doesn't do the
+//! next part, by the same rings as other hand-offs. State has a single writer: sessions stay with the owner of their shard, and
+//! a device's queue belongs to one worker.
 
 use crate::packet::io::WorkerIndex;
 use crate::placement::{Core, Part, Placement};
 
-/// Who does what: by part the workers that do it, none where all do.
+/// The workers of each part; empty if all workers do it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stages([Box<[WorkerIndex]>; 4]);
 
 impl Stages {
-    /// By part, in the order of [`Part::ALL`], the workers that do it: none where all do.
+    /// By part, in the order of [`Part::ALL`], the workers that do it; empty if all do.
     pub fn new(workers: [Vec<WorkerIndex>; 4]) -> Self {
         Self(workers.map(Into::into))
     }
 
-    /// Of a placement, whose cores have workers in this order.
+    /// The stages of a placement whose cores have workers in this order.
     pub fn of(placement: &Placement, cores: &[Core]) -> Self {
         if !placement.is_pipeline() && placement.workers().len() == cores.len() {
             return Self::default();
@@ -31,7 +31,7 @@ impl Stages {
         Self::new(Part::ALL.map(|part| placement.of(part).iter().filter_map(worker).collect()))
     }
 
-    /// The workers that do a part: none where all do.
+    /// The workers that do a part; empty if all do.
     pub fn workers(&self, part: Part) -> &[WorkerIndex] {
         &self.0[part as usize]
     }
@@ -42,7 +42,7 @@ impl Stages {
         workers.is_empty() || workers.contains(&worker)
     }
 
-    /// The workers of a part, of so many workers.
+    /// The workers of a part, with the total number of workers.
     pub fn all(&self, part: Part, workers: usize) -> Vec<WorkerIndex> {
         match self.workers(part) {
             [] => (0..workers as WorkerIndex).collect(),
@@ -50,8 +50,8 @@ impl Stages {
         }
     }
 
-    /// The workers that send, of so many: those whose part it is, and, where workers assist, those that take shards over from
-    /// them.
+    /// The transmitting workers, with the total number of workers: those with the transmit part and, with assistance, those
+    /// that borrow shards from session workers that transmit.
     pub fn senders(&self, workers: usize, assists: bool) -> Vec<WorkerIndex> {
         let mut senders = self.all(Part::Transmit, workers);
         if assists {
@@ -73,7 +73,7 @@ impl Stages {
         Part::ALL.iter().all(|&part| self.workers(part).is_empty())
     }
 
-    /// What a worker leaves to others.
+    /// The role of a worker: what it leaves to others.
     pub fn role(&self, own: WorkerIndex) -> Role {
         let elsewhere = |part: Part| -> Box<[WorkerIndex]> {
             match self.does(own, part) {
@@ -81,7 +81,7 @@ impl Stages {
                 false => self.workers(part).into(),
             }
         };
-        // The first part from `part` on that others do, if this worker does those before.
+        // The workers of the first part from `part` on that this worker doesn't do.
         let after = |part: Part| {
             Part::ALL[part as usize..]
                 .iter()
@@ -102,7 +102,7 @@ impl Stages {
         }
     }
 
-    /// Whether a worker gets packets for a part from workers that do what is before it, but not this.
+    /// Whether a worker gets packets for a part from workers that do the part before it, but not this one.
     fn is_given(&self, own: WorkerIndex, part: Part) -> bool {
         let Some(&before) = Part::ALL[..part as usize].last() else {
             return false;
@@ -112,24 +112,26 @@ impl Stages {
         self.does(own, part) && !self.workers(part).is_empty() && some_lack
     }
 
-    /// Whether the parts of a worker follow one another. One that packets come back to must not wait for room at others: they
-    /// may wait for it. Of all others, each waits for one whose last part is later than its own, so that none waits for itself.
+    /// Whether the parts of a worker are consecutive. A worker that packets return to must not wait for capacity of others,
+    /// because these may wait for it. Every other worker only waits for workers whose last part is later than its own, so that
+    /// there is no deadlock.
     fn is_contiguous(&self, own: WorkerIndex) -> bool {
         let done = Part::ALL.map(|part| self.does(own, part));
         done.windows(2).filter(|pair| pair[0] != pair[1]).count() + usize::from(done[0]) + usize::from(done[3]) <= 2
     }
 }
 
-/// What a worker leaves to others.
+/// Role of a worker: what it leaves to other workers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Role {
-    /// Workers that parse what this one receives: none where it does itself.
+    /// Workers that parse the packets that this one receives; empty if it parses itself.
     pub parsers: Box<[WorkerIndex]>,
-    /// Workers that have the sessions of what this one parses: none where it does itself.
+    /// Workers that have the sessions of the packets that this one parses; empty if it has them itself.
     pub sessions: Box<[WorkerIndex]>,
-    /// Where what this worker receives goes next: what their rings have no room for is shed before work is spent on it.
+    /// Next workers for packets that this worker receives. Packets that their rings have no room for are shed before any work
+    /// is spent on them.
     pub beyond: Box<[WorkerIndex]>,
-    /// Where what this worker takes from others goes next: it takes nothing as long as their rings have no room.
+    /// Next workers for packets that this worker takes from others. It takes none while their rings have no room.
     pub ahead: Box<[WorkerIndex]>,
 }
 
@@ -175,12 +177,13 @@ mod tests {
 
     #[test]
     fn worker_at_both_ends_never_waits_for_itself() {
-        // 0 receives and sends, 1 has the sessions: if each waited for room at the other, neither would go on.
+        // Worker 0 receives and transmits, worker 1 has the sessions: if each waited for capacity of the other, there would be
+        // a deadlock.
         let stages = stages([&[0], &[0], &[1], &[0]]);
         assert_eq!([1], *stages.role(0).beyond);
         assert!(stages.role(0).ahead.is_empty());
         assert_eq!([0], *stages.role(1).ahead);
-        // 0 parses and sends: what it takes for either lies in the same rings.
+        // Worker 0 parses and transmits: its packets for both parts are in the same rings.
         let stages = self::stages([&[1], &[0], &[1], &[0]]);
         assert!(stages.role(0).ahead.is_empty());
         assert!(stages.role(1).ahead.is_empty());
@@ -198,7 +201,7 @@ mod tests {
         let placement = |parts: [&[Core]; 4]| Placement::new(parts.map(<[_]>::to_vec)).unwrap();
         let all = placement([&[4, 7]; 4]);
         assert!(Stages::of(&all, &[7, 4]).is_run_to_completion());
-        // Who is left out does nothing.
+        // A core outside the placement has no part.
         assert_eq!(self::stages([&[1]; 4]), Stages::of(&placement([&[4]; 4]), &[7, 4]));
         let cut = placement([&[7], &[7], &[4], &[4]]);
         assert_eq!(self::stages([&[0], &[0], &[1], &[1]]), Stages::of(&cut, &[7, 4]));

@@ -1,5 +1,6 @@
-//! Which shard a packet belongs to, by the function that cards choose queues by: where a card can, it has put the packet on
-//! the right worker's queue already; where it can't, the worker that received it computes the same and hands it over.
+//! Assignment of packets to shards by the Toeplitz hash with which cards select queues (RSS). If the card supports it, a packet
+//! is already in the queue of the right worker. Otherwise the worker that received it computes the same hash and hands the
+//! packet off.
 
 use std::sync::Arc;
 
@@ -17,34 +18,35 @@ use crate::snapshot::translation_targets::TranslationTargets;
 /// What a shard keeps together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Affinity {
-    /// All flows of an inside host: for cards that hash the source address inside, and destination address and port outside.
+    /// All flows of an inside host, for cards that hash the source address on inside interfaces, and the destination address
+    /// and port on outside ones.
     #[default]
     Hosts,
-    /// The two directions of a flow, for cards that hash addresses and ports alone: outside ports are chosen so that answers
-    /// come to their flow's shard. No pool may have mappings, subscribers or ports by computation then.
+    /// The two directions of a flow, for cards that only hash all addresses and ports: outside ports are chosen so that answers
+    /// arrive at their flow's shard. Pools can't have mappings, subscribers or computed ports then.
     Flows,
 }
 
-/// What cards hash.
+/// The fields that cards hash.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HashFields {
-    /// Inside the source address, outside destination address and port.
+    /// The source address on inside interfaces, destination address and port on outside ones.
     #[default]
     Subset,
-    /// Addresses and ports.
+    /// Cards hash all addresses and ports.
     FiveTuple,
 }
 
-/// What steering is to be.
+/// Settings of steering.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SteeringSettings {
-    /// What cards hash.
+    /// The fields that cards hash.
     pub hashed: HashFields,
     /// What a shard keeps together.
     pub together: Affinity,
-    /// Length of the inside prefix that is one subscriber, in IPv4 and IPv6.
+    /// Length of the inside prefix that forms one subscriber, in IPv4 and IPv6.
     pub prefix: [u8; 2],
-    /// Outside ports that stay together: those of a pool's port blocks, all where ports are preserved.
+    /// Number of outside ports that stay together: those of a pool's port blocks, or all if ports are preserved.
     pub ports: u32,
 }
 
@@ -59,7 +61,7 @@ impl Default for SteeringSettings {
     }
 }
 
-/// The function, the same for every worker from start to end.
+/// The steering function, equal for all workers for the lifetime of the process.
 #[derive(Clone, Debug)]
 pub struct Steering {
     shards: Shards,
@@ -70,7 +72,7 @@ pub struct Steering {
     flows: Key,
     hosts4: ByteTables,
     hosts6: ParityRows<2>,
-    /// Of IPv4 addresses outside, and of a unit's number in its address.
+    /// Tables for outside IPv4 addresses, and for the number of a port unit of an address.
     outside4: ByteTables,
     units: Box<[u16]>,
     flows4: ParityRows<2>,
@@ -78,8 +80,8 @@ pub struct Steering {
     fitting: Option<Arc<RssPorts>>,
 }
 
-/// Whether the flows of a host may spread over shards as far as a pool is concerned: no mapping, no subscriber, no
-/// computation and no preserved port asks for all of them in one.
+/// Whether a pool allows the flows of a host to be in different shards: it has no mappings, subscribers, computed or preserved
+/// ports, which require all of them in one shard.
 pub fn spreads<A: Address>(pool: &ValidPool<A>) -> bool {
     let of_sessions = |class: &PortClass| !pool.has_subscribers(*class) && pool.source(*class) != Source::Mapping;
     let classes = [PortClass::Tcp, PortClass::Udp];
@@ -87,7 +89,7 @@ pub fn spreads<A: Address>(pool: &ValidPool<A>) -> bool {
 }
 
 impl Steering {
-    /// Draw keys for a number of shards. `None` where that is not a power of two from 1 to 1,024.
+    /// Draw random keys for a number of shards. `None` unless that is a power of two from 1 to 1,024.
     pub fn draw(shards: u32, wanted: &SteeringSettings, mut random: impl FnMut() -> u64) -> Option<Self> {
         let bits = Shards::new(shards)?.bits();
         let hosts = toeplitz::Hosts {
@@ -122,9 +124,9 @@ impl Steering {
         })
     }
 
-    /// The same from a seed, for tests and what must not depend on chance.
+    /// Derive keys from a seed, for tests and other deterministic uses.
     pub fn seeded(shards: u32, wanted: &SteeringSettings, mut seed: u64) -> Option<Self> {
-        // SplitMix64.
+        // The generator is SplitMix64.
         Self::draw(shards, wanted, || {
             seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
             let mixed = (seed ^ seed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -133,13 +135,13 @@ impl Steering {
         })
     }
 
-    /// How many shards there are, and to which outside addresses and ports belong.
+    /// The shards, and their assignment of outside addresses and ports.
     #[inline(always)]
     pub fn shards(&self) -> Shards {
         self.shards
     }
 
-    /// What cards are to hash.
+    /// The fields that cards must hash.
     pub fn hash_fields(&self) -> HashFields {
         self.hashed
     }
@@ -149,27 +151,27 @@ impl Steering {
         self.together
     }
 
-    /// The key of cards, of interfaces inside or outside.
+    /// The RSS key of inside or outside interfaces.
     pub fn key(&self, outside: bool) -> &Key {
         if outside { &self.outside } else { &self.inside }
     }
 
-    /// The key of cards that can hash nothing but addresses and ports.
+    /// The RSS key of cards that can only hash all addresses and ports.
     pub fn fallback_key(&self) -> &Key {
         &self.flows
     }
 
-    /// Which outside ports bring answers to their flow's shard, where that counts.
+    /// The outside ports whose answers arrive at their flow's shard, if ports are chosen for that.
     pub fn fitting(&self) -> Option<&Arc<RssPorts>> {
         self.fitting.as_ref()
     }
 
-    /// Whether every pool's ports can be had in any shard, and no rule keeps the flows of a client together.
+    /// Whether the ports of every pool can be used in any shard, and no rule requires the flows of a client to be together.
     pub(crate) fn admits<F: Family>(&self, nat: &Nat<F>) -> bool {
         self.together == Affinity::Hosts || nat.spread.is_none() && nat.pools.iter().all(|(_, pool)| spreads(pool))
     }
 
-    /// The shard of an inside host, by the prefix that is its subscriber: the key gives what follows no part.
+    /// The shard of an inside host, by its subscriber prefix: the key ignores the bits after the prefix.
     #[inline(always)]
     pub fn of_host<F: Family>(&self, host: F::Address) -> u16 {
         let [high, low] = F::words(host);
@@ -180,7 +182,7 @@ impl Steering {
         }
     }
 
-    /// The shard of a unit of an outside address's ports: as [`Shards::shard_of_unit`] says, sooner.
+    /// The shard of a port unit of an outside address. Equal to [`Shards::shard_of_unit`], but computed by precomputed tables.
     #[inline(always)]
     fn of_unit<F: Family>(&self, address: F::Address, unit: u32) -> u16 {
         if F::IS_V6 {
@@ -191,7 +193,7 @@ impl Steering {
         self.outside4.of(low as u32) ^ part.unwrap_or_default()
     }
 
-    /// The shard of a flow, as packets from inside name it.
+    /// The shard of a flow, by the addresses and ports of packets from inside.
     #[inline(always)]
     pub fn of_flow<F: Family>(&self, source: (F::Address, u16), destination: (F::Address, u16)) -> u16 {
         let ports = u64::from(source.1) << 48 | u64::from(destination.1) << 32;
@@ -203,7 +205,7 @@ impl Steering {
         }
     }
 
-    /// The shard of a flow that a bridge carries, whichever side names it.
+    /// The shard of a bridged flow, equal for both directions.
     #[inline]
     pub fn of_bridged<F: Family>(&self, key: &F::Key) -> u16 {
         let tuple = F::tuple(key);
@@ -217,7 +219,7 @@ impl Steering {
         }
     }
 
-    /// Whether answers come to the shard of their flow, where ports are chosen for that.
+    /// Whether answers arrive at the shard of their flow. `None` if ports are not chosen for that.
     #[inline]
     pub fn fits<F: Family>(&self, shard: u16, answer: &F::Tuple, class: Option<PortClass>) -> Option<bool> {
         let hashed = self.together == Affinity::Flows && matches!(class, Some(PortClass::Tcp | PortClass::Udp));
@@ -227,17 +229,17 @@ impl Steering {
         })
     }
 
-    /// The shard of the session of a packet that came in by an interface. Inside hosts decide by their address, or the prefix that is
-    /// their subscriber, public addresses by the port block, forwarded ports by the host that they lead to, or by their client where
-    /// that is one of several; protocols without ports by the remote address, which translation leaves alone. Where flows that are
-    /// not translated have sessions too, it does not matter of these which way a packet goes. Both directions of a session give the
-    /// same answer.
+    /// The shard of the session of a packet that arrived on an interface. Packets of inside hosts are assigned by their address
+    /// or subscriber prefix; packets to public addresses by the port block; forwarded ports by the target host, or by the
+    /// client if there are several targets; protocols without ports by the remote address, which is not translated. If
+    /// untranslated flows have sessions, their direction makes no difference. Both directions of a session give the same shard.
     #[inline(always)]
     pub fn shard_of<F: Family>(&self, nat: &Nat<F>, key: &F::Key, interface: u16, outside: bool) -> u16 {
         self.shard_by::<F>(nat, nat.spread.as_ref(), key, interface, outside)
     }
 
-    /// [`Steering::shard_of`] with the [`TranslationTargets`] of the rules, which who knows that there is none need not load.
+    /// [`Steering::shard_of`] with the [`TranslationTargets`] of the rules as an argument, so that a caller that knows that
+    /// there are none needn't load them.
     #[inline(always)]
     pub fn shard_by<F: Family>(
         &self,
@@ -256,7 +258,7 @@ impl Steering {
             (tuple.source(), tuple.source_port()),
             (tuple.destination(), tuple.destination_port()),
         );
-        // The flow as packets from its host name it.
+        // The flow as seen in packets from the host.
         let ends = |host, other| match &nat.hosts {
             Some(hosts) => hosts.ends(tuple.context(), host, other),
             None => (host, other),
@@ -270,11 +272,11 @@ impl Steering {
                 Some(Home::Unit(unit)) => return self.of_unit::<F>(destination.0, unit),
                 Some(Home::Shard(shard)) => return shard as u16,
                 Some(Home::Inside(inside)) => (host, other) = ends((inside, destination.1), source),
-                // Rules forward no port that a pool lends.
+                // A port that a pool allocates is never forwarded by a rule.
                 None => match forwarded::<F>(nat, key, interface) {
                     Some(ForwardTarget::Host(target)) => (host, other) = ends(target, source),
                     Some(ForwardTarget::Among) => return self.of_host::<F>(source.0),
-                    // What begins outside, to an inside host's own address, is answered from there.
+                    // A flow from outside to an inside host's own address is assigned by that host.
                     None if nat.begins_outside(tuple.context(), source.0, destination.0) => {
                         (host, other) = (destination, source);
                     }
@@ -283,7 +285,8 @@ impl Steering {
             }
         }
         if let Some(spread) = spread {
-            // Where it makes a difference which end names the flow, the packet's destination is not yet what answers name.
+            // The flow is assigned by its client, because its destination is still untranslated here and differs from the
+            // source of the answers.
             if !outside && nat.hosts.is_some() && forwarded::<F>(nat, key, interface).is_some() {
                 return self.of_host::<F>(source.0);
             }
@@ -299,8 +302,8 @@ impl Steering {
 }
 
 impl Steering {
-    /// The shard of the session of what the router's host sends: of a flow that was led to it as its client says, of others by the
-    /// own address.
+    /// The shard of the session of a packet that the router's host sends: by its client for a flow that a rule translates to
+    /// the host, otherwise by the host's own address.
     #[cold]
     pub fn of_host_flow<F: Family>(&self, nat: &Nat<F>, key: &F::Key) -> u16 {
         let tuple = F::tuple(key);
@@ -313,7 +316,7 @@ impl Steering {
         self.of_host::<F>(client.unwrap_or(own.0))
     }
 
-    /// [`Steering::shard_of`] where there are subscribers' sites.
+    /// [`Steering::shard_of`] if there are subscribers' sites.
     #[inline(always)]
     pub fn shard_among_sites<F: Family>(&self, nat: &Nat<F>, key: &F::Key, interface: u16, outside: bool) -> u16 {
         let tuple = F::tuple(key);
@@ -328,14 +331,14 @@ impl Steering {
         }
     }
 
-    /// The shard of all flows of a site: sites have consecutive numbers, and nobody chooses his own.
+    /// The shard of all flows of a site. Sites have consecutive numbers, which subscribers can't choose.
     #[inline(always)]
     fn of_site(&self, site: u32) -> u16 {
         (site & (self.shards.count() - 1)) as u16
     }
 }
 
-/// The remote address of a flow without ports. Interfaces that hosts and strangers both come in by are outside too.
+/// The remote address of a flow without ports. Interfaces used by both inside and outside hosts count as outside.
 #[cold]
 fn remote<F: Family>(nat: &Nat<F>, key: &F::Key, interface: u16, outside: bool) -> F::Address {
     let tuple = F::tuple(key);
@@ -353,21 +356,21 @@ fn remote<F: Family>(nat: &Nat<F>, key: &F::Key, interface: u16, outside: bool) 
     }
 }
 
-/// Whether an address stands for others.
+/// Whether an address is translated to other addresses.
 #[inline(always)]
 fn is_public<F: Family>(nat: &Nat<F>, context: Context, address: F::Address) -> bool {
     nat.pools.owner(context, address).is_some() || nat.rules.stands_in_for(context, address)
 }
 
-/// Where a destination rule leads.
+/// Target of a destination rule.
 enum ForwardTarget<A> {
-    /// To an inside host and port.
+    /// The target is an inside host and port.
     Host((A, u16)),
-    /// To one of several hosts: which, its session knows.
+    /// One of several hosts, which only the session knows.
     Among,
 }
 
-/// Where a destination rule leads what came in by an interface.
+/// The target of a destination rule for a packet that arrived on an interface.
 #[inline(always)]
 fn forwarded<F: Family>(nat: &Nat<F>, key: &F::Key, interface: u16) -> Option<ForwardTarget<F::Address>> {
     let tuple = F::tuple(key);

@@ -1,6 +1,6 @@
-//! Inside addresses and ports whose flows belong to the shards of their clients, not to one of their own: hosts that a rule
-//! deals flows among, of which nobody knows a flow's before its session, the router's own addresses, and what rules lead
-//! inside hosts to, who keep their shard.
+//! Inside addresses and ports whose flows are assigned to the shards of their clients instead of their own: hosts of rules that
+//! distribute flows (before its session exists, the host of a flow is unknown), the router's own addresses, and targets of
+//! rules for inside clients, which keep their shard.
 
 use std::collections::HashSet;
 
@@ -11,13 +11,13 @@ use sluice_wire::Context;
 use crate::session::family::Family;
 use crate::snapshot::{Interface, Nat};
 
-/// A range of ports of an address.
+/// A port range of an address.
 type Range<A> = (Context, A, u16, u16);
 
 /// Address and port.
 type End<A> = (A, u16);
 
-/// Ranges of ports, in order.
+/// Translation targets as port ranges, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TranslationTargets<A> {
     ranges: Vec<Range<A>>,
@@ -26,7 +26,7 @@ pub struct TranslationTargets<A> {
 }
 
 impl<A: Address> TranslationTargets<A> {
-    /// What the rules say; none where that is nothing.
+    /// The targets that the rules define. `None` if there are none.
     pub fn of<F: Family<Address = A>>(nat: &Nat<F>, interfaces: &[Interface]) -> Option<Self> {
         let mut spread = Self {
             ranges: Vec::new(),
@@ -63,7 +63,7 @@ impl<A: Address> TranslationTargets<A> {
         (!spread.ranges.is_empty() || !spread.hosted.is_empty()).then_some(spread)
     }
 
-    /// What a router's host sends may have sessions.
+    /// Record whether packets of a router's host may have sessions.
     fn host_of(&mut self, is_so: bool, context: Context) {
         let router = context & !FROM_HOST;
         if is_so && !self.hosted.contains(&router) {
@@ -78,7 +78,7 @@ impl<A: Address> TranslationTargets<A> {
             .push((rule.context & !FROM_HOST, host, first, first.saturating_add(to - from)));
     }
 
-    /// Whether what a router's host sends may have sessions.
+    /// Whether packets of a router's host may have sessions.
     #[inline(always)]
     pub fn has_host(&self, context: Context) -> bool {
         self.hosted.contains(&context)
@@ -93,8 +93,8 @@ impl<A: Address> TranslationTargets<A> {
             .any(|range| (range.2..=range.3).contains(&end.1))
     }
 
-    /// The end by whose address a flow between two has its shard, where one of them is here. Which comes first makes no
-    /// difference.
+    /// The endpoint whose address determines the shard of a flow, if one of its endpoints is a translation target. The order of
+    /// the arguments makes no difference.
     #[inline]
     pub fn client(&self, context: Context, one: End<A>, other: End<A>) -> Option<A> {
         match (self.has(context, one), self.has(context, other)) {

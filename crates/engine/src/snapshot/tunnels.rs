@@ -1,4 +1,4 @@
-//! Tunnels over other networks: where they begin and end, which packets are theirs, and how much fits their paths.
+//! Tunnels over other networks: their ends, the packets that belong to them, and their path MTU.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -15,42 +15,42 @@ use crate::packet::time::{Now, Pace};
 use crate::session::family::{Family, V4, V6};
 use crate::snapshot::Interface;
 
-/// How a tunnel wraps what it carries.
+/// Encapsulation of a tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TunnelKind {
-    /// Ethernet frames in UDP to this port (RFC 7348).
+    /// Ethernet frames in UDP with this destination port (RFC 7348).
     Vxlan(u16),
-    /// IP behind a GRE header (RFC 2784, 2890).
+    /// IP in GRE (RFC 2784, 2890).
     Gre,
     /// IP in IP (RFC 2003, 2473, 4213).
     Ipip,
 }
 
-/// A tunnel: an interface whose link leads over another network to one other end.
+/// A tunnel: an interface whose link crosses another network to a single remote end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tunnel {
-    /// How it wraps.
+    /// Encapsulation of the tunnel.
     pub kind: TunnelKind,
-    /// This end: an address of the interface `underlay`.
+    /// The local end: an address of the interface `underlay`.
     pub local: Address,
-    /// The other end, of the same family.
+    /// The remote end, of the same family.
     pub remote: Address,
-    /// VXLAN's network identifier, or GRE's key where there is one.
+    /// The VXLAN network identifier, or the GRE key if there is one.
     pub id: Option<u32>,
-    /// Time to live, or hop limit, of outer packets.
+    /// TTL or hop limit of outer packets.
     pub ttl: u8,
-    /// The interface that has `local`. Outer packets are routed in its router.
+    /// The interface with the address `local`. Outer packets are routed in its router.
     pub underlay: u16,
 }
 
 impl Tunnel {
-    /// Whether it carries Ethernet frames; otherwise IP alone.
+    /// Whether it carries Ethernet frames; otherwise it only carries IP.
     #[inline]
     pub fn carries_frames(&self) -> bool {
         matches!(self.kind, TunnelKind::Vxlan(_))
     }
 
-    /// Bytes of the header that stands behind the outer IP header.
+    /// Length of the headers between the outer IP header and the inner packet.
     #[inline]
     pub fn shim(&self) -> usize {
         match (self.kind, self.id) {
@@ -61,7 +61,7 @@ impl Tunnel {
         }
     }
 
-    /// Bytes by which outer IP packets are longer than inner ones.
+    /// Difference in length between outer and inner IP packets.
     #[inline]
     pub fn overhead(&self) -> usize {
         let outer = match self.local {
@@ -72,53 +72,54 @@ impl Tunnel {
     }
 }
 
-/// What an outer packet says of its tunnel.
+/// The fields of an outer packet that identify its tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TunnelTag {
-    /// The router that it came in by.
+    /// The router that the outer packet arrived in.
     pub router: RouterIndex,
-    /// How it wraps.
+    /// Encapsulation of the outer packet.
     pub kind: TunnelKind,
-    /// The end that it is for.
+    /// Address of the local end.
     pub local: Address,
-    /// The end that it is from.
+    /// Address of the remote end.
     pub remote: Address,
-    /// Network identifier or key.
+    /// VXLAN network identifier or GRE key.
     pub id: Option<u32>,
 }
 
-/// Keys are the operator's own, whoever asks: nobody can choose those that collide, and each outer packet asks twice.
+/// A hash without a secret suffices: only the operator chooses the keys, so that collisions can't be provoked. Each outer
+/// packet needs two lookups.
 type Keys = FxBuildHasher;
 
 /// The tunnels of a snapshot.
 #[derive(Clone, Debug, Default)]
 pub struct Tunnels {
-    /// By mark: the tunnel's interface.
+    /// The tunnel's interface, by the fields of outer packets.
     by_mark: HashMap<TunnelTag, u16, Keys>,
-    /// Ends here, whoever the others are.
+    /// Local ends, whatever the remote ends are.
     ends: HashSet<(RouterIndex, TunnelKind, Address), Keys>,
     /// By router: whether tunnels end in it.
     routers: Vec<bool>,
     /// UDP ports of tunnels.
     ports: Vec<u16>,
-    /// Paths by router, this end and the other.
+    /// Path MTUs by router, local and remote end.
     paths: HashMap<Path, Arc<PathMtu>, Keys>,
-    /// By interface: the tunnel's path, and the bytes by which outer packets are longer.
+    /// By interface: the tunnel's path, and the length that encapsulation adds.
     of_interface: Vec<Option<(Arc<PathMtu>, u16)>>,
-    /// By interface.
+    /// By interface: rate limits of keepalive answers.
     keepalives: Arc<[Pace]>,
 }
 
 type Path = (RouterIndex, Address, Address);
 
-/// Seconds for which a lower MTU counts (RFC 1191, 6.3; RFC 8201, 4).
+/// Seconds for which a lowered MTU is used (RFC 1191, 6.3; RFC 8201, 4).
 const REMEMBERED: u64 = 600;
 
-/// Nanoseconds between two keepalives of a tunnel that are answered, and how many may come at once. Routers send one each second at
-/// most.
+/// Rate limit of answered keepalives: nanoseconds between two of a tunnel, and burst size. Routers send at most one each
+/// second.
 const KEEPALIVE: (u64, u64) = (100_000_000, 10);
 
-/// Largest outer packet that a path takes: second until which that counts, and bytes in the lowest 16 bits.
+/// Path MTU of outer packets: the time in seconds until which it is valid, with the length in the lowest 16 bits.
 #[derive(Debug)]
 struct PathMtu(AtomicU64);
 
@@ -141,7 +142,7 @@ impl PathMtu {
 }
 
 impl Tunnels {
-    /// Of interfaces by number.
+    /// The tunnels among interfaces by number.
     pub fn of(interfaces: &[Interface]) -> Self {
         let mut all = Self::default();
         if interfaces.iter().all(|interface| interface.tunnel.is_none()) {
@@ -185,7 +186,7 @@ impl Tunnels {
         all
     }
 
-    /// Take over what was found out about paths that were there before.
+    /// Keep the path MTUs of the previous snapshot.
     pub fn adopt(&mut self, before: &Self) {
         for (path, mtu) in &mut self.paths {
             if let Some(known) = before.paths.get(path) {
@@ -200,13 +201,13 @@ impl Tunnels {
         self.routers.get(usize::from(router)).is_some_and(|end| *end)
     }
 
-    /// The tunnel that a packet is of: its interface.
+    /// The interface of the tunnel that a packet belongs to.
     #[inline]
     pub fn find(&self, mark: &TunnelTag) -> Option<u16> {
         self.by_mark.get(mark).copied()
     }
 
-    /// How a packet wraps what it may carry, by its protocol and port.
+    /// The encapsulation of a packet, by its protocol and port.
     #[inline(always)]
     fn kind(&self, layers: &Layers) -> Option<TunnelKind> {
         match layers.protocol {
@@ -220,7 +221,8 @@ impl Tunnels {
         }
     }
 
-    /// Whether a packet of a router in which tunnels end is addressed to such an end, or tells of an outer packet from one.
+    /// Whether a packet is addressed to an end of a tunnel in a router where tunnels end, or is an ICMP error about an outer
+    /// packet sent by one.
     #[inline]
     pub fn take(&self, router: RouterIndex, layers: &Layers, frame: &[u8]) -> bool {
         match self.kind(layers) {
@@ -230,14 +232,14 @@ impl Tunnels {
         }
     }
 
-    /// The kind of a packet that [`Tunnels::take`] takes as an outer packet, and the ends that it leads to and comes from.
+    /// The encapsulation, local end and remote end of a packet that [`Tunnels::take`] has classified as an outer packet.
     #[inline]
     pub fn outer(&self, layers: &Layers, frame: &[u8]) -> Option<(TunnelKind, Address, Address)> {
         let (remote, local) = addresses(layers, frame);
         Some((self.kind(layers)?, local, remote))
     }
 
-    /// The ends of the outer packet that an ICMP error quotes, where it was one that may have been sent from here.
+    /// The ends of the outer packet that an ICMP error quotes, if that packet may have been sent from here.
     pub fn quoted_ends(&self, router: RouterIndex, layers: &Layers, frame: &[u8]) -> Option<(Address, Address)> {
         let quote = quoted(frame, layers).ok()?.layers;
         let (local, remote) = addresses(&quote, frame);
@@ -249,8 +251,8 @@ impl Tunnels {
         is_ours.then_some((local, remote))
     }
 
-    /// A path takes outer packets of `mtu` bytes only. False where that is nothing new. No less is believed than everybody must
-    /// take (RFC 791, RFC 8200), so that a forged error does little harm.
+    /// Lower the path MTU to `mtu`. Returns `false` if nothing changes. It is never lowered below the minimum of the protocol
+    /// (RFC 791, RFC 8200), so that a forged error does little harm.
     pub fn lower(&self, router: RouterIndex, (local, remote): (Address, Address), mtu: u16, now: Now) -> bool {
         let least = match local {
             Address::V4(_) => 576,
@@ -267,13 +269,13 @@ impl Tunnels {
         is_news
     }
 
-    /// Whether a keepalive that came by a tunnel's interface is to be answered now.
+    /// Whether a keepalive that arrived through a tunnel's interface may be answered now.
     pub fn admits_keepalive(&self, number: u16, now: Now) -> bool {
         let keepalives = self.keepalives.get(usize::from(number));
         keepalives.is_some_and(|keepalives| keepalives.admits(now, KEEPALIVE))
     }
 
-    /// The MTU of an interface, which its configuration says to be `mtu`: less where it is a tunnel whose path takes less.
+    /// The MTU of an interface with the configured MTU `mtu`. It is lower for a tunnel whose path MTU requires that.
     #[inline]
     pub fn mtu(&self, number: u16, mtu: u16, now: Now) -> u16 {
         match self.of_interface.get(usize::from(number)) {

@@ -1,30 +1,30 @@
-//! Which interface frames with VLAN tags are of: by port and tags.
+//! Maps frames with VLAN tags to interfaces, by port and tags.
 
 use sluice_wire::vlan::Tag;
 
 use crate::packet::io::PortIndex;
 use crate::snapshot::Interface;
 
-/// No interface.
+/// Marks a tag without an interface.
 const NONE: u16 = u16::MAX;
 
-/// Identifiers of a tag.
+/// Number of VLAN identifiers.
 const IDENTIFIERS: usize = 1 << 12;
 
-/// The interfaces with tags.
+/// Table of the interfaces with tags.
 #[derive(Clone, Debug, Default)]
 pub struct VlanTable {
-    /// By port: whether it carries any tags.
+    /// By port: whether it has VLAN interfaces.
     ports: Vec<bool>,
-    /// By port: whether any of its tags are those of an interface of a bridge.
+    /// By port: whether any of its VLAN interfaces belongs to a bridge.
     bridged: Vec<bool>,
-    /// By port: the interface of each single 802.1Q tag, where the port carries any.
+    /// By port: the interface of each single 802.1Q tag, if the port has VLAN interfaces.
     single: Vec<Option<Box<[u16]>>>,
-    /// All others, in order: port, tags, interface.
+    /// All other combinations of tags, in order: port, tags, interface.
     others: Vec<(PortIndex, u64, u16)>,
 }
 
-/// Tags in a word, none where there are more than two.
+/// Tags in a word. `None` if there are more than two.
 fn word(tags: impl Iterator<Item = Tag>) -> Option<u64> {
     let mut word = 0;
     for (place, tag) in tags.enumerate() {
@@ -43,7 +43,7 @@ fn single(word: u64) -> Option<usize> {
 }
 
 impl VlanTable {
-    /// Of interfaces by number, on so many ports.
+    /// The table of interfaces by number, for a number of ports.
     pub fn of(ports: usize, interfaces: &[Interface]) -> Self {
         let mut tagged = Self {
             ports: vec![false; ports],
@@ -73,26 +73,27 @@ impl VlanTable {
         tagged
     }
 
-    /// Whether there is any on a port.
+    /// Whether a port has VLAN interfaces.
     #[inline(always)]
     pub fn is_on(&self, port: PortIndex) -> bool {
         self.ports.get(usize::from(port)).copied().unwrap_or(false)
     }
 
-    /// Whether any on a port are those of an interface of a bridge.
+    /// Whether a port has VLAN interfaces of a bridge.
     #[inline(always)]
     pub fn is_bridged(&self, port: PortIndex) -> bool {
         self.bridged.get(usize::from(port)).copied().unwrap_or(false)
     }
 
-    /// The interface of a port's frames with these tags, of which those of VLAN 0 say nothing of it.
+    /// The interface of a port's frames with these tags. Tags with VLAN 0 are ignored.
     #[inline]
     pub fn find(&self, port: PortIndex, tags: &[Option<Tag>; 2]) -> Option<u16> {
         let vlans = tags.iter().flatten().filter(|tag| !tag.is_priority());
         self.find_word(port, word(vlans.copied())?)
     }
 
-    /// The interface of a port's frames with the tags in a word: of each its type and its VLAN, 32 bits, the innermost last.
+    /// The interface of a port's frames with the tags in a word: 32 bits for the TPID and the VLAN of each, the innermost in
+    /// the lowest bits.
     #[inline]
     pub fn find_word(&self, port: PortIndex, word: u64) -> Option<u16> {
         if let Some(id) = single(word) {

@@ -1,4 +1,4 @@
-//! Packets that do not come from a device: handed over by another worker, or back from waiting.
+//! Packets that don't come from a device: handed over by another worker, or unparked.
 
 use std::ops::Range;
 
@@ -20,10 +20,10 @@ use crate::packet::lists::Lists;
 use crate::packet::reason::{Own, Reason};
 use crate::snapshot::Interface;
 
-/// Runs of packets that nobody has parsed yet: their slots, and the port that they came from.
+/// Runs of packets that are not parsed yet: the port that they came from, and their slots.
 pub type Runs = ArrayVec<(PortIndex, Range<usize>), BURST_SIZE>;
 
-/// Put packets that other workers handed over where their notes say, and those that are still to be parsed into `runs`.
+/// Put packets from other workers on the lists that their notes name, and those to be parsed into `runs`.
 pub fn from_workers(
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
@@ -36,7 +36,7 @@ pub fn from_workers(
         let packet = &mut batch.packets[slot];
         let place = slot as BufferIndex;
         let note = HandOffNote::unpack(words);
-        // Most are plain packets of IPv4 whose session is here.
+        // Fast path for plain IPv4 packets whose session is owned by this worker.
         if let Some(note) = &note
             && note.stage == EntryPoint::Session
             && let Some(layers) = packet
@@ -94,7 +94,7 @@ pub fn from_workers(
                 put(&mut lists.neighbour_discovery, place);
             }
             EntryPoint::Gateway => put(&mut lists.local_delivery, place),
-            EntryPoint::Complain(complaint, reason) => lists.icmp_error(place, complaint, reason),
+            EntryPoint::SendIcmpError(icmp_error, reason) => lists.icmp_error(place, icmp_error, reason),
             EntryPoint::Forward if layers.class == Class::Ipv4 => put(&mut lists.forward.v4, place),
             EntryPoint::Forward => put(&mut lists.forward.v6, place),
             EntryPoint::Finished(_) | EntryPoint::Received(_) => lists.drop_packet(place, Own::Forgotten),
@@ -104,7 +104,7 @@ pub fn from_workers(
     ctx.counters.unparsed.remove(parsed as u64);
 }
 
-/// A finished packet leaves by its interface.
+/// Send a finished packet through its interface.
 #[inline(always)]
 fn leave(
     place: BufferIndex,
@@ -129,7 +129,7 @@ fn is_discovery(layers: &layers::Layers, frame: &[u8]) -> bool {
     layers.class == Class::Ipv6 && matches!(sluice_wire::ndp::read(frame, layers), Ok(Some(_)) | Err(_))
 }
 
-/// Let packets that have waited go on.
+/// Put unparked packets on the list of their next node.
 pub fn from_parking(
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
@@ -172,7 +172,7 @@ pub fn from_parking(
             (ResumeReason::Failed, _) => lists.icmp_error(place, IcmpError::HostUnreachable, reason),
             (ResumeReason::Ready, None) => lists.drop_packet(place, Own::InterfaceGone),
             (ResumeReason::Ready, Some(interface)) if waiting.origin == Origin::Own => {
-                // What a host sends may be an answer of a session.
+                // A packet of a host may belong to a session.
                 let is_hosts = interface.host && layers.class == Class::Ipv4;
                 match is_hosts && host::may_answer(ctx.snapshot, waiting.interface) {
                     true => put(&mut lists.host, place),
@@ -198,7 +198,7 @@ pub fn from_parking(
     }
 }
 
-/// A fragment that inspection let wait finds its session again.
+/// Put a fragment that inspection had parked back on the list of its session.
 fn fragment(
     place: BufferIndex,
     told: FragmentNote,
@@ -219,12 +219,12 @@ fn fragment(
     }
 }
 
-/// A bit for each slot of some runs.
+/// The mask of the slots of some runs.
 pub fn slots_of(runs: &Runs) -> u128 {
     runs.iter().fold(0, |all, (_, slots)| all | mask_of(slots))
 }
 
-/// A bit for each slot.
+/// The mask of a range of slots.
 fn mask_of(slots: &Range<usize>) -> u128 {
     let below = |end: usize| 1u128.checked_shl(end as u32).map_or(u128::MAX, |bit| bit - 1);
     below(slots.end) & !below(slots.start)

@@ -1,5 +1,6 @@
-//! An I/O worker's own sessions, while it assists: their packets wait in a queue of its own, and it works on them for a slice of
-//! time, then receives again. And what workers ask one another about shards: see [`crate::snapshot::assist`].
+//! Assistance by an I/O worker with the sessions of other workers. Packets of the shards that it has borrowed wait in a queue;
+//! the worker processes them for a time slice, then receives again. This file also has the requests of workers about shards:
+//! see [`crate::snapshot::assist`].
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,32 +16,33 @@ use crate::snapshot::StartParameters;
 use crate::snapshot::assist::controller::{Action, Controller, Load};
 use crate::snapshot::assist::{Assist, AssistRequest, ShardMove};
 
-/// How often an assisting worker receives in one round as long as whole bursts come, and there is room for another.
+/// Maximum number of bursts that an assisting worker receives from a port in one round, as long as bursts are full and there is
+/// room.
 const RECEIVES: usize = 8;
 
-/// What an I/O worker has to assist others.
+/// State of an I/O worker that assists.
 pub(super) struct Assisting {
     shared: Arc<Assist>,
     pub(super) judge: Controller,
-    /// Packets of the shards that it has taken over, in the order in which they came.
+    /// Packets of the borrowed shards, in the order of arrival.
     pub(super) queue: VecDeque<Held>,
-    /// How many wait in it at most before no more are let in.
+    /// Maximum number of packets in the queue.
     limit: usize,
-    /// Packets that the ring to a worker with sessions holds.
+    /// Capacity of the ring to a session worker.
     ring: usize,
-    /// The workers that have sessions, and what waits for each in the ring from here.
+    /// The session workers, and the number of packets in the ring from this worker to each.
     rings: Vec<(WorkerIndex, usize)>,
-    /// What was asked and is not answered, or is not done.
+    /// The pending request, and whether it has been accepted.
     asked: Option<(AssistRequest, WorkerIndex)>,
     is_answered: bool,
-    /// How many packets the next burst takes from the queue.
+    /// Number of packets that the next burst takes from the queue.
     portion: usize,
-    /// Cycles that a packet of the last burst took.
+    /// Cycles per packet of the last burst.
     cost: u64,
 }
 
 impl Assisting {
-    /// For a worker that does not have sessions of its own, and finds out who has.
+    /// The state of a worker that has no sessions of its own and distributes packets to session workers.
     pub(super) fn of(start: &StartParameters, own: WorkerIndex) -> Option<Box<Self>> {
         let shared = start.assist.clone()?;
         let does = |part| start.stages.does(own, part);
@@ -62,24 +64,24 @@ impl Assisting {
         })
     }
 
-    /// Shards may come now, by rings of so many packets.
+    /// Allow shards to move, with rings of this capacity.
     pub(super) fn join(&mut self, ring: usize) {
         (self.ring, self.limit) = (ring, ring.min(MAX_HELD));
-        // What is held for a shard that comes is put behind what waits.
+        // Packets that were held for a shard that moves here are appended to the queue.
         self.queue = VecDeque::with_capacity(self.limit + 3 * MAX_HELD);
     }
 
-    /// Whether shards are lent, or something waits.
+    /// Whether shards are borrowed, or packets wait.
     fn is_at_work(&self) -> bool {
         !self.queue.is_empty() || !self.judge.borrowed().is_empty()
     }
 
-    /// Whether rounds without packets bring something forward.
+    /// Whether rounds without packets have work to do.
     pub(super) fn is_answering(&self) -> bool {
         self.asked.is_some() || self.is_at_work()
     }
 
-    /// How many packets may join those that wait, while shards are lent or come.
+    /// Number of packets that may still be queued while shards are borrowed or requested.
     pub(super) fn capacity(&self, held: usize) -> usize {
         match self.is_at_work() || self.asked.is_some() {
             true => self.limit.saturating_sub(self.queue.len() + held),
@@ -89,14 +91,14 @@ impl Assisting {
 }
 
 impl<'m> Worker<'m> {
-    /// Times that a round receives, and takes from others.
+    /// Maximum number of receive passes in a round.
     #[inline(always)]
     pub(super) fn receives_at_most(&self) -> usize {
         let is_busy = self.assisting.as_ref().is_some_and(|work| !work.queue.is_empty());
         if is_busy { RECEIVES } else { 1 }
     }
 
-    /// Put packets aside whose shard is here, until their turn comes.
+    /// Queue packets of the borrowed shards until it is their turn.
     pub(super) fn enqueue(&mut self) {
         let Some(work) = self.assisting.as_deref_mut() else {
             return;
@@ -120,7 +122,7 @@ impl<'m> Worker<'m> {
         }
     }
 
-    /// Take queued packets back into the hand. Returns how many.
+    /// Take queued packets back into the burst buffers. Returns their number.
     pub(super) fn unqueue(&mut self) -> usize {
         self.carried.clear();
         let Some(work) = self.assisting.as_deref_mut() else {
@@ -143,7 +145,7 @@ impl<'m> Worker<'m> {
         self.carried.len()
     }
 
-    /// Work on the shards that were taken over, for a slice of time. Returns how many packets went on.
+    /// Process queued packets of the borrowed shards for a time slice. Returns their number.
     pub(super) fn assist(&mut self, now: Now) -> usize {
         let Some(work) = &self.assisting else { return 0 };
         let (slice, mut left) = (work.shared.settings().slice, work.queue.len());
@@ -176,7 +178,7 @@ impl<'m> Worker<'m> {
         packets
     }
 
-    /// At the end of a round: what others ask of this worker, what it asks of them.
+    /// End of a round: answer requests of other workers, and continue own ones.
     pub(super) fn deal(&mut self, now: Now) {
         let Some(shared) = &self.parts.start.assist else {
             return;
@@ -188,7 +190,7 @@ impl<'m> Worker<'m> {
         self.parts.counters.assist_waiting.set(work.queue.len() as u64);
         match work.asked {
             Some((ask, whom)) if !work.is_answered => self.handle_request(ask, whom, now),
-            // Who expects it waits: it goes as soon as no other move keeps this worker.
+            // The session worker already expects the shard, so it is given back as soon as no other move is in progress.
             Some((ask, whom)) if ask.what == ShardMove::TakeBack && !self.is_moving() => {
                 self.give_by_itself(ask.shard, whom);
             }
@@ -197,7 +199,7 @@ impl<'m> Worker<'m> {
         }
     }
 
-    /// A question, of which each has an answer.
+    /// Answer a request of another worker.
     #[cold]
     fn answer(&mut self, ask: AssistRequest) {
         let Some(shared) = self.parts.start.assist.clone() else {
@@ -212,13 +214,13 @@ impl<'m> Worker<'m> {
         shared.answer(self.parts.own, yes);
     }
 
-    /// Whether leases are as the newest snapshot has them: a shard on its way would miss a change.
+    /// Whether pool migration is complete for the newest snapshot. A shard in transit would miss it.
     fn is_settled(&mut self) -> bool {
         let generation = self.snapshot.load().leases.generation;
         !self.parts.settling.is_under_way() && self.parts.settling.generation() == generation
     }
 
-    /// Whether a question is answered.
+    /// Continue when a request has been answered.
     #[cold]
     fn handle_request(&mut self, ask: AssistRequest, whom: WorkerIndex, now: Now) {
         let Some(work) = self.assisting.as_deref_mut() else {
@@ -240,7 +242,7 @@ impl<'m> Worker<'m> {
         }
     }
 
-    /// Whether to take a shard, or to give one back.
+    /// Decide whether to borrow a shard, or to give one back.
     fn decide(&mut self, now: Now) {
         if self.is_moving() || !self.can_move() || self.receives.is_empty() {
             return;
@@ -276,7 +278,7 @@ impl<'m> Worker<'m> {
         if !is_settled || !work.shared.depart() {
             return work.judge.is_refused(now.nanoseconds);
         }
-        // The snapshot may have changed until just now, and cannot any more.
+        // Check again: the snapshot may have changed until now, but can't change during the move.
         let ask = AssistRequest { what, shard, by: own };
         let shared = work.shared.clone();
         (work.asked, work.is_answered) = (Some((ask, whom)), false);
@@ -297,7 +299,7 @@ impl<'m> Worker<'m> {
         shared.arrive();
     }
 
-    /// A shard has come to this worker, which works on it from now on. What was held for it waits in its turn.
+    /// Take over a shard that has arrived. Packets that were held for it join the queue.
     pub(super) fn take_over_shard(&mut self, shard: u16) {
         let Some(work) = self.assisting.as_deref_mut() else {
             return;
@@ -315,7 +317,7 @@ impl<'m> Worker<'m> {
         }
     }
 
-    /// A shard has gone back.
+    /// Update the state after a shard has been given back.
     pub(super) fn has_gone_back(&mut self, shard: u16) {
         let Some(work) = self.assisting.as_deref_mut() else {
             return;
@@ -330,7 +332,8 @@ impl<'m> Worker<'m> {
     }
 }
 
-/// Packets that fit what is left of a slice, by what each took. At least one goes on in each round, so that none waits for ever.
+/// Number of packets that fit the rest of a slice, by the cost of the last packets. At least one packet per round is processed,
+/// so that no packet waits forever.
 fn portion(left: u64, cost: u64, is_first: bool) -> usize {
     let fitting = match left.checked_div(cost) {
         Some(fitting) => usize::try_from(fitting).unwrap_or(BURST_SIZE),

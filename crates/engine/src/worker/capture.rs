@@ -1,4 +1,4 @@
-//! Copies of frames for a capture file: bounded memory that whoever asks has brought.
+//! Copies of frames for a capture file. The requester provides the memory, which is bounded.
 
 use std::ops::Range;
 
@@ -9,45 +9,45 @@ use crate::packet::reason::Reason;
 use crate::packet::time::Now;
 use crate::snapshot::Snapshot;
 
-/// Which frames are copied.
+/// Frames to capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CaptureFilter {
-    /// What an interface receives and sends.
+    /// Frames that an interface receives and sends.
     Interface(u16),
-    /// What all interfaces receive.
+    /// Frames that all interfaces receive.
     Received,
-    /// What is dropped, on any interface.
+    /// Dropped frames of all interfaces.
     Drops,
 }
 
-/// Why a frame was copied.
+/// Where a frame was captured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CapturePoint {
-    /// Received.
+    /// Captured when received.
     Received,
-    /// Sent.
+    /// Captured when sent.
     Sent,
-    /// Dropped.
+    /// Captured when dropped, with the reason.
     Dropped(Reason),
 }
 
-/// A copied frame.
+/// A captured frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CapturedFrame {
-    /// When.
+    /// Time of the capture, in nanoseconds.
     pub nanoseconds: u64,
-    /// Interface.
+    /// Interface that the frame was captured on.
     pub interface: u16,
-    /// Why.
+    /// Where the frame was captured.
     pub seen: CapturePoint,
     /// Length of the frame.
     pub length: u16,
-    /// Where its bytes are in the memory.
+    /// Offset of its bytes in the capture memory, and their number.
     start: usize,
     kept: u16,
 }
 
-/// A capture under way.
+/// A capture in progress.
 #[derive(Debug)]
 pub struct Tap {
     which: CaptureFilter,
@@ -55,12 +55,12 @@ pub struct Tap {
     frames: Vec<CapturedFrame>,
     /// Bytes that are kept of each frame.
     snap: u16,
-    /// Frames that found no more memory.
+    /// Number of frames for which there was no memory left.
     pub missed: u64,
 }
 
 impl Tap {
-    /// Copy at most `frames` frames of `snap` bytes each.
+    /// Capture at most `frames` frames with `snap` bytes each.
     pub fn new(which: CaptureFilter, frames: usize, snap: u16) -> Self {
         let memory = frames * snap as usize;
         Self {
@@ -72,14 +72,14 @@ impl Tap {
         }
     }
 
-    /// The frames and their first bytes.
+    /// The captured frames with their first bytes.
     pub fn frames(&self) -> impl Iterator<Item = (&CapturedFrame, &[u8])> {
         self.frames
             .iter()
             .map(|frame| (frame, &self.bytes[frame.start..][..frame.kept as usize]))
     }
 
-    /// Whether nothing more is copied.
+    /// Whether the capture memory is full.
     pub fn is_full(&self) -> bool {
         self.frames.len() == self.frames.capacity()
     }
@@ -103,7 +103,7 @@ impl Tap {
         });
     }
 
-    /// The frames of these slots have been parsed and are as they came.
+    /// Capture received frames: they have been parsed and are not changed yet.
     pub(crate) fn received(&mut self, batch: &Batch<'_, '_>, slots: Range<usize>, now: Now) {
         let wanted = match self.which {
             CaptureFilter::Interface(wanted) => Some(wanted),
@@ -118,7 +118,7 @@ impl Tap {
         }
     }
 
-    /// Frames cross virtual links: sent at one end, received at the other, the same bytes.
+    /// Capture frames that cross inter-router links: as sent at one end and as received at the other.
     pub(crate) fn crossing(&mut self, batch: &Batch<'_, '_>, slots: &[BufferIndex], snapshot: &Snapshot, now: Now) {
         for &slot in slots {
             let egress = batch.meta(slot).egress;
@@ -136,7 +136,7 @@ impl Tap {
         }
     }
 
-    /// Frames have come out of tunnels, and are as they were put in.
+    /// Capture decapsulated frames.
     pub(crate) fn arrived(&mut self, batch: &Batch<'_, '_>, slots: &[BufferIndex], now: Now) {
         for &slot in slots {
             let interface = batch.meta(slot).interface;
@@ -151,7 +151,7 @@ impl Tap {
         }
     }
 
-    /// Frames have found their way and are as they go.
+    /// Capture frames that leave, in their final form.
     pub(crate) fn leaving(&mut self, batch: &Batch<'_, '_>, lists: &Lists, first: usize, now: Now) {
         let fresh = |slot: BufferIndex| slot as usize >= first;
         match self.which {

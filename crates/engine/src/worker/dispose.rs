@@ -1,4 +1,4 @@
-//! The end of a burst: every slot goes where it was sent, and its buffer with it.
+//! End of a burst: disposes of every slot and its buffer as the nodes decided.
 
 use super::{ResumeReason, Worker};
 use crate::features::context::WaitingPacket;
@@ -12,7 +12,7 @@ use crate::snapshot::shares::Shares;
 use arrayvec::ArrayVec;
 
 impl Worker<'_> {
-    /// Move the buffers of a burst. Returns the cycles spent on what other workers get.
+    /// Dispose of the buffers of a burst. Returns the cycles spent on handing packets to other workers.
     pub(super) fn dispose(&mut self, now: Now) -> u64 {
         self.parts.lists.forget_slots();
         self.transmit(now);
@@ -73,7 +73,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Put packets aside, and drop those that have to give way.
+    /// Park packets, and drop those that they displace.
     fn park(&mut self, now: Now) {
         self.park_syns();
         self.park_inspected();
@@ -121,7 +121,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Put fragments aside that inspection puts together.
+    /// Park fragments that inspection reassembles.
     fn park_inspected(&mut self) {
         let snapshot = self.snapshot.load();
         let state = &mut self.parts;
@@ -140,7 +140,7 @@ impl Worker<'_> {
             });
             let passed = work.holding.park(ticket, waiting);
             if !is_parked {
-                // Inspection has counted what it has let pass.
+                // Inspection has already counted the packets that it has passed.
                 let reason = match passed {
                     true if !may_wait => Own::BufferQuota.into(),
                     true => Own::ParkingFull.into(),
@@ -153,7 +153,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Put SYNs aside that nobody expects.
+    /// Park unsolicited SYNs.
     fn park_syns(&mut self) {
         let snapshot = self.snapshot.load();
         let state = &mut self.parts;
@@ -210,7 +210,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Take packets whose waiting is over back into the hand, as many as it holds. Returns how many.
+    /// Take unparked packets back into the burst buffers, as far as there is room. Returns their number.
     pub(super) fn unpark(&mut self) -> usize {
         let mut count = 0;
         for (waiting, _) in &mut self.resumed {
@@ -237,7 +237,7 @@ impl Worker<'_> {
         give_up(&mut *self.io, &self.parts.counters, waiting, reason);
     }
 
-    /// Let a parked packet go on, or drop it where too many do at once.
+    /// Resume a parked packet, or drop it if too many are resumed at a time.
     pub(super) fn resume(&mut self, waiting: WaitingPacket, resume: ResumeReason) {
         if let Err(error) = self.resumed.try_push((waiting, resume)) {
             let (waiting, _) = error.element();
@@ -246,7 +246,7 @@ impl Worker<'_> {
     }
 }
 
-/// Let a parked packet go on with the next burst, as long as one holds it.
+/// Resume a parked packet in the next burst, if that has room for it.
 pub(super) fn ready(
     resumed: &mut ArrayVec<(WaitingPacket, ResumeReason), BURST_BUFFERS>,
     waiting: WaitingPacket,
@@ -256,7 +256,7 @@ pub(super) fn ready(
         .map_err(|error| error.element().0)
 }
 
-/// What the device did not take: not sent after all.
+/// Correct the counters for packets that the device did not accept.
 #[cold]
 fn refused(state: &mut super::State<'_>, io: &mut dyn crate::packet::io::Handover, slots: &[BufferIndex], why: Own) {
     let mut lent = Packets::new();

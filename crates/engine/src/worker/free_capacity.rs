@@ -1,16 +1,17 @@
-//! Room in the rings to the next stage of a pipeline: what it lacks is shed where packets enter, and waits elsewhere.
+//! Free capacity of the rings to the next pipeline stage. If it is exhausted, packets are shed where they enter, and wait
+//! elsewhere.
 
 use super::Worker;
 use crate::packet::io::BURST_SIZE;
 
 impl Worker<'_> {
-    /// Whether what other workers handed over can go on.
+    /// Whether the next stage has capacity for packets from other workers.
     pub(super) fn next_stage_has_capacity(&self) -> bool {
         let ahead = &self.parts.role.ahead;
         ahead.iter().all(|&next| self.io.free_entries(next) >= BURST_SIZE)
     }
 
-    /// Look how much room there is for what was received. Returns how many of so many packets are to be shed.
+    /// Check the capacity for received packets. Returns how many of `count` packets must be shed.
     #[inline(always)]
     pub(super) fn observe_next_stage(&mut self, count: usize) -> usize {
         if self.parts.role.beyond.is_empty() {
@@ -23,13 +24,13 @@ impl Worker<'_> {
         count.saturating_sub(room)
     }
 
-    /// Room for packets of shards that this worker has taken over.
+    /// Free capacity for packets of borrowed shards.
     fn own_capacity(&self) -> usize {
         let work = self.assisting.as_ref();
         work.map_or(0, |work| work.capacity(self.moving.held_from_devices()))
     }
 
-    /// Whether what follows has room for another burst from a device.
+    /// Whether the next stage and the own queue have capacity for another burst from a device.
     pub(super) fn has_capacity_for_burst(&self) -> bool {
         let beyond = self.parts.role.beyond.iter();
         beyond.map(|&next| self.io.free_entries(next)).sum::<usize>() + self.own_capacity() >= BURST_SIZE

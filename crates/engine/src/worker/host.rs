@@ -1,54 +1,54 @@
-//! Frames that hosts send, as packets of the worker that owns what the gateway itself sends.
+//! Frames from hosts and the subscriber service, processed by the owner.
 
 use sluice_wire::layers::{self, Class};
 
 use super::{State, Worker};
 use crate::features::context::NodeContext;
-use crate::features::punt::PuntReceiver;
 use crate::packet::batch::{Batch, Meta, Origin, put};
 use crate::packet::io::{BURST_BUFFERS, BufferIndex, Handover, Packets};
 use crate::packet::lists::Lists;
+use crate::packet::punt::PuntReceiver;
 use crate::packet::reason::Own;
 
-/// Frames of hosts that one round takes.
+/// Maximum number of frames per round.
 const PORTION: usize = 32;
 
 impl Worker<'_> {
-    /// Whether hosts may send something by this worker: then it does not sleep for long.
+    /// Whether hosts may send packets by this worker, so that it must not sleep for long.
     pub fn serves_hosts(&self) -> bool {
         self.serves_hosts
     }
 
-    /// Whether hosts have sent something.
+    /// Whether frames from hosts wait.
     #[inline(always)]
     pub(super) fn hosts_sent(&self) -> bool {
         self.host.as_ref().is_some_and(|queue| queue.has_frame())
     }
 
-    /// Whether who serves subscribers' sites has sent something.
+    /// Whether frames from the subscriber service wait.
     #[inline(always)]
     pub(super) fn service_sent(&self) -> bool {
         self.service.as_ref().is_some_and(|queue| queue.has_frame())
     }
 
-    /// Take frames that hosts have sent into the hand. Returns how many.
+    /// Take frames from hosts into the burst buffers. Returns their number.
     pub(super) fn take_from_hosts(&mut self) -> usize {
         take(self.host.as_mut(), &mut *self.io, &mut self.parts)
     }
 
-    /// Take frames of who serves subscribers' sites into the hand. Returns how many.
+    /// Take frames from the subscriber service into the burst buffers. Returns their number.
     pub(super) fn take_from_service(&mut self) -> usize {
         take(self.service.as_mut(), &mut *self.io, &mut self.parts)
     }
 }
 
-/// Take frames out of a queue into the hand. Returns how many.
+/// Take frames from a queue into the burst buffers. Returns their number.
 fn take(queue: Option<&mut PuntReceiver>, io: &mut dyn Handover, state: &mut State<'_>) -> usize {
     let Some(queue) = queue else { return 0 };
     if queue.head().is_none() {
         return 0;
     }
-    // How many frames wait is only known at the end of them.
+    // The number of waiting frames is not known in advance.
     let made = io.allocate(PORTION);
     let mut lent = Packets::new();
     io.packets(&mut lent);
@@ -57,7 +57,7 @@ fn take(queue: Option<&mut PuntReceiver>, io: &mut dyn Handover, state: &mut Sta
         && let Some((interface, length)) = queue.head()
         && let Some(packet) = lent.get_mut(count)
     {
-        // A frame that is too long for a buffer is nothing, and counted as such.
+        // A frame that doesn't fit a buffer becomes an empty packet and is counted as such.
         let fits = packet.set_len(length);
         queue.pop(if fits { packet.bytes_mut() } else { &mut [] });
         state.meta[count % BURST_BUFFERS] = Meta {
@@ -73,13 +73,13 @@ fn take(queue: Option<&mut PuntReceiver>, io: &mut dyn Handover, state: &mut Sta
     count
 }
 
-/// What hosts have sent, `count` packets, begins its way.
+/// Start `count` packets that hosts have sent on their path.
 pub fn sent(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, '_>, count: usize) {
     for slot in 0..count.min(batch.packets.len()) {
         let (packet, meta) = (&batch.packets[slot], &mut batch.meta[slot % BURST_BUFFERS]);
         let place = slot as BufferIndex;
         let Some(counters) = ctx.counters.interfaces.get(meta.interface as usize) else {
-            // Nobody's, by a queue that names what is not there.
+            // The queue names an interface that does not exist.
             put(&mut lists.used, place);
             continue;
         };

@@ -1,22 +1,22 @@
-//! Between bursts: timers, requests.
+//! Work between bursts: timers and requests.
 
 use super::Worker;
 use sluice_route::neighbour::Resolution;
 
 use crate::features::context::policer;
+use crate::features::session_end::SessionTools;
 use crate::packet::batch::put;
 use crate::packet::io::PortIndex;
 use crate::packet::reason::Own;
 use crate::packet::task::Task;
 use crate::packet::time::Now;
-use crate::session::shard::SessionTools;
 use crate::worker::request::{Reply, Request, portion};
 
-/// Entries of neighbours and of fragments that one round looks at.
+/// Number of neighbour and fragment entries checked per round.
 const BUDGET: usize = 16;
 
 impl Worker<'_> {
-    /// What a round of so many packets has to do beside them.
+    /// Do the periodic work of a round that processed `packets` packets.
     pub(super) fn housekeep(&mut self, packets: usize, now: Now) {
         self.requests(now);
         let snapshot = self.snapshot.load();
@@ -34,7 +34,7 @@ impl Worker<'_> {
         };
         state.settling.follow(&mut state.shards, snapshot);
         state.settling.advance(&mut state.shards, snapshot, &tools);
-        // One shard a round, and the same again where it has more to do: every second round, for others have timers, too.
+        // One shard per round. A busy shard is served again in the next round, but not a third time in a row, because others wait.
         let count = state.shards.len();
         self.is_behind = false;
         let mut looked_at = None;
@@ -82,7 +82,7 @@ impl Worker<'_> {
         if actions.remaining_capacity() >= 2 * BUDGET {
             writer.advance(now.nanoseconds, BUDGET, &mut |action| put(actions, action));
         }
-        // There may be thousands of interfaces, and this is every round.
+        // Only interfaces that advertise are checked, because there may be thousands of interfaces and this runs every round.
         for &number in snapshot.advertising.iter() {
             let advertise = snapshot.interface(number).and_then(|interface| interface.advertise);
             let times = owner.advertise_at.get_mut(usize::from(number));
@@ -214,19 +214,19 @@ impl Worker<'_> {
         }
     }
 
-    /// The device of a port has come, or goes. No shard moves: who moves one counts what ports still bring.
+    /// Attach or detach the device of a port. No shard may be moving, because a move counts the packets that ports still deliver.
     fn renew_port(&mut self, port: PortIndex, receives: bool) {
         self.io.replace_device(port);
         self.receives.retain(|&other| other != port);
         if receives {
-            // There is room for as many as there are ports.
+            // The list has capacity for all ports.
             let place = self.receives.partition_point(|&other| other < port);
             self.receives.insert(place, port);
         }
         self.turns.forget();
     }
 
-    /// Whether packets wait to go on.
+    /// Process all unparked packets. Returns their number.
     pub(super) fn resume_all(&mut self, now: Now) -> usize {
         let mut packets = 0;
         while self.has_resumed() {

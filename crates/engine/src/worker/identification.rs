@@ -1,16 +1,16 @@
-//! What a worker looks at for the sake of applications, when a shard goes.
+//! Ends application identification for a shard that leaves its worker.
 
 use super::Worker;
-use crate::features::applications::Application;
+use crate::features::session_end::SessionTools;
 use crate::nodes::identify::set;
 use crate::nodes::revalidate::{ApplicationCheck, follow_application};
 use crate::packet::time::Now;
+use crate::session::application::Application;
 use crate::session::family::{V4, V6};
-use crate::session::shard::SessionTools;
 
 impl Worker<'_> {
-    /// What is looked at of a shard's sessions is in this worker's pool: before the shard goes, they are what they are by what
-    /// was seen until now.
+    /// Sessions of a shard that are being identified have state in this worker's pool. Before the shard leaves, store the
+    /// application of each as known so far.
     pub(super) fn give_up_applications(&mut self, number: u16, now: Now) {
         let snapshot = self.snapshot.load();
         let state = &mut self.parts;

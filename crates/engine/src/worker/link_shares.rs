@@ -1,4 +1,4 @@
-//! What leaves by a link that several interfaces share: while it takes less than there is, each has its part.
+//! Shares of a link that several interfaces use: while the link is congested, each interface gets its share.
 
 use arrayvec::ArrayVec;
 
@@ -10,28 +10,29 @@ use crate::snapshot::shares::Shares;
 use crate::snapshot::shares::bucket::Bucket;
 use crate::snapshot::shares::deficit::Demand;
 
-/// Bits that an interface may have saved up of its part of a link: a burst of full frames.
+/// Maximum number of bits of its share that an interface may save up: a burst of full frames.
 const SAVED_BITS: u64 = BURST_SIZE as u64 * 1_514 * 8;
 
-/// Packets that it may have saved up where a link has no rate of its own, and a device tells what it takes.
+/// Maximum number of packets of its share that an interface may save up, if the link has no configured rate and the device
+/// limits it.
 const SAVED: u64 = 2 * BURST_SIZE as u64;
 
-/// An interface's part of what is to leave.
+/// An interface's part of the packets to be sent.
 struct Part<'s> {
     interface: u16,
     weight: u64,
     guarantee: Option<&'s Bucket>,
     rate: Option<&'s Bucket>,
-    /// What its rate leaves.
+    /// Bits that the interface's rate still allows.
     left: u64,
-    /// What it wants: bits, or packets.
+    /// Demand in bits, or in packets if the link has no configured rate.
     wants: u64,
     guaranteed: u64,
 }
 
 impl Worker<'_> {
-    /// Drop what is above interfaces' parts of a port's link, where they have any, and leave the others in `slots`. Returns
-    /// whether what its device takes has been dealt out.
+    /// Drop packets that exceed the shares of interfaces on a port's link, if it has any, and leave the others in `slots`.
+    /// Returns whether the device's capacity has been distributed.
     #[inline(never)]
     pub(super) fn share_link(&mut self, port: PortIndex, slots: &mut BufferIndices, now: u64) -> bool {
         let snapshot = self.snapshot.load();
@@ -68,7 +69,7 @@ impl Worker<'_> {
             let number = number_of(&mut parts, shares, interface, now);
             part_of[place] = number as u8;
             let Some(part) = parts.get_mut(number) else { return true };
-            // What the gateway says itself keeps links alive.
+            // The gateway's own packets are always sent, because they keep links alive.
             let fits = length <= part.left || state.meta[place].is_from_gateway();
             if fits {
                 part.left = part.left.saturating_sub(length);
@@ -137,7 +138,7 @@ impl Worker<'_> {
         link.is_none() && all > budget
     }
 
-    /// A device took so many of the packets that were to leave by a port.
+    /// Record how many packets a device has accepted.
     #[inline(always)]
     pub(super) fn link_took(&mut self, port: PortIndex, slots: &[BufferIndex], taken: usize, has_dealt: bool) {
         if let Some(gate) = self.sending.gates.get_mut(usize::from(port)) {
@@ -148,7 +149,8 @@ impl Worker<'_> {
         }
     }
 
-    /// What a device has not taken is nobody's part: otherwise who is the last in every burst would pay for all.
+    /// Refund packets that the device did not accept. Otherwise the interface of the last packets in each burst would pay for
+    /// all.
     #[cold]
     fn refund(&mut self, slots: &[BufferIndex]) {
         for slot in slots {
@@ -160,7 +162,7 @@ impl Worker<'_> {
     }
 }
 
-/// The number of an interface's part.
+/// The index of an interface's part.
 fn number_of<'s>(parts: &mut ArrayVec<Part<'s>, BURST_BUFFERS>, shares: &'s Shares, interface: u16, now: u64) -> usize {
     if let Some(known) = parts.iter().position(|part| part.interface == interface) {
         return known;

@@ -1,4 +1,4 @@
-//! Links that no device is behind: virtual ones and tunnels.
+//! Links without a device: inter-router links and tunnels.
 
 use arrayvec::ArrayVec;
 
@@ -9,7 +9,8 @@ use crate::packet::io::{BURST_BUFFERS, BufferIndex, Packets};
 use crate::packet::reason::Own;
 
 impl Worker<'_> {
-    /// What was made at the end of a burst and leaves over a link without a device goes on with the next one.
+    /// Pass on packets that were made at the end of a burst and leave through a link without a device. They continue with the next
+    /// burst.
     pub(super) fn cross_later(&mut self) {
         let slots = std::mem::take(&mut self.parts.lists.inter_router_link);
         if slots.is_empty() {
@@ -36,7 +37,7 @@ impl Worker<'_> {
                 continue;
             };
             let resume = match tunnel {
-                // It goes into its tunnel later, and is counted as sent then.
+                // The packet is encapsulated later and counted as sent then.
                 Some(_) => {
                     counters.sent.remove(1);
                     counters.sent_bytes.remove(length);

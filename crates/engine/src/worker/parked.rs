@@ -1,4 +1,4 @@
-//! Fragments that inspection lets wait: those that wait no longer, or too long.
+//! Fragments that inspection has parked: resumes and expires them.
 
 use sluice_inspect::Reason;
 
@@ -8,11 +8,11 @@ use crate::features::inspection::{Released, ReleasedPacket};
 use crate::packet::io::BURST_SIZE;
 use crate::packet::time::Now;
 
-/// Datagrams in fragments that one round looks at.
+/// Number of fragmented datagrams checked per round.
 const BUDGET: usize = 16;
 
 impl Worker<'_> {
-    /// Whether packets wait to go on.
+    /// Whether packets are to be resumed.
     pub(super) fn has_resumed(&mut self) -> bool {
         if let Some(work) = self.parts.inspecting.as_deref_mut() {
             while !self.resumed.is_full()
@@ -24,8 +24,8 @@ impl Worker<'_> {
         !self.resumed.is_empty()
     }
 
-    /// See whether there is more to do than the worker can: what waits in rings, and what has waited in devices that
-    /// have filled so many bursts.
+    /// Update the overload state from the packets that wait in rings and, at least, in the devices that have delivered full
+    /// bursts.
     pub(super) fn see_load(&mut self, full: usize, waiting: u64) {
         let Some(work) = self.parts.inspecting.as_deref_mut() else {
             return;
@@ -40,7 +40,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Say how much waits for inspection.
+    /// Set the counter of packets that wait for inspection.
     pub(super) fn count_held(&self) {
         if let Some(work) = self.parts.inspecting.as_deref() {
             self.parts
@@ -50,7 +50,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Drop what inspection has given up since the last round, and fragments of datagrams that are late.
+    /// Drop packets that inspection has rejected since the last round, and fragments of timed-out datagrams.
     pub(super) fn drop_given_up(&mut self, now: Now) {
         let Some(work) = self.parts.inspecting.as_deref_mut() else {
             return;
@@ -60,12 +60,12 @@ impl Worker<'_> {
         let given_up = work.given_up.drain(..);
         gone.extend(given_up.filter_map(|(ticket, reason)| Some((holding.take(ticket)?, reason))));
         work.assemblies.sweep(now.nanoseconds, BUDGET, |ticket| {
-            gone.extend(holding.take(ticket).map(|waiting| (waiting, Reason::FragmentOverdue)));
+            gone.extend(holding.take(ticket).map(|waiting| (waiting, Reason::FragmentTimeout)));
         });
         self.drop_all(gone);
     }
 
-    /// Drop packets that waited.
+    /// Drop parked packets.
     fn drop_all(&mut self, mut gone: Vec<(WaitingPacket, Reason)>) {
         for (waiting, reason) in gone.drain(..) {
             self.give_up(waiting, reason.into());
@@ -73,8 +73,8 @@ impl Worker<'_> {
         self.gone = gone;
     }
 
-    /// Let this worker, which may have no shards, and one of its shards follow what the snapshot says of rules, without
-    /// packets too.
+    /// Let this worker, which may have no shards, and one of its shards take over new inspection rules, even if no packets
+    /// arrive.
     pub(super) fn look_after_rules(&mut self, place: Option<usize>, now: Now) {
         let generation = self.snapshot.load().inspected;
         if let Some(work) = self.parts.inspecting.as_deref_mut() {
@@ -87,7 +87,7 @@ impl Worker<'_> {
         }
     }
 
-    /// A shard goes to another worker: fragments of its datagrams go on, and after it.
+    /// Release the parked fragments of a shard that leaves. They are processed by the shard's new worker.
     pub(super) fn free_held(&mut self, place: usize) {
         let Some(work) = self.parts.inspecting.as_deref_mut() else {
             return;
@@ -95,7 +95,7 @@ impl Worker<'_> {
         let Some(shard) = self.parts.shards.get_mut(place).and_then(Option::as_deref_mut) else {
             return;
         };
-        // It is looked at there, and counted there.
+        // The new worker inspects and counts the fragment.
         let counters = &self.parts.counters;
         work.assemblies.give_up(shard.number, |ticket| {
             if matches!(work.holding.release(ticket), Released::Later) {

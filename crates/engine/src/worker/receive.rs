@@ -1,11 +1,12 @@
-//! What comes in a round: from devices, and from other workers.
+//! Receives packets from devices and other workers.
 
 use super::{Source, Worker};
 use crate::packet::io::BURST_SIZE;
 use crate::packet::time::Now;
 
 impl Worker<'_> {
-    /// A burst from each port, and as many from other workers. Returns how many packets came, and whether a port may have more.
+    /// Receive a burst from each port, and as many from other workers. Returns the number of packets, and whether a port may
+    /// have more.
     #[inline(always)]
     pub(super) fn receive(&mut self, now: Now) -> (usize, bool) {
         let (mut packets, mut full) = (0, 0);
@@ -22,7 +23,8 @@ impl Worker<'_> {
         let waiting = self.io.waiting() as u64;
         self.parts.counters.waiting.set(waiting);
         self.see_load(full, waiting);
-        // As much from the others as from devices: who hands over a whole burst of each must not outrun this worker.
+        // As many bursts from other workers as from devices, so that a worker that hands over all of its bursts can't overrun
+        // this one.
         for _ in 0..self.receives.len().max(1) {
             if !self.next_stage_has_capacity() {
                 break;

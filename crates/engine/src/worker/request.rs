@@ -1,6 +1,6 @@
-//! Requests of the control thread, answered by the worker between two bursts: lists, clearing, traces, captures.
+//! Requests of the control thread, which the worker answers between two bursts: lists, clearing, traces, captures.
 //!
-//! Whoever asks brings the memory for the answer, so that a worker allocates nothing.
+//! The requester provides the memory for the answer, so that a worker allocates nothing.
 
 mod bindings;
 mod server;
@@ -20,13 +20,13 @@ use crate::snapshot::probes::Probe;
 use crate::worker::capture::Tap;
 use crate::worker::trace::Tracer;
 
-/// Records that one round looks at for a list, at most.
+/// Maximum number of records that one round visits for a list.
 pub const RECORDS_PER_ROUND: u32 = 64;
 
-/// Packets of a round that is full of them, for one record that it looks at.
+/// Number of packets of a full round per visited record.
 const PACKETS_PER_RECORD: usize = 16;
 
-/// Records that a round of so many packets looks at: few where packets fill its time, many where it has time to spare.
+/// Number of records that a round with this number of packets visits: few if packets take up its time, many if it is idle.
 pub fn portion(packets: usize) -> u32 {
     let spare = (RECORDS_PER_ROUND as usize).saturating_sub(packets);
     spare.max(packets / PACKETS_PER_RECORD).min(RECORDS_PER_ROUND as usize) as u32
@@ -35,14 +35,14 @@ pub fn portion(packets: usize) -> u32 {
 /// Addresses and a port of one side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Endpoint {
-    /// Addresses; any where not given.
+    /// Addresses that match; any if not given.
     pub net: Option<Prefix>,
-    /// Port or ICMP identifier; any where not given.
+    /// Port or ICMP identifier; any if not given.
     pub port: Option<u16>,
 }
 
 impl Endpoint {
-    /// Whether an address is meant, whatever the port.
+    /// Whether an address matches, regardless of the port.
     fn lies_in(&self, address: IpAddr) -> bool {
         self.net.is_none_or(|net| net.contains(address.into()))
     }
@@ -52,50 +52,50 @@ impl Endpoint {
     }
 }
 
-/// Which sessions are meant: those that meet every condition given.
+/// A filter for sessions. All given conditions must match.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// Whose sessions: of a virtual router, by its number, or of a subscriber's site, by its context.
+    /// Virtual router by its number, or subscriber's site by its context.
     pub context: Option<Context>,
-    /// The first packet's source.
+    /// Source of the first packet.
     pub source: Option<IpAddr>,
-    /// The first packet's source port or ICMP identifier.
+    /// Source port or ICMP identifier of the first packet.
     pub source_port: Option<u16>,
-    /// The first packet's destination.
+    /// Destination of the first packet.
     pub destination: Option<IpAddr>,
-    /// The first packet's destination port.
+    /// Destination port of the first packet.
     pub destination_port: Option<u16>,
-    /// The answers' source.
+    /// Source of the reverse direction.
     pub reply_source: Option<IpAddr>,
-    /// The answers' source port.
+    /// Source port of the reverse direction.
     pub reply_source_port: Option<u16>,
-    /// The answers' destination: the translated address.
+    /// Destination of the reverse direction: the translated address.
     pub reply_destination: Option<IpAddr>,
-    /// The answers' destination port.
+    /// Destination port of the reverse direction.
     pub reply_destination_port: Option<u16>,
-    /// Protocol number.
+    /// IP protocol number.
     pub protocol: Option<u8>,
     /// Interface of the first packet.
     pub interface: Option<u16>,
-    /// Addresses of which one must be the session's, in whichever direction.
+    /// Any address of the session, in either direction.
     pub address: Option<Prefix>,
-    /// A port in whichever direction.
+    /// Any port of the session, in either direction.
     pub port: Option<u16>,
     /// The inside host, before translation.
     pub inside: Option<Endpoint>,
-    /// What the outside sees in its place.
+    /// The outside address and port of the inside host.
     pub outside: Option<Endpoint>,
-    /// The other host.
+    /// The remote host.
     pub remote: Option<Endpoint>,
     /// The interface towards either host.
     pub either: Option<u16>,
-    /// The pool that its outside address is from.
+    /// The pool of the session's outside address.
     pub pool: Option<PoolIndex>,
-    /// Addresses of which one must be the inside host's.
+    /// Addresses of the inside host.
     pub subscriber: Option<Prefix>,
-    /// What its application is.
+    /// The application of the session.
     pub application: Option<ApplicationSelector>,
-    /// Those alone whose outside address is from a pool.
+    /// Only sessions whose outside address is from a pool.
     pub translated: bool,
 }
 
@@ -112,45 +112,45 @@ pub struct Flow {
     pub destination_port: u16,
 }
 
-/// A session, to be shown.
+/// A session as lists show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionInfo {
-    /// What keeps its flows apart from others': the virtual router's number, or the context of a bridge or a subscriber's site.
+    /// Context of its flows: the virtual router's number, or the context of a bridge or a subscriber's site.
     pub context: Context,
-    /// As the first packet.
+    /// The direction of the first packet.
     pub forward: Flow,
-    /// As the answers.
+    /// The reverse direction.
     pub reverse: Flow,
-    /// IP protocol.
+    /// IP protocol of the session.
     pub protocol: u8,
-    /// State of a TCP connection; none for other protocols.
+    /// State of a TCP connection; `None` for other protocols.
     pub state: Option<&'static str>,
-    /// Answers were seen.
+    /// Packets in the reverse direction were seen.
     pub answered: bool,
     /// Packets by direction.
     pub packets: [u64; 2],
     /// Bytes by direction.
     pub bytes: [u64; 2],
-    /// Seconds until it ends if nothing more comes.
+    /// Seconds until it expires if no packet arrives.
     pub seconds_left: u32,
     /// Interface of the first packet.
     pub interface: u16,
-    /// Interface that the first packet left by.
+    /// Egress interface of the first packet.
     pub egress: u16,
-    /// Pool that a translated source is from.
+    /// Pool of a translated source.
     pub pool: Option<PoolIndex>,
     /// The first packet came from outside, by a destination rule.
     pub inbound: bool,
-    /// Its application, once packets have told it or it was given up; both numbers are 0 where it stayed unknown.
+    /// Its application once identification has finished; both numbers are 0 if it stayed unknown.
     pub application: Option<ProtocolPair>,
-    /// Its mark; 0 where it has none.
+    /// Mark of the session; 0 if it has none.
     pub mark: u32,
-    /// Shard.
+    /// Shard of the session.
     pub shard: u16,
 }
 
 impl SessionInfo {
-    /// Address and port of the inside host, of what the outside sees in its place, and of the other host.
+    /// Address and port of the inside host, of its outside address, and of the remote host.
     fn sides(&self) -> [(IpAddr, u16); 3] {
         let [from, to] = [&self.forward, &self.reverse].map(|flow| {
             let source = (flow.source, flow.source_port);
@@ -164,7 +164,7 @@ impl SessionInfo {
 }
 
 impl Filter {
-    /// Whether a session is meant.
+    /// Whether a session matches the filter.
     pub fn matches(&self, session: &SessionInfo) -> bool {
         fn is<T: PartialEq>(wanted: Option<T>, value: T) -> bool {
             wanted.is_none_or(|wanted| wanted == value)
@@ -211,7 +211,7 @@ impl Filter {
     }
 }
 
-/// Where a list goes on: shard, family, record.
+/// Where a list continues: shard, family, record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cursor {
     shard: u16,
@@ -220,12 +220,12 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    /// As one word.
+    /// Encode the cursor as one word.
     pub fn pack(self) -> u64 {
         u64::from(self.shard) << 33 | u64::from(self.six) << 32 | u64::from(self.record)
     }
 
-    /// From one word; where it was not packed here, the list is empty or begins somewhere.
+    /// Decode a word. For a word that was not encoded here, the list is empty or begins at an arbitrary record.
     pub fn unpack(word: u64) -> Self {
         Self {
             shard: (word >> 33) as u16,
@@ -234,7 +234,7 @@ impl Cursor {
         }
     }
 
-    /// Behind the last record of its shard and family.
+    /// The cursor after the last record of its shard and family.
     fn turn(self) -> Self {
         match self.six {
             false => Self {
@@ -246,7 +246,7 @@ impl Cursor {
         }
     }
 
-    /// Behind its shard.
+    /// The cursor after its shard.
     fn skip(self) -> Self {
         Self {
             shard: self.shard + 1,
@@ -256,120 +256,120 @@ impl Cursor {
     }
 }
 
-/// What the control thread asks of a worker.
+/// A request of the control thread to a worker.
 #[derive(Debug)]
 pub enum Request {
-    /// List sessions from a cursor on into `into`, as many as it has capacity for.
+    /// List sessions from a cursor on into `into`, up to its capacity.
     List {
-        /// Where to go on.
+        /// Where the list continues.
         cursor: Cursor,
-        /// Which.
+        /// Filter for sessions.
         filter: Filter,
-        /// Memory for the answer.
+        /// Memory for the listed sessions.
         into: Vec<SessionInfo>,
     },
     /// End sessions from a cursor on.
     Clear {
-        /// Where to go on.
+        /// Where clearing continues.
         cursor: Cursor,
-        /// Which.
+        /// Filter for sessions.
         filter: Filter,
-        /// Ended so far.
+        /// Number of sessions ended so far.
         ended: u64,
     },
-    /// List mappings, subscribers or blocks from a cursor on into `into`, as many as it has capacity for.
+    /// List mappings, subscribers or blocks from a cursor on into `into`, up to its capacity.
     ListBindings {
-        /// Where to go on.
+        /// Where the list continues.
         cursor: Cursor,
-        /// Which.
+        /// Filter for mappings, subscribers and blocks.
         filter: BindingFilter,
-        /// Memory for the answer.
+        /// Memory for the listed items.
         into: BindingList,
     },
-    /// Add up what the worker's shards have lent of IPv4 pools, into a [`BindingUsage`] with as many pools as there are.
+    /// Add up the allocations of IPv4 pools in the worker's shards, into a [`BindingUsage`] sized for the number of pools.
     Use(Box<BindingUsage>),
-    /// Trace packets; the trace before comes back.
+    /// Start a trace. The previous trace is returned.
     Trace(Box<Tracer>),
-    /// Give the trace back.
+    /// End the trace and return it.
     EndTrace,
-    /// Copy frames; the copies before come back.
+    /// Start a capture. The previous capture is returned.
     Capture(Box<Tap>),
-    /// Give the copies back.
+    /// End the capture and return it.
     EndCapture,
-    /// Hold what comes for a shard, which another worker gives.
+    /// Hold packets of a shard that another worker is about to release.
     Expect {
-        /// The shard.
+        /// The shard that is about to arrive.
         shard: u16,
     },
-    /// Leave a shard to a worker that expects it: packets from devices at once.
+    /// Release a shard to a worker that expects it. Packets from devices go to that worker immediately.
     Give {
-        /// The shard.
+        /// The shard to release.
         shard: u16,
-        /// The worker.
+        /// The worker that expects the shard.
         to: WorkerIndex,
     },
-    /// All workers have made two rounds since the last [`Request::Give`] was answered, and devices know: let the shard go. To a
-    /// worker that expects one: it does not come.
+    /// Complete the release of a shard: all workers have made two rounds since [`Request::Give`] was answered, and the devices
+    /// are steered. For a worker that expects a shard, the move is cancelled.
     Release,
-    /// Forget neighbours that were learned.
+    /// Remove learned neighbours.
     ClearNeighbours {
-        /// Of this interface only.
+        /// Only remove neighbours of this interface.
         interface: Option<u16>,
-        /// With this address only.
+        /// Only remove neighbours with this address.
         address: Option<sluice_route::Address>,
-        /// Those too that were set.
+        /// Also remove static neighbours.
         permanent: bool,
     },
-    /// Set a neighbour that is never asked for.
+    /// Set a static neighbour, which is never resolved.
     SetNeighbour {
-        /// Its interface.
+        /// Interface of the neighbour.
         interface: u16,
-        /// Its address.
+        /// IP address of the neighbour.
         address: sluice_route::Address,
-        /// Its MAC address.
+        /// MAC address of the neighbour.
         mac: [u8; 6],
     },
-    /// Send an echo request. Refused while the gateway's neighbour is not known, which is asked for then, and by other workers than
-    /// the one with the neighbours.
+    /// Send an echo request. Refused if the gateway's neighbour is not resolved, which starts its resolution, and by workers
+    /// other than the owner of neighbours.
     Probe(Probe),
-    /// The device of a port has come, or goes: take it over from the devices, and receive from it or no more. Not while
-    /// a shard moves.
+    /// The device of a port was attached or detached: reopen it, and start or stop receiving from it. Refused while a shard
+    /// moves.
     RenewPort {
-        /// The port.
+        /// The port to reopen.
         port: PortIndex,
         /// Whether the worker has a queue to receive from.
         receives: bool,
     },
 }
 
-/// What a worker answers.
+/// A worker's answer.
 #[derive(Debug)]
 pub enum Reply {
-    /// Part of a list, and where it goes on.
+    /// Part of a list, and where it continues.
     Listed {
-        /// Where it goes on; none at its end.
+        /// Where the list continues; `None` at its end.
         next: Option<Cursor>,
-        /// The part.
+        /// This part of the list.
         sessions: Vec<SessionInfo>,
     },
     /// Part of a list of mappings, subscribers or blocks.
     ListedBindings {
-        /// Where it goes on; none at its end.
+        /// Where the list continues; `None` at its end.
         next: Option<Cursor>,
-        /// The part.
+        /// This part of the list.
         into: BindingList,
     },
-    /// What is lent.
+    /// Allocations of the worker's pools.
     Used(Box<BindingUsage>),
-    /// All that were meant have ended: how many.
+    /// All matching sessions have ended. The value is their number.
     Cleared(u64),
-    /// The trace.
+    /// The trace that has ended, if there was one.
     Traced(Option<Box<Tracer>>),
-    /// The frames.
+    /// The capture that has ended, if there was one.
     Captured(Option<Box<Tap>>),
-    /// It is done.
+    /// The request is done.
     Done,
-    /// It can't be done: the table is full, or this worker is not the one to ask.
+    /// Not possible: the table is full, or this worker is not responsible.
     Refused,
 }
 

@@ -1,11 +1,11 @@
-//! What a worker searches, written down to be searched again without anything around it.
+//! Records of pattern searches, to be repeated in isolation by benchmarks.
 
 use sluice_inspect::bindings::vectorscan::ScanLog;
 
 use super::Worker;
 
 impl Worker<'_> {
-    /// Write down from now on what is searched, for measurements: it allocates. [`Self::take_scans`] has it.
+    /// Start to record the searches, for measurements: it allocates memory. [`Self::take_scans`] returns the log.
     pub fn record_scans(&mut self) {
         let streams = self.parts.start.inspection.as_ref().map(|plan| plan.streams.windows);
         let (Some(work), Some(streams)) = (&mut self.parts.inspecting, streams) else {
@@ -18,7 +18,7 @@ impl Worker<'_> {
         }
     }
 
-    /// What was searched since; nothing more is written down.
+    /// Stop the recording and return the log.
     pub fn take_scans(&mut self) -> Option<Box<ScanLog>> {
         self.parts.inspecting.as_mut()?.tools.take_scan_log()
     }

@@ -1,46 +1,46 @@
-//! Whose packets are received next, while several routers have queues of their own here and more comes than the worker can
-//! deal with: by weight, and by the cycles that each has cost.
+//! Order in which the ports of several routers are served when the worker is overloaded: by weight, and by the cycles that each
+//! router has cost.
 
 use super::{Source, Worker};
 use crate::packet::io::{BURST_SIZE, PortIndex};
 use crate::packet::time::Now;
 use crate::snapshot::Snapshot;
 
-/// Fractions of a cycle by weight: a part of the largest weight is still exact to a thousandth.
+/// Fixed-point unit of weighted cycles: the share of the largest weight is still exact to a thousandth.
 const FINE: u64 = 1 << 20;
 
-/// Bursts that a router has in hand which had less than was its own: a clump of packets does not wait for those that flood.
+/// Number of bursts that an account may be behind its share and keep, so that a clump of packets doesn't wait behind a flood.
 const IN_HAND: u64 = 8;
 
-/// Turns of a worker.
+/// Schedule of a worker's ports.
 #[derive(Debug)]
 pub(super) struct Schedule {
-    /// The commit that they are by.
+    /// The commit that the schedule is built from.
     committed: Option<u32>,
-    /// There is more than one account, and weights count.
+    /// There are several accounts, so that weights apply.
     is_on: bool,
     accounts: Vec<Account>,
-    /// The account of each place.
+    /// Index of the account of each receive place.
     of: Vec<usize>,
-    /// Cycles that a full burst took lately.
+    /// Recent average of the cycles of a full burst.
     burst: u64,
 }
 
-/// What the queues of a router have cost, or a queue that several share.
+/// Cost of the queues of one router, or of a queue that several routers share.
 #[derive(Clone, Copy, Debug)]
 struct Account {
-    /// What a cycle costs, by weight.
+    /// Weighted cost of a cycle.
     price: u64,
-    /// Cycles by weight.
+    /// Weighted cycles spent.
     spent: u64,
-    /// More may wait than has come.
+    /// More packets of the account may be waiting.
     waits: bool,
-    /// It is its turn in this round.
+    /// The account is served in this round.
     may: bool,
 }
 
 impl Schedule {
-    /// Of so many places.
+    /// A schedule for a number of places.
     pub fn new(places: usize) -> Self {
         Self {
             committed: None,
@@ -51,12 +51,12 @@ impl Schedule {
         }
     }
 
-    /// The ports that are received from are others.
+    /// Force a rebuild, because the set of ports has changed.
     pub fn forget(&mut self) {
         self.committed = None;
     }
 
-    /// Follow the newest commit. Returns whether there is anything to be weighed.
+    /// Rebuild after a new commit. Returns whether weights apply.
     #[inline(always)]
     pub fn follow(&mut self, snapshot: &Snapshot, receives: &[PortIndex]) -> bool {
         if self.committed != Some(snapshot.committed) {
@@ -93,7 +93,7 @@ impl Schedule {
         self.is_on = shares.is_some() && self.accounts.len() > 1;
     }
 
-    /// A round begins: it is the turn of who has had no more than a burst above the least that anybody had who waits.
+    /// Start a round: serve the accounts that are at most one burst above the lowest account with waiting packets.
     fn begin(&mut self) {
         let waiting = self.accounts.iter().filter(|account| account.waits);
         let least = waiting.map(|account| account.spent).min();
@@ -109,7 +109,7 @@ impl Schedule {
         account.is_none_or(|account| account.may)
     }
 
-    /// A burst of a place took so many cycles, and may have left something behind.
+    /// Charge a burst from a place. If it was full, more packets may be waiting.
     fn charge(&mut self, place: usize, cycles: u64, is_full: bool) {
         if is_full {
             self.burst = (3 * self.burst + cycles) / 4;
@@ -121,8 +121,7 @@ impl Schedule {
         }
     }
 
-    /// A round is over. Who had less than was its own keeps no more of that than some bursts; while nobody waits, nothing is
-    /// kept.
+    /// End a round: an account below its share keeps at most some bursts of credit. If no packets wait, all credit is dropped.
     fn end_round(&mut self) {
         let waiting = self.accounts.iter().filter(|account| account.waits);
         let Some(least) = waiting.map(|account| account.spent).min() else {
@@ -139,12 +138,13 @@ impl Schedule {
 }
 
 impl Worker<'_> {
-    /// A burst from each port whose turn it is. Returns how many packets came, and from how many ports whole bursts.
+    /// Receive a burst from each port whose turn it is. Returns the number of packets, and the number of ports with full
+    /// bursts.
     #[inline(never)]
     pub(super) fn receive_scheduled(&mut self, now: Now) -> (usize, usize) {
         self.turns.begin();
         let (mut packets, full, passed_over) = self.receive_ports(true, now);
-        // Nobody else needs the time.
+        // All ports served had less than a burst, so there is time for the others.
         let (more, full_too, _) = match passed_over > 0 && full == 0 {
             true => self.receive_ports(false, now),
             false => (0, 0, 0),
@@ -154,7 +154,7 @@ impl Worker<'_> {
         (packets, (full + full_too).max(passed_over))
     }
 
-    /// A burst from each port whose turn it is, or is not. Returns too how many were passed over.
+    /// Receive a burst from each port whose turn it is, or is not. Also returns the number of ports passed over.
     fn receive_ports(&mut self, whose_turn: bool, now: Now) -> (usize, usize, usize) {
         let (mut packets, mut full, mut passed_over) = (0, 0, 0);
         for place in 0..self.receives.len() {

@@ -1,5 +1,5 @@
-//! A shard that goes from one worker to another: see [`crate::snapshot::shard_owners`]. The control thread leads from step to step, or the two
-//! workers do themselves, where one assists the other: see [`crate::snapshot::assist`].
+//! Moves a shard from one worker to another: see [`crate::snapshot::shard_owners`]. Either the control thread leads from step
+//! to step, or the two workers do so themselves when one assists the other: see [`crate::snapshot::assist`].
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,58 +10,59 @@ use crate::packet::io::{BURST_BUFFERS, BURST_SIZE, NoteWords, Parked, WorkerInde
 use crate::packet::reason::Own;
 use crate::packet::time::Now;
 use crate::session::shard::Shard;
-use crate::session::shared_capacity::SharedCapacity;
 use crate::snapshot::shard_owners::ShardExchange;
+use crate::snapshot::shared_capacity::SharedCapacity;
 use crate::worker::request::Reply;
 
-/// Packets that a worker holds for a shard that is on its way, from devices and from rings each.
+/// Maximum number of packets that a worker holds for a shard in transit, separately for devices and rings.
 pub const MAX_HELD: usize = 4096;
 
-/// Frames from a device's queue after which none is left in it of those that were there: more than any has descriptors.
+/// Number of frames to receive after which a device queue holds none of its earlier frames: more than any queue has
+/// descriptors.
 const IN_QUEUE: usize = 16_384;
 
-/// Batches of held packets that go on in one round.
+/// Number of bursts of held packets processed in one round.
 const AT_ONCE: usize = 4;
 
-/// What a worker has to do with a shard that moves: one at a time.
+/// State of a worker about a shard that moves. Only one shard moves at a time.
 #[derive(Default)]
 pub(super) struct Moving<'m> {
     exchange: Option<Arc<ShardExchange<'m>>>,
     giving: Option<Giving<'m>>,
     expected: Option<Expected<'m>>,
-    /// What came for it through rings, and from devices.
+    /// Packets held for the expected shard, from rings and from devices.
     held: [VecDeque<Held>; 2],
-    /// The round of each worker when something was said that all shall see.
+    /// The round of each worker at the last change that all must see.
     rounds: Box<[u64]>,
 }
 
 struct Giving<'m> {
     shard: u16,
     to: WorkerIndex,
-    /// Out of the way of packets from devices, which go to the other worker.
+    /// The shard, removed while packets from devices are processed, which already go to the other worker.
     lifted: Option<Box<Shard<'m>>>,
-    /// Packets still to come from each port, and from the rings, until all that came before the change are through; none before
-    /// every worker has seen the change.
+    /// Number of packets still to receive from each port, and from the rings, until all packets from before the change are
+    /// processed. `None` until every worker has seen the change.
     left: Option<(Vec<usize>, usize)>,
-    /// All of them are through, and what became of them is on its way to other workers.
+    /// The shard, once those packets are processed. Their results are still on their way to other workers.
     leaving: Option<Box<Shard<'m>>>,
-    /// The control thread has no part in it.
+    /// The workers move the shard without the control thread.
     by_itself: bool,
-    /// Of this worker's own queue, packets that were there when nothing more came for the shard.
+    /// Number of packets left in this worker's own queue since it stopped to receive packets of the shard.
     queued: Option<usize>,
-    /// Others have taken what was on its way to them.
+    /// Other workers have taken all packets that were handed to them.
     is_taken: bool,
 }
 
 struct Expected<'m> {
     shard: u16,
-    /// The shard, and packets still to come from the rings before any goes on that came from a device.
+    /// The shard once it has arrived, and the number of packets from rings to be processed before packets from devices.
     come: Option<(Box<Shard<'m>>, usize)>,
-    /// It is lent, or comes back.
+    /// The shard is borrowed, or is given back.
     is_lent: bool,
 }
 
-/// A packet that waits for its shard, or for its turn.
+/// A packet that waits for its shard, or for its turn in the queue.
 pub(super) struct Held {
     pub(super) parked: Parked,
     pub(super) interface: u16,
@@ -73,22 +74,22 @@ impl Moving<'_> {
         self.giving.is_none() && self.expected.is_none() && self.exchange.is_some()
     }
 
-    /// What was expected does not come.
+    /// Cancel the expected move.
     pub(super) fn expect_no_more(&mut self) {
         self.expected = None;
     }
 
-    /// Packets that wait for a shard: those that came through rings, and those from devices.
+    /// Packets that wait for a shard: those from rings, and those from devices.
     pub(super) fn held(&mut self) -> &mut [VecDeque<Held>; 2] {
         &mut self.held
     }
 
-    /// How many came from devices and wait for a shard.
+    /// Number of packets from devices that wait for a shard.
     pub(super) fn held_from_devices(&self) -> usize {
         self.held[1].len()
     }
 
-    /// So many packets of the worker's own queue have gone on.
+    /// Record that packets of the worker's own queue have been processed.
     pub(super) fn have_gone_on(&mut self, count: usize) {
         if let Some(Giving { queued: Some(left), .. }) = &mut self.giving {
             *left = left.saturating_sub(count);
@@ -97,7 +98,7 @@ impl Moving<'_> {
 }
 
 impl<'m> Worker<'m> {
-    /// Shards may come from other workers and go to them, by way of this exchange, which all share.
+    /// Allow shards to move from and to other workers, through an exchange that all workers share.
     pub fn join(&mut self, exchange: Arc<ShardExchange<'m>>) {
         if let Some(work) = &mut self.assisting {
             work.join(exchange.ring);
@@ -108,14 +109,14 @@ impl<'m> Worker<'m> {
         self.moving.held = [(); 2].map(|()| VecDeque::with_capacity(MAX_HELD));
     }
 
-    /// Let the shards that it has at first take what all share where they are full.
+    /// Allow the initial shards to take shared capacity when they are full.
     pub fn share(&mut self, reserves: &SharedCapacity<'m>) {
         for shard in self.parts.shards.iter_mut().flatten() {
             reserves.share(shard);
         }
     }
 
-    /// Hold what comes for a shard until it comes itself.
+    /// Start to hold packets of a shard that is expected from another worker.
     pub(super) fn expect(&mut self, shard: u16) -> Reply {
         match self.expect_for(shard, false) {
             true => Reply::Done,
@@ -123,7 +124,7 @@ impl<'m> Worker<'m> {
         }
     }
 
-    /// The same, as the control thread wants it or without that.
+    /// Start to hold packets of a shard. `is_lent`: the move is made without the control thread.
     pub(super) fn expect_for(&mut self, shard: u16, is_lent: bool) -> bool {
         let has = self.parts.shards.get(usize::from(shard)).is_none_or(Option::is_some);
         let can = !has && self.moving.is_idle();
@@ -137,7 +138,7 @@ impl<'m> Worker<'m> {
         can
     }
 
-    /// Leave a shard to another worker from now on, as far as packets from devices are concerned.
+    /// Start to release a shard: from now on, its packets from devices go to the other worker.
     pub(super) fn give(&mut self, shard: u16, to: WorkerIndex) -> Reply {
         match self.give_for(shard, to, false) {
             true => Reply::Done,
@@ -145,7 +146,7 @@ impl<'m> Worker<'m> {
         }
     }
 
-    /// The same without the control thread: the shard goes over once every worker has seen it.
+    /// Start to release a shard without the control thread. It moves once every worker has seen the change.
     pub(super) fn give_by_itself(&mut self, shard: u16, to: WorkerIndex) -> bool {
         let gives = self.give_for(shard, to, true);
         if gives && let Some(assist) = &self.parts.start.assist {
@@ -173,7 +174,7 @@ impl<'m> Worker<'m> {
         true
     }
 
-    /// Whether shards may come and go.
+    /// Whether shards may move.
     pub(super) fn can_move(&self) -> bool {
         self.moving.exchange.is_some()
     }
@@ -184,8 +185,8 @@ impl<'m> Worker<'m> {
         assist.is_none_or(|assist| assist.have_ended(self.parts.own, &self.moving.rounds))
     }
 
-    /// Every worker and device knows: the shard goes over as soon as what came before is through. Whoever expects one expects it
-    /// no more.
+    /// Continue a release after every worker and device has seen the change: the shard moves as soon as earlier packets are
+    /// processed. If a shard is expected instead, cancel the move.
     pub(super) fn release(&mut self) -> Reply {
         let ports = self.receives.len();
         let rings = self.in_rings();
@@ -199,7 +200,7 @@ impl<'m> Worker<'m> {
         }
     }
 
-    /// No device brings anything any more: a shard that is being given goes when the rings are through.
+    /// Complete a release after devices have stopped: the shard moves once the rings are empty.
     pub(super) fn give_soon(&mut self) {
         let rings = self.in_rings();
         if let Some(giving) = &mut self.moving.giving {
@@ -207,12 +208,12 @@ impl<'m> Worker<'m> {
         }
     }
 
-    /// Packets from the rings after which none is left in them of those that were there.
+    /// Number of packets to take after which the rings hold none of their earlier packets.
     fn in_rings(&self) -> usize {
         self.moving.exchange.as_ref().map_or(0, |exchange| exchange.in_rings())
     }
 
-    /// The same by what lies in them now, where that is known to be all.
+    /// Number of packets that are in the rings now, if that is known to be exact.
     fn in_rings_now(&self) -> usize {
         let waiting = self.io.waiting();
         self.moving
@@ -221,13 +222,13 @@ impl<'m> Worker<'m> {
             .map_or(0, |exchange| exchange.of_waiting(waiting))
     }
 
-    /// Whether a shard comes or goes.
+    /// Whether a shard is moving.
     #[inline(always)]
     pub(super) fn is_moving(&self) -> bool {
         self.moving.giving.is_some() || self.moving.expected.is_some()
     }
 
-    /// Before a burst from a device: what it has for the shard that goes is the other worker's.
+    /// Remove the moving shard before a burst from a device, because these packets belong to the other worker.
     pub(super) fn lift(&mut self) {
         if let Some(giving) = &mut self.moving.giving
             && let Some(place) = self.parts.shards.get_mut(usize::from(giving.shard))
@@ -236,7 +237,7 @@ impl<'m> Worker<'m> {
         }
     }
 
-    /// After it.
+    /// Put the moving shard back after a burst from a device.
     pub(super) fn put_back(&mut self) {
         if let Some(giving) = &mut self.moving.giving
             && let Some(place) = self.parts.shards.get_mut(usize::from(giving.shard))
@@ -246,11 +247,11 @@ impl<'m> Worker<'m> {
         }
     }
 
-    /// So many packets came from the port at a place, or from the rings.
+    /// Record packets received from the port at a place, or from the rings.
     pub(super) fn came(&mut self, port: Option<usize>, count: usize) {
         let giving = self.moving.giving.as_mut().and_then(|giving| giving.left.as_mut());
         match (giving, port) {
-            // Devices may bring less than they have: none is none.
+            // A device may deliver less than its queue holds, but an empty burst means an empty queue.
             (Some((ports, _)), Some(place)) => {
                 if let Some(left) = ports.get_mut(place) {
                     *left = if count == 0 { 0 } else { left.saturating_sub(count) };
@@ -268,8 +269,8 @@ impl<'m> Worker<'m> {
         }
     }
 
-    /// At the end of a round: let the shard go that has nothing left to do, take the one that has come. Returns how many held
-    /// packets went on.
+    /// End of a round: release the shard whose packets are all processed, and take the one that has arrived. Returns the number
+    /// of held packets that were processed.
     pub(super) fn move_on(&mut self, now: Now) -> usize {
         let Some(exchange) = self.moving.exchange.clone() else {
             return 0;
@@ -281,7 +282,7 @@ impl<'m> Worker<'m> {
         }) = self.moving.giving
             && self.have_ended()
         {
-            // Devices are told nothing: what they bring comes to who received it before, who hands it on.
+            // The devices are not steered: packets of the shard arrive at the same worker as before, which hands them on.
             let left = Some((Vec::new(), self.in_rings_now()));
             if let Some(giving) = &mut self.moving.giving {
                 giving.left = left;
@@ -315,15 +316,15 @@ impl<'m> Worker<'m> {
         }
     }
 
-    /// Whether nothing is left of what waits here for the shard that goes, or for others before it.
+    /// Whether all packets that waited here before the release are processed.
     fn is_worked_off(&mut self) -> bool {
         let queued = self.assisting.as_ref().map_or(0, |work| work.queue.len());
         let giving = self.moving.giving.as_mut();
         giving.is_none_or(|giving| *giving.queued.get_or_insert(queued) == 0)
     }
 
-    /// Whether other workers have taken what they were handed, and, where workers that send may be others for who takes the
-    /// shard, have sent it.
+    /// Whether other workers have taken the packets handed to them and, if the new worker may use other transmitting workers,
+    /// have sent them.
     fn is_taken(&mut self) -> bool {
         let Some(giving) = &mut self.moving.giving else {
             return false;
@@ -340,7 +341,7 @@ impl<'m> Worker<'m> {
         self.have_ended()
     }
 
-    /// Nothing goes through the shard here from now on.
+    /// Remove the shard: no more packets are processed with it here.
     fn leave(&mut self, now: Now) {
         if let Some(giving) = &self.moving.giving
             && giving.leaving.is_none()
@@ -354,7 +355,7 @@ impl<'m> Worker<'m> {
             && giving.leaving.is_none()
         {
             giving.leaving = place.take();
-            // Segments that waited in it go before it.
+            // Fragments parked in the shard are sent before it leaves.
             self.resume_all(now);
             self.io.mark();
         }
@@ -377,8 +378,8 @@ impl<'m> Worker<'m> {
         }
     }
 
-    /// Let held packets go on, a few batches in a round, while what comes meanwhile is held behind them. With the last the shard
-    /// is here.
+    /// Process held packets, a few bursts per round, while further ones are held behind them. The move is complete with the
+    /// last of them.
     fn take_in(&mut self, now: Now) -> usize {
         let Some(Expected {
             shard,
@@ -428,7 +429,7 @@ impl<'m> Worker<'m> {
         }
     }
 
-    /// Take held packets back into the hand, first those from rings. Returns how many.
+    /// Take held packets back into the burst buffers, those from rings first. Returns their number.
     pub(super) fn unhold(&mut self) -> usize {
         self.carried.clear();
         let [rings, devices] = &mut self.moving.held;
@@ -449,7 +450,7 @@ impl<'m> Worker<'m> {
         self.carried.len()
     }
 
-    /// Put packets aside whose shard is still to come.
+    /// Hold packets whose shard has not arrived yet.
     pub(super) fn hold(&mut self, source: Source) {
         let expects = self.moving.expected.is_some();
         for slot in std::mem::take(&mut self.parts.lists.hold) {
@@ -473,7 +474,7 @@ impl<'m> Worker<'m> {
     }
 }
 
-/// Count down what is left in rings: a burst that is not full has emptied them.
+/// Count down the packets left in rings. A burst that is not full has emptied them.
 fn count_down(left: &mut usize, count: usize) {
     *left = if count < BURST_SIZE {
         0

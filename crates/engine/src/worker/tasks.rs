@@ -1,4 +1,4 @@
-//! Packets that the gateway makes from nothing: questions for neighbours, router advertisements, fragments.
+//! Packets that the gateway makes in new buffers: neighbour requests, router advertisements, fragments.
 
 use sluice_route::Address;
 use sluice_route::neighbour::{Action, NeighbourIndex};
@@ -19,14 +19,14 @@ use crate::packet::time::Now;
 use crate::snapshot::Interface;
 
 impl Worker<'_> {
-    /// Do what needs new buffers.
+    /// Run the tasks that need new buffers.
     pub(super) fn run_tasks(&mut self, now: Now) {
         self.take_actions();
         if !self.parts.lists.has_tasks() {
             return;
         }
         let tasks = std::mem::take(&mut self.parts.lists.tasks);
-        // Their memory comes back with the next burst.
+        // The memory of the copies is put back afterwards.
         let mut copies = std::mem::replace(&mut self.parts.lists.copies, Copies::NONE);
         let state = &mut self.parts;
         let snapshot = self.snapshot.load();
@@ -91,11 +91,11 @@ impl Worker<'_> {
                 Task::Probe if next < end => {
                     next += usize::from(probe(&mut batch, lists, &mut ctx, next));
                 }
-                // It is as if it were lost on the way.
+                // A probe that can't be sent is treated as lost.
                 Task::Probe => _ = ctx.owner.as_deref_mut().map(|owner| owner.probe.take()),
-                // An announcement is made twice.
+                // Each announcement is made twice, so that one may be lost.
                 Task::Announce { .. } => {}
-                // The question is asked again, the advertisement comes with its next interval.
+                // The request is repeated, and the advertisement is sent at its next interval.
                 Task::Ask { .. } | Task::Advertise(_) => {}
             }
         }
@@ -116,7 +116,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Turn what the writer of neighbours wants done into tasks and packets that go on.
+    /// Turn the actions of the neighbour writer into tasks and resumed packets.
     fn take_actions(&mut self) {
         loop {
             let Some(owner) = self.parts.owner.as_deref_mut() else {
@@ -157,7 +157,7 @@ impl Worker<'_> {
     }
 }
 
-/// Send what was made in `place` by `interface`.
+/// Send a packet that was made in `place` by `interface`.
 fn send(
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
@@ -186,7 +186,7 @@ fn send(
     true
 }
 
-/// Send a copy of a frame as it came. True where the buffer was used.
+/// Send an unchanged copy of a frame. Returns whether the buffer was used.
 fn copy(
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
@@ -207,10 +207,10 @@ fn copy(
     send(batch, lists, ctx, (number, interface), place)
 }
 
-/// Bytes of an Ethernet header with as many tags as there may be.
+/// Length of an Ethernet header with the maximum number of tags.
 const LINK_HEADER: usize = 14 + 8;
 
-/// Ask who has an address, or whether its holder is still there. True where the buffer was used.
+/// Send a neighbour request, or a probe of reachability. Returns whether the buffer was used.
 fn solicit_neighbour(
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
@@ -262,7 +262,7 @@ fn solicit(packet: &mut Packet<'_>, interface: &Interface, target: u128, mac: Op
     ndp::emit_solicitation(packet, link, source, to, target)
 }
 
-/// Ask a host beyond a gateway for an echo. True where the buffer was used.
+/// Send an echo request to a host beyond a gateway. Returns whether the buffer was used.
 fn probe(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<'_, '_>, place: usize) -> bool {
     let snapshot = ctx.snapshot;
     let taken = ctx.owner.as_deref_mut().and_then(|owner| owner.probe.take());
@@ -282,7 +282,7 @@ fn probe(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<'_,
     let made = match (probe.target, source) {
         (Address::V4(target), Some(Address::V4(source))) => probe.echo.emit4(packet, link, source, target),
         (Address::V6(target), _) => {
-            // Of a link-local gateway the source would be link-local, too.
+            // Towards a link-local gateway the source would be link-local, too.
             let source = interface.link.source_towards(probe.target);
             matches!(source, Some(Address::V6(source)) if probe.echo.emit6(packet, link, source, target))
         }
@@ -295,7 +295,7 @@ fn probe(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<'_,
     sent
 }
 
-/// Tell all hosts of a link that an address is here (RFC 5227, 2.3; RFC 4861, 7.2.6). True where the buffer was used.
+/// Announce an own address to all hosts of a link (RFC 5227, 2.3; RFC 4861, 7.2.6). Returns whether the buffer was used.
 fn announce(
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
@@ -329,7 +329,7 @@ fn announce(
     sent
 }
 
-/// Tell all hosts of a link of the router and its prefixes (RFC 4861, 6.2). True where the buffer was used.
+/// Send a router advertisement to all hosts of a link (RFC 4861, 6.2). Returns whether the buffer was used.
 fn advertise(
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,

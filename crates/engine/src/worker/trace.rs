@@ -1,4 +1,4 @@
-//! Traces: what every node made of the first packets that match a filter.
+//! Traces: the path through the nodes of the first packets that match a filter.
 
 use arrayvec::ArrayVec;
 use sluice_wire::layers::{self, Class};
@@ -10,39 +10,39 @@ use crate::packet::time::Now;
 use crate::session::family::{Family, V4, V6};
 use crate::worker::request::Filter;
 
-/// Most steps that are kept of a packet.
+/// Maximum number of recorded steps of a packet.
 pub const STEPS: usize = 12;
 
-/// Bytes that are kept of a packet, as it came.
+/// Number of recorded bytes of a packet, as received.
 pub const BYTES: usize = 128;
 
-/// One node's part in a packet's way.
+/// One step of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceStep {
-    /// The node.
+    /// Name of the node.
     pub node: &'static str,
-    /// Where it sent the packet: the next node, `transmit`, or the name of a drop.
+    /// Where it sent the packet: the next node, `transmit`, or the name of a drop reason.
     pub exit: &'static str,
 }
 
-/// A packet's way.
+/// The trace of a packet.
 #[derive(Clone, Debug)]
 pub struct PacketTrace {
-    /// When it came, in nanoseconds.
+    /// Time of arrival in nanoseconds.
     pub nanoseconds: u64,
-    /// Interface that it came in by.
+    /// Interface that it was received on.
     pub interface: u16,
-    /// Its first bytes.
+    /// First bytes of the packet.
     pub bytes: ArrayVec<u8, BYTES>,
-    /// Its length.
+    /// Length of the packet in bytes.
     pub length: u16,
-    /// The nodes that it met.
+    /// Nodes that the packet passed, in order.
     pub steps: ArrayVec<TraceStep, STEPS>,
-    /// Interface that it left by, where it was sent.
+    /// Egress interface, if the packet was sent.
     pub egress: Option<u16>,
 }
 
-/// What is to be traced, and what was.
+/// A trace in progress: its filter and the traced packets.
 #[derive(Debug)]
 pub struct Tracer {
     filter: Filter,
@@ -50,7 +50,7 @@ pub struct Tracer {
     live: ArrayVec<(BufferIndex, usize), BURST_BUFFERS>,
 }
 
-/// What a trace calls where a packet is.
+/// The name of a location in traces.
 fn name_of(location: Location) -> &'static str {
     match location {
         Location::Node(node) => node.node().name,
@@ -60,7 +60,7 @@ fn name_of(location: Location) -> &'static str {
 }
 
 impl Tracer {
-    /// Trace the first `count` packets that match: of a filter, what a single packet shows counts.
+    /// Trace the first `count` packets that match. Only those conditions of the filter apply that a single packet can meet.
     pub fn new(filter: Filter, count: usize) -> Self {
         Self {
             filter,
@@ -69,17 +69,17 @@ impl Tracer {
         }
     }
 
-    /// What was traced.
+    /// The traced packets.
     pub fn traces(&self) -> &[PacketTrace] {
         &self.ways
     }
 
-    /// Whether as many packets were traced as asked for.
+    /// Whether the requested number of packets has been traced.
     pub fn is_full(&self) -> bool {
         self.ways.len() == self.ways.capacity()
     }
 
-    /// A burst has been parsed: pick what matches.
+    /// Select matching packets of a burst that has been parsed.
     pub(crate) fn begin(&mut self, node: &'static str, batch: &Batch<'_, '_>, lists: &Lists, now: Now) {
         self.live.clear();
         for (slot, packet) in batch.packets.iter().enumerate() {
@@ -110,7 +110,7 @@ impl Tracer {
         self.after(node, lists);
     }
 
-    /// A node has run: write down where it sent what is traced.
+    /// Record where a node has sent the traced packets.
     pub(crate) fn after(&mut self, node: &'static str, lists: &Lists) {
         for &(slot, way) in &self.live {
             let Some(exit) = lists.location(slot).map(name_of) else {
@@ -123,7 +123,7 @@ impl Tracer {
         }
     }
 
-    /// All nodes have run: write down by which interface what is traced leaves.
+    /// Record the egress interfaces of the traced packets after all nodes have run.
     pub(crate) fn end(&mut self, batch: &Batch<'_, '_>, lists: &Lists) {
         for &(slot, way) in &self.live {
             if let Some(way) = self.ways.get_mut(way)

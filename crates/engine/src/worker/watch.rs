@@ -1,4 +1,4 @@
-//! Who watches a burst: a tracer, a capture, or both.
+//! Observers of a burst: a tracer, a capture, or both.
 
 use crate::features::context::NodeContext;
 use crate::nodes::dispatch::Observer;
@@ -9,26 +9,26 @@ use crate::packet::time::Now;
 use crate::worker::capture::Tap;
 use crate::worker::trace::Tracer;
 
-/// The tracer and the capture of a worker, while a burst lasts.
+/// The tracer and the capture of a worker, for the time of a burst.
 pub struct Watch<'w> {
     tracer: Option<&'w mut Tracer>,
     tap: Option<&'w mut Tap>,
 }
 
 impl<'w> Watch<'w> {
-    /// Both; none where there is neither.
+    /// The observer, or `None` if there is neither tracer nor capture.
     pub fn new(tracer: Option<&'w mut Tracer>, tap: Option<&'w mut Tap>) -> Option<Self> {
         (tracer.is_some() || tap.is_some()).then_some(Self { tracer, tap })
     }
 
-    /// The packets of the burst are where `node` has put them.
+    /// Start to observe a burst whose packets `node` has put on their first lists.
     pub fn begin(&mut self, node: &'static str, batch: &Batch<'_, '_>, lists: &Lists, now: Now) {
         if let Some(tracer) = &mut self.tracer {
             tracer.begin(node, batch, lists, now);
         }
     }
 
-    /// All nodes have run.
+    /// Finish after all nodes have run.
     pub fn end(&mut self, batch: &Batch<'_, '_>, lists: &Lists, now: Now) {
         if let Some(tracer) = &mut self.tracer {
             tracer.end(batch, lists);

@@ -1,4 +1,4 @@
-//! What tests of applications share: sessions of real captures, sent through a gateway.
+//! Shared parts of the application tests: sessions of real captures, sent through a gateway.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 #[path = "../../../inspect/tests/captured/mod.rs"]
@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use captured::{Key, Packet};
-use sluice_engine::features::applications::IdentificationSettings;
+use sluice_engine::session::identification::IdentificationSettings;
 use sluice_engine::snapshot::Snapshot;
 use sluice_engine::worker::request::{Filter, SessionInfo};
 use sluice_inspect::applications::{
@@ -27,7 +27,7 @@ pub const CAPACITY: ApplicationCapacity = ApplicationCapacity {
     other_packets: 24,
 };
 
-/// Applications of what comes and goes by the inside interface.
+/// Identify the applications of sessions on the inside interface.
 pub fn seek(snapshot: &mut Snapshot) {
     let names = ApplicationNames::installed().unwrap();
     snapshot.identify_by(Arc::new(IdentificationSettings::new(
@@ -36,7 +36,7 @@ pub fn seek(snapshot: &mut Snapshot) {
     )));
 }
 
-/// A gateway that looks for them.
+/// A gateway that identifies applications.
 pub fn plan() -> Plan {
     Plan {
         applications: Some(CAPACITY),
@@ -45,7 +45,7 @@ pub fn plan() -> Plan {
     }
 }
 
-/// The packets of a capture; none where there are no captures.
+/// The packets of a capture. `None` if the captures are not installed.
 pub fn capture(name: &str) -> Option<Vec<Packet>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/captures/applications");
     let path = folder.join(name);
@@ -56,7 +56,8 @@ pub fn capture(name: &str) -> Option<Vec<Packet>> {
     Some(captured::packets(&path))
 }
 
-/// Sessions of a capture that a gateway takes: of IPv4, begun, between two hosts. In order of their first packets.
+/// The sessions of a capture that a gateway accepts: IPv4, from their first packet on, between two unicast hosts. They are in
+/// the order of their first packets.
 pub fn sessions(packets: &[Packet]) -> Vec<Vec<&Packet>> {
     let mut keys: Vec<&Key> = Vec::new();
     for packet in packets {
@@ -83,7 +84,7 @@ pub fn sessions(packets: &[Packet]) -> Vec<Vec<&Packet>> {
     keys.into_iter().map(of).filter(fits).collect()
 }
 
-/// What the same nDPI says of a session by itself.
+/// The result of the same nDPI for a session, without the gateway.
 pub fn by_itself(session: &[&Packet]) -> ProtocolPair {
     let mut applications = ApplicationDetector::new(CAPACITY).unwrap();
     let state = applications.allocate().unwrap();
@@ -103,11 +104,11 @@ pub fn by_itself(session: &[&Packet]) -> ProtocolPair {
     pair
 }
 
-/// A session of a capture, between the inside host and a remote one.
+/// A session of a capture, replayed between the inside host and a remote one.
 pub struct Played {
     pub host: SocketAddrV4,
     pub remote: SocketAddrV4,
-    /// The host as the remote sees it, once it has sent.
+    /// The host's outside address and port, once it has sent a packet.
     pub public: Option<SocketAddrV4>,
 }
 
@@ -115,7 +116,7 @@ impl Played {
     pub fn new(session: &[&Packet], port: u16) -> Self {
         let [_, (to, remote_port)] = session[0].key.ends;
         let IpAddr::V4(to) = to else { panic!("IPv4") };
-        // Hosts of the rig's own networks are elsewhere here.
+        // Addresses of the rig's own networks are mapped to another network.
         let [a, b, c, d] = to.octets();
         let to = match (a, b, c) {
             (192, 168, 1) | (203, 0, 113) | (127, ..) | (169, 254, _) => Ipv4Addr::new(198, 51, 100, d),
@@ -128,7 +129,7 @@ impl Played {
         }
     }
 
-    /// Send a packet by worker `worker`; how many frames came out.
+    /// Send a packet at worker `worker`. Returns the number of frames that left.
     pub fn send(&mut self, rig: &mut Rig, worker: usize, packet: &Packet) -> usize {
         let (interface, macs, from, to) = match packet.direction {
             Direction::Forward => (INSIDE, [INSIDE_MAC, HOST_MAC], self.host, self.remote),
@@ -149,12 +150,12 @@ impl Played {
         sent.len()
     }
 
-    /// Send all of a session; how many frames came out.
+    /// Send all packets of a session. Returns the number of frames that left.
     pub fn play(&mut self, rig: &mut Rig, session: &[&Packet]) -> usize {
         session.iter().map(|packet| self.send(rig, 0, packet)).sum()
     }
 
-    /// What the gateway shows of it.
+    /// The session as the gateway lists it.
     pub fn shown(&self, rig: &mut Rig) -> Option<SessionInfo> {
         let filter = Filter {
             source: Some((*self.host.ip()).into()),
@@ -165,14 +166,14 @@ impl Played {
         rig.sessions(filter).first().copied()
     }
 
-    /// The application that it shows, by name.
+    /// The name of the application that the gateway lists.
     pub fn application(&self, rig: &mut Rig) -> Option<String> {
         let names = rig.plane.snapshot().applications.as_ref().unwrap().names.clone();
         self.shown(rig)?.application.map(|pair| names.text(pair))
     }
 }
 
-/// A packet from and to others than it was, its checksums as they must be.
+/// A packet with other addresses and ports, and correct checksums.
 pub fn addressed(packet: &[u8], [to_mac, from_mac]: [[u8; 6]; 2], from: SocketAddrV4, to: SocketAddrV4) -> Vec<u8> {
     let mut frame = [&to_mac[..], &from_mac, &[8, 0], packet].concat();
     let ip = &mut frame[14..];

@@ -1,4 +1,4 @@
-//! What tests of inspection share: rules, a gateway that asks them, connections, and the ledger of what became of packets.
+//! Shared parts of the inspection tests: rules, a gateway that inspects, connections, and a ledger of packets.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use std::net::SocketAddrV4;
@@ -27,12 +27,12 @@ drop udp any any -> any 99 (msg:"long"; content:"planted here"; sid:4;)
 drop tcp any any -> any 99 (msg:"long"; content:"planted here"; sid:5;)
 "#;
 
-/// The rules, on what comes or goes by the inside.
+/// Apply the rules to flows on the inside interface.
 pub fn inspected(snapshot: &mut Snapshot) {
     inspected_by(snapshot, RULES);
 }
 
-/// Others.
+/// Apply other inspection rules.
 pub fn inspected_by(snapshot: &mut Snapshot, rules: &str) {
     let file = read(
         rules.as_bytes(),
@@ -59,14 +59,14 @@ pub fn inspected_by(snapshot: &mut Snapshot, rules: &str) {
     }));
 }
 
-/// Change what is said about inspection.
+/// Change the inspection policy.
 pub fn change(snapshot: &mut Snapshot, change: impl FnOnce(&mut InspectionPolicy)) {
     let mut inspection = snapshot.inspection.as_deref().unwrap().clone();
     change(&mut inspection);
     snapshot.inspection = Some(Arc::new(inspection));
 }
 
-/// What is said about an exception.
+/// Change the policy for an exception.
 pub fn say(snapshot: &mut Snapshot, exception: Exception, said: stream::Policy) {
     change(snapshot, |on| {
         on.settings.policies = on.settings.policies.with(exception, said)
@@ -93,15 +93,15 @@ pub fn plan() -> Plan {
     }
 }
 
-/// A connection from the host, as both its ends see it.
+/// A connection of the host, as both ends see it.
 pub struct Talk {
     pub host: SocketAddrV4,
     pub remote: SocketAddrV4,
-    /// The host as the remote sees it.
+    /// The host's outside address and port.
     pub public: SocketAddrV4,
 }
 
-/// Where both streams begin.
+/// Initial sequence numbers of both streams.
 pub const FIRST: [u32; 2] = [1000, 9000];
 
 impl Talk {
@@ -122,20 +122,21 @@ impl Talk {
         talk
     }
 
-    /// What the host sends at a place of its stream.
+    /// A segment of the host with data at an offset of its stream.
     pub fn data(&self, place: u32, data: &[u8]) -> Frame {
         let frame = packet::tcp4(self.host, self.remote).flags(flag::ACK | flag::PSH);
         frame.numbers(FIRST[0] + 1 + place, FIRST[1] + 1).payload(data)
     }
 
-    /// What the remote sends at a place of its stream.
+    /// A segment of the remote with data at an offset of its stream.
     pub fn answer(&self, place: u32, data: &[u8]) -> Frame {
         let frame = packet::tcp4(self.remote, self.public).flags(flag::ACK | flag::PSH);
         frame.numbers(FIRST[1] + 1 + place, FIRST[0] + 1).payload(data)
     }
 }
 
-/// A host asks a remote, which answers, and the host goes on: so its flow is one that stays. False where it does not go on.
+/// The host sends, the remote answers, and the host sends again, so that the flow is not evicted. Returns `false` if the last
+/// packet doesn't pass.
 pub fn assured(rig: &mut Rig, host: &str, port: u16) -> bool {
     let ask = packet::udp4(SocketAddrV4::new(host.parse().unwrap(), port), "198.51.100.7:9");
     let sent = rig.host_sends(&ask);
@@ -145,12 +146,12 @@ pub fn assured(rig: &mut Rig, host: &str, port: u16) -> bool {
     rig.host_sends(&ask).len() == 1
 }
 
-/// What sent frames carry.
+/// The payloads of sent frames.
 pub fn payloads(sent: &[rig::Sent]) -> Vec<&[u8]> {
     sent.iter().map(|sent| &sent.frame[54..]).collect()
 }
 
-/// What was told.
+/// Alerts of all workers.
 pub fn alerts(rig: &mut Rig) -> Vec<Alert> {
     let taken = rig.desks.iter_mut().filter_map(|desk| desk.alerts.as_mut());
     taken
@@ -158,7 +159,7 @@ pub fn alerts(rig: &mut Rig) -> Vec<Alert> {
         .collect()
 }
 
-/// What became of packets that were to be inspected.
+/// Counters of packets to be inspected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
     pub received: u64,
@@ -168,7 +169,7 @@ pub struct Ledger {
     pub waiting: u64,
 }
 
-/// The counters of all workers, which agree with one another.
+/// The counters of all workers. Asserts that they are consistent.
 #[track_caller]
 pub fn ledger(rig: &mut Rig) -> Ledger {
     rig.round();
@@ -189,13 +190,13 @@ pub fn ledger(rig: &mut Rig) -> Ledger {
     all
 }
 
-/// Packets that went on uninspected for a reason.
+/// Packets that bypassed inspection for a cause.
 pub fn bypassed(rig: &Rig, why: Skipped) -> u64 {
     let counters = rig.plane.counters().iter();
     counters.map(|worker| worker.bypassed[why as usize].get()).sum()
 }
 
-/// The fragments of a frame, of which the first `cuts` places end one each, in units of 8 bytes behind the IP header.
+/// The fragments of a frame. Each of `cuts` ends a fragment at this offset, in units of 8 bytes after the IP header.
 pub fn pieces(whole: &Frame, cuts: &[usize], identification: u32) -> Vec<Frame> {
     let network = match whole.network {
         Network::V4(_) => 34,
@@ -218,7 +219,7 @@ pub fn pieces(whole: &Frame, cuts: &[usize], identification: u32) -> Vec<Frame> 
     made
 }
 
-/// A fragment of a frame: `bytes` from a place behind the IP header on.
+/// A fragment of a frame with `bytes` at an offset after the IP header.
 pub fn piece(whole: &Frame, from: usize, bytes: &[u8], more: bool, identification: u32) -> Frame {
     let mut part = whole.clone();
     part.transport = Transport::Raw(IpNumber(whole.protocol()));

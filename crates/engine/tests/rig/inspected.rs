@@ -1,4 +1,4 @@
-//! Inspection for a rig: small, and by rules as an operator writes them.
+//! Inspection for a rig, with small limits and rules in Suricata's syntax.
 
 use sluice_engine::features::inspection::InspectionPolicy;
 use sluice_inspect::host_table::HostTable;
@@ -8,7 +8,7 @@ use sluice_inspect::ruleset::OrderedRules;
 use sluice_inspect::signatures::{Classes, Dialect, Variables, read};
 use sluice_inspect::stream;
 
-/// Of what comes and goes by the inside interface, by rules in Suricata's words.
+/// Inspection of the inside interface with these rules.
 pub fn inspection(rules: &str) -> InspectionPolicy {
     let file = read(
         rules.as_bytes(),
@@ -32,7 +32,7 @@ pub fn inspection(rules: &str) -> InspectionPolicy {
     }
 }
 
-/// How much of it there is.
+/// Capacity of the inspection.
 pub fn plan() -> inspector::InspectorCapacity {
     let streams = stream::StreamCapacity::of(8);
     inspector::InspectorCapacity {

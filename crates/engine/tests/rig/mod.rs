@@ -1,4 +1,4 @@
-//! A gateway in memory: an inside network, an outside network, a pool, and a router that answers outside.
+//! A gateway in memory with an inside network, an outside network, a pool, and a router outside.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 pub mod inspected;
@@ -7,7 +7,6 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 
 use bytemuck::allocation::zeroed_slice_box;
 use sluice_engine::control::plane::{ControlPlane, NeighbourLimits};
-use sluice_engine::features::virtual_reassembly::Limits;
 use sluice_engine::packet::counters::WorkerCounters;
 use sluice_engine::packet::io::Handover;
 pub use sluice_engine::packet::io::memory::Sent;
@@ -16,6 +15,7 @@ use sluice_engine::packet::reason::Reason;
 use sluice_engine::packet::time::Now;
 use sluice_engine::placement::Part;
 use sluice_engine::snapshot::assist::Assist;
+use sluice_engine::snapshot::fragment_limits::FragmentLimits;
 use sluice_engine::snapshot::shard_owners::{ShardExchange, ShardOwners};
 use sluice_engine::snapshot::sites;
 use sluice_engine::snapshot::stages::Stages;
@@ -46,7 +46,7 @@ pub fn v4(text: &str) -> u32 {
     text.parse::<Ipv4Addr>().unwrap().to_bits()
 }
 
-/// An address of its text.
+/// Parse an address.
 pub fn plain(text: &str) -> Address {
     text.parse::<std::net::IpAddr>().unwrap().into()
 }
@@ -55,7 +55,7 @@ pub fn route(prefix: &str, length: u8, via: Via) -> Route {
     Route::new(sluice_route::Prefix::new(plain(prefix), length), via)
 }
 
-/// Source and destination of an IPv4 frame; of ICMP queries the identifier is both ports.
+/// Source and destination of an IPv4 frame. For ICMP queries, both ports are the identifier.
 pub fn flow(frame: &[u8]) -> (SocketAddrV4, SocketAddrV4) {
     let layers = layers::parse(frame).unwrap();
     let mut tuple = layers.key4(frame, 0).tuple;
@@ -71,7 +71,7 @@ pub fn flow(frame: &[u8]) -> (SocketAddrV4, SocketAddrV4) {
     )
 }
 
-/// Whether every checksum of a frame is right, by our own check; bytes are compared with those of another library.
+/// Whether every checksum of a frame is correct by our own check. Other tests compare bytes with an independent library.
 pub fn is_valid(frame: &[u8]) -> bool {
     let lenient = validity::Policy {
         martians: false,
@@ -84,15 +84,15 @@ pub fn is_valid(frame: &[u8]) -> bool {
     })
 }
 
-/// What is said of sites, and how many of them and of their terminals there is room for.
+/// Settings of sites, and the maximum number of sites and of terminals.
 pub type Sites = (fn() -> sites::SiteSettings, u32, u32);
 
-/// What a test may change before the gateway is made.
+/// Parameters of a gateway that tests may change.
 pub struct Plan {
     pub workers: usize,
     pub shards: u32,
     pub sessions: u32,
-    /// Shards take what all share where they are full, as in a daemon.
+    /// Shards may take shared capacity when they are full, as in the daemon.
     pub shares: bool,
     pub translate: bool,
     pub pool: Vec<(u32, u32)>,
@@ -101,44 +101,44 @@ pub struct Plan {
     /// Changes the pool.
     pub change_pool: fn(&mut Pool<u32>),
     pub subscriber_prefix: u8,
-    /// What cards hash, and what a shard keeps together.
+    /// Fields that cards hash, and what a shard keeps together.
     pub hashed: HashFields,
     pub together: Affinity,
-    /// Outside ports that cards keep together.
+    /// Number of outside ports that cards keep together.
     pub ports_together: u32,
     pub events: sluice_engine::snapshot::EventSettings,
     pub spare_addresses: u32,
-    /// Source rules besides the one of the pool.
+    /// Source rules in addition to that of the pool.
     pub sources: Vec<SourceRule<u32>>,
     pub forwards: Vec<DestinationRule<u32>>,
     pub known_neighbours: bool,
     pub outside_mtu: u16,
     pub limits: NeighbourLimits,
-    /// The workers that have queues to send by both ports: none where all have.
+    /// The workers that have transmit queues of both ports; empty if all have.
     pub senders: Vec<u16>,
-    /// By part, the workers that do it: none where all do.
+    /// By part, the workers that do it; empty if all do.
     pub stages: [Vec<u16>; 4],
-    /// When workers assist, and for how long at once.
+    /// Settings of assistance.
     pub assist: Option<sluice_engine::snapshot::assist::Settings>,
-    /// The clock of cycles.
+    /// Reads the cycle counter.
     pub cycles: fn() -> u64,
-    /// Packets that a ring to a worker holds.
+    /// Capacity of a ring to a worker.
     pub ring: usize,
-    pub fragments: Limits,
+    pub fragments: FragmentLimits,
     pub unsolicited_syns: u32,
-    /// How much is inspected, in each shard.
+    /// Capacity of inspection in each shard.
     pub inspection: Option<sluice_inspect::inspector::InspectorCapacity>,
-    /// How much of applications is looked at, by each worker.
+    /// Capacity of application identification of each worker.
     pub applications: Option<sluice_inspect::applications::ApplicationCapacity>,
     /// Wraps a worker's devices.
     pub device: fn(MemoryIo) -> Box<dyn Handover>,
-    /// Changes interfaces, before routes are derived from them.
+    /// Changes interfaces before routes are derived from them.
     pub interfaces: fn(&mut Vec<Interface>),
     pub routes: Vec<Route>,
     pub snapshot: fn(&mut Snapshot),
     /// Subscribers' sites.
     pub sites: Option<Sites>,
-    /// Networks of addresses that sites have of their own.
+    /// Networks of sites' own addresses.
     pub site_networks: Vec<Network>,
 }
 
@@ -170,9 +170,9 @@ impl Default for Plan {
             assist: None,
             cycles: || 0,
             ring: 1024,
-            fragments: Limits {
+            fragments: FragmentLimits {
                 datagrams: 64,
-                ..Limits::default()
+                ..FragmentLimits::default()
             },
             unsolicited_syns: 0,
             inspection: None,
@@ -192,21 +192,21 @@ pub struct Rig {
     pub workers: Vec<Worker<'static>>,
     pub wires: Vec<Wires>,
     pub desks: Vec<WorkerHandle>,
-    /// The worker that has neighbours.
+    /// The worker that owns neighbours.
     pub owner: usize,
     pub now: Now,
-    /// Who writes the table of sites, where there are any.
+    /// Writer of the site table, if there are sites.
     pub writer: Option<SiteWriter>,
-    /// Last, because the others are in it.
+    /// The last field, because it must be dropped after the others, which borrow from it.
     _memory: Memory,
 }
 
-/// What workers lie in, given back with this: one program runs all tests, and some build thousands of rigs.
+/// Memory of workers, freed when this is dropped: one program runs all tests, and some build thousands of rigs.
 #[derive(Default)]
 pub struct Memory(Vec<*mut [Line]>);
 
 impl Memory {
-    /// So many lines. Nothing that is in them may outlive this.
+    /// Allocate this number of lines. References to them must not outlive this value.
     pub fn lines(&mut self, lines: usize) -> &'static mut [Line] {
         let given = Box::leak(zeroed_slice_box(lines));
         self.0.push(given);
@@ -217,7 +217,8 @@ impl Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         for given in self.0.drain(..) {
-            // SAFETY: it is from `Box::leak`, and who was in it is gone: gateways have this as their last field.
+            // SAFETY: the pointer is from `Box::leak`, and its users have been dropped, because gateways have this as their
+            // last field.
             drop(unsafe { Box::from_raw(given) });
         }
     }
@@ -320,7 +321,7 @@ pub fn snapshot(plan: &Plan) -> (Snapshot, RouteSet) {
         )
     };
     let mut routes = vec![default("0.0.0.0", "203.0.113.254"), default("::", "2001:db8:2::fe")];
-    // A route of the plan replaces the default of its prefix.
+    // A route of the plan replaces the default route of its prefix.
     routes.retain(|route| plan.routes.iter().all(|other| other.prefix != route.prefix));
     routes.extend(&plan.routes);
     (snapshot, RouteSet::new(&links, &routes).unwrap())
@@ -432,7 +433,7 @@ impl Rig {
         ));
     }
 
-    /// Ask a worker and let it answer.
+    /// Send a request to a worker, and run it until it answers.
     pub fn ask(&mut self, worker: usize, request: Request) -> Reply {
         self.desks[worker].requests.try_send(request).unwrap();
         for _ in 0..100_000 {
@@ -444,7 +445,7 @@ impl Rig {
         panic!("no answer")
     }
 
-    /// Let every worker work until none has anything to do.
+    /// Run all workers until they are idle.
     pub fn round(&mut self) {
         loop {
             let busy: usize = self.workers.iter_mut().map(|worker| worker.round(self.now)).sum();
@@ -455,7 +456,7 @@ impl Rig {
         self.check();
     }
 
-    /// Nothing is lost: every packet has left by a counted exit.
+    /// Check that every packet has left through a counted exit.
     pub fn check(&mut self) {
         for (worker, counters) in self.workers.iter_mut().zip(self.plane.counters()) {
             assert_eq!(0, counters.imbalance(), "{counters:?}");
@@ -471,7 +472,7 @@ impl Rig {
         }
     }
 
-    /// Sessions that exist now.
+    /// Number of existing sessions.
     pub fn live(&self) -> u64 {
         let (made, ended) = self.plane.counters().iter().fold((0, 0), |(made, ended), c| {
             (made + c.sessions_created.get(), ended + c.sessions_ended.get())
@@ -479,7 +480,7 @@ impl Rig {
         made - ended
     }
 
-    /// Every session, as worker after worker lists them.
+    /// All sessions, as listed worker by worker.
     pub fn sessions(&mut self, filter: Filter) -> Vec<SessionInfo> {
         let mut all = Vec::new();
         for worker in 0..self.workers.len() {
@@ -501,23 +502,23 @@ impl Rig {
         all
     }
 
-    /// How often sessions hold the neighbour of an address.
+    /// Number of references of sessions to a neighbour.
     pub fn uses(&self, interface: u16, address: &str) -> u32 {
         let neighbours = self.plane.neighbours();
         neighbours.uses(neighbours.find(interface, plain(address)).unwrap())
     }
 
-    /// Send what the inside host sends.
+    /// Send a frame of the inside host.
     pub fn host_sends(&mut self, frame: &packet::Frame) -> Vec<Sent> {
         self.send(INSIDE, &frame.clone().macs(HOST_MAC, INSIDE_MAC).build())
     }
 
-    /// Send what comes by way of the outside router.
+    /// Send a frame of the outside router.
     pub fn router_sends(&mut self, frame: &packet::Frame) -> Vec<Sent> {
         self.send(OUTSIDE, &frame.clone().macs(ROUTER_MAC, OUTSIDE_MAC).build())
     }
 
-    /// Send a frame of the inside host that goes out translated; its public source.
+    /// Send a frame of the inside host that is translated. Returns its public source.
     #[track_caller]
     pub fn public(&mut self, frame: &packet::Frame) -> SocketAddrV4 {
         let sent = self.host_sends(frame);
@@ -536,19 +537,19 @@ impl Rig {
         }
     }
 
-    /// Send a frame into an interface of worker 0, whose checksums nothing vouches for; what comes out of all.
+    /// Send a frame with unverified checksums into an interface of worker 0. Returns the frames that leave from all workers.
     pub fn send(&mut self, interface: u16, frame: &[u8]) -> Vec<Sent> {
         self.send_at(0, interface, frame)
     }
 
-    /// The same at any worker.
+    /// Send a frame into an interface of worker `worker`. Returns the frames that leave from all workers.
     pub fn send_at(&mut self, worker: usize, interface: u16, frame: &[u8]) -> Vec<Sent> {
         self.wires[worker].inject(interface, frame, Checksums::Unverified);
         self.round();
         self.sent()
     }
 
-    /// What was sent since the last call.
+    /// The frames sent since the last call.
     pub fn sent(&mut self) -> Vec<Sent> {
         self.wires.iter().flat_map(|wires| wires.take_sent()).collect()
     }
@@ -564,7 +565,7 @@ impl Rig {
         }
     }
 
-    /// Drops by name, of all workers and interfaces.
+    /// Drops with a name, of all workers and interfaces.
     pub fn drops(&self, name: &str) -> u64 {
         let reason = Reason::all()
             .find(|reason| reason.name() == name)
@@ -572,7 +573,7 @@ impl Rig {
         self.interfaces().map(|i| i.drops(reason)).sum()
     }
 
-    /// Every drop that was counted, by name.
+    /// All counted drops, by name.
     pub fn all_drops(&self) -> Vec<(&'static str, u64)> {
         let count = |reason| self.interfaces().map(|i| i.drops(reason)).sum();
         Reason::all()

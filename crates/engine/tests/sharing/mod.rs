@@ -1,4 +1,4 @@
-//! Virtual routers with the same addresses: each lets through what a host sends, from an interface inside to one outside.
+//! Virtual routers with equal addresses. Each forwards the packets of a host from an inside interface to an outside one.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use std::cell::Cell;
@@ -23,12 +23,12 @@ use sluice_wire::{Checksums, validity};
 pub const HOST_MAC: [u8; 6] = [2, 0, 0, 0, 1, 10];
 pub const NEXT_MAC: [u8; 6] = [2, 0, 0, 0, 2, 254];
 pub const MAC: [u8; 6] = [2, 0, 0, 0, 1, 1];
-/// The port that everything leaves by.
+/// The port that all packets leave through.
 pub const OUT: PortIndex = 0;
 
 thread_local! { static CYCLES: Cell<u64> = const { Cell::new(0) }; }
 
-/// A clock that goes on whenever it is looked at: bursts take equally long.
+/// A cycle counter that advances with each reading, so that all bursts take the same time.
 pub fn cycles() -> u64 {
     CYCLES.with(|cycles| {
         cycles.set(cycles.get() + 1_000);
@@ -45,7 +45,7 @@ pub struct Gateway {
     inside: Vec<PortIndex>,
     routes: Vec<RouteSet>,
     interfaces: Vec<Interface>,
-    /// Last, because the others are in it.
+    /// The last field, because it must be dropped after the others, which borrow from it.
     _memory: Memory,
 }
 
@@ -82,14 +82,14 @@ fn interface(number: u16, port: PortIndex, vlan: Option<u16>, router: u16, own: 
     }
 }
 
-/// The VLAN of a router on a port of several.
+/// The VLAN of a router on a port that several routers share.
 fn vlan(router: usize) -> u16 {
     10 + router as u16
 }
 
 impl Gateway {
-    /// A router for each port of `inside`: interface `2 * router` is on that port, with a tag where several are, and
-    /// `2 * router + 1` on [`OUT`], tagged.
+    /// One router per entry of `inside`: interface `2 * router` is on that port, tagged if several routers share it, and
+    /// interface `2 * router + 1` is on [`OUT`], tagged.
     pub fn new(inside: &[PortIndex], routers: &[RouterShare], links: &[LinkShare]) -> Self {
         Self::with(
             inside,
@@ -203,7 +203,7 @@ impl Gateway {
         snapshot
     }
 
-    /// Commit the same with other shares.
+    /// Commit the same configuration with other shares.
     pub fn commit(&mut self, share: impl Fn(&mut Snapshot)) {
         let ports = self.plane.start_parameters().ports;
         let snapshot = Self::snapshot(&self.interfaces, ports, self.inside.len(), share);
@@ -219,7 +219,7 @@ impl Gateway {
         self.ask(request);
     }
 
-    /// Ask the worker for something; none of what waits to be received is lost by it.
+    /// Send a request to the worker. Packets that wait to be received are not lost.
     pub fn ask(&mut self, request: Request) -> Reply {
         self.desk.requests.try_send(request).unwrap();
         loop {
@@ -230,7 +230,7 @@ impl Gateway {
         }
     }
 
-    /// A packet of a router's host waits to be received.
+    /// Queue a packet of a router's host for receive.
     pub fn host_sends(&self, router: usize, length: usize) {
         self.host_sends_to(router, "198.51.100.7:53", length);
     }
@@ -270,7 +270,7 @@ impl Gateway {
         sent
     }
 
-    /// Drops of a router's, by name of the reason.
+    /// Drops of a router, by name of the reason.
     pub fn drops(&self, router: usize, name: &str) -> u64 {
         let reason = Reason::all().find(|reason| reason.name() == name).expect("a reason");
         let own = [2 * router, 2 * router + 1].map(|number| &self.plane.counters()[0].interfaces[number]);
@@ -278,7 +278,7 @@ impl Gateway {
     }
 }
 
-/// A virtual link from an interface to another one of another router.
+/// An inter-router link between two interfaces of different routers.
 pub fn link(interfaces: &mut [Interface], from: usize, to: usize) {
     for (one, other) in [(from, to), (to, from)] {
         interfaces[one].port = NO_PORT;
@@ -294,7 +294,7 @@ pub fn weight(weight: u8) -> RouterShare {
     }
 }
 
-/// Whether one number is another, but for two in a hundred.
+/// Assert that two numbers are equal within two percent.
 #[track_caller]
 pub fn assert_about(expected: f64, found: f64) {
     assert!(

@@ -1,4 +1,4 @@
-//! A gateway with a tunnel out by its outside interface, and outer packets made by another library.
+//! A gateway with a tunnel on its outside interface, and outer packets built by an independent library.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use std::cell::Cell;
@@ -14,16 +14,16 @@ use crate::rig::{OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, plain, route};
 
 /// Number of the tunnel's interface.
 pub const TUNNEL: u16 = 2;
-/// Its address, of Ethernet.
+/// MAC address of the tunnel's interface.
 pub const MAC: [u8; 6] = [2, 0, 0, 0, 3, 1];
-/// That of who is at the other end of a VXLAN.
+/// The MAC address of the remote host of a VXLAN tunnel.
 pub const FAR_MAC: [u8; 6] = [2, 0, 0, 0, 3, 2];
 
 thread_local! {
     static PLANNED: Cell<Option<(Tunnel, u16)>> = const { Cell::new(None) };
 }
 
-/// A tunnel between the usual ends.
+/// A tunnel between the standard ends.
 pub fn tunnel(kind: TunnelKind, id: Option<u32>, six: bool) -> Tunnel {
     let (local, remote) = match six {
         false => ("203.0.113.1", "198.51.100.9"),
@@ -66,7 +66,7 @@ fn add(interfaces: &mut Vec<Interface>) {
     interfaces.push(interface);
 }
 
-/// A plan with a tunnel, by which 10.77.0.0/16 and 2001:db8:77::/48 are reached.
+/// A plan with a tunnel and routes for 10.77.0.0/16 and 2001:db8:77::/48 by it.
 pub fn plan(tunnel: Tunnel) -> Plan {
     PLANNED.set(Some((tunnel, 1500 - tunnel.overhead() as u16)));
     let via = |address| Via::Gateway {
@@ -84,7 +84,7 @@ pub fn plan(tunnel: Tunnel) -> Plan {
     }
 }
 
-/// The gateway of a plan, which knows who is at the other end of a VXLAN.
+/// The gateway of a plan, with the remote host of a VXLAN tunnel as a configured neighbour.
 pub fn started(plan: Plan) -> Rig {
     let (tunnel, _) = PLANNED.get().expect("a tunnel");
     let mut rig = Rig::new(plan);
@@ -100,7 +100,7 @@ pub fn rig(tunnel: Tunnel) -> Rig {
     started(plan(tunnel))
 }
 
-/// What stands between the outer IP header, or UDP header, and the inside.
+/// The header between the outer IP or UDP header and the inner packet.
 pub fn shim(tunnel: &Tunnel, six_inside: bool) -> Vec<u8> {
     let inside: [u8; 2] = if six_inside { [0x86, 0xdd] } else { [8, 0] };
     match (tunnel.kind, tunnel.id) {
@@ -111,7 +111,7 @@ pub fn shim(tunnel: &Tunnel, six_inside: bool) -> Vec<u8> {
     }
 }
 
-/// The outer packet of a tunnel with this payload, from one address to another. `port` is VXLAN's source port.
+/// The outer packet of a tunnel with this payload, between these addresses. `port` is the source port of VXLAN.
 pub fn outer(tunnel: &Tunnel, ends: [sluice_route::Address; 2], six_inside: bool, port: u16, payload: &[u8]) -> Frame {
     let transport = match tunnel.kind {
         TunnelKind::Vxlan(to) => Transport::Udp(port, to),
@@ -126,7 +126,7 @@ pub fn outer(tunnel: &Tunnel, ends: [sluice_route::Address; 2], six_inside: bool
     frame.ttl(tunnel.ttl).payload(payload)
 }
 
-/// What a frame is inside of an outer packet: without its Ethernet header, where that is not carried.
+/// The inner packet of a frame: without the Ethernet header if the tunnel doesn't carry it.
 pub fn inside(tunnel: &Tunnel, frame: &Frame) -> Vec<u8> {
     let bytes = frame.build();
     let carried = if tunnel.carries_frames() {
@@ -138,7 +138,7 @@ pub fn inside(tunnel: &Tunnel, frame: &Frame) -> Vec<u8> {
     [shim(tunnel, six), carried.to_vec()].concat()
 }
 
-/// The outer packet by which the other end sends a frame.
+/// The outer packet with which the remote end sends a frame.
 pub fn arriving(tunnel: &Tunnel, frame: &Frame) -> Frame {
     let six = matches!(frame.network, Network::V6(..));
     let frame = frame.clone().macs(FAR_MAC, MAC);
@@ -152,7 +152,7 @@ pub fn arriving(tunnel: &Tunnel, frame: &Frame) -> Frame {
     .macs(ROUTER_MAC, OUTSIDE_MAC)
 }
 
-/// Set the type of service, or traffic class, of a frame.
+/// Set the type of service or traffic class of a frame.
 pub fn service(mut frame: Frame, service: u8) -> Frame {
     match &mut frame.network {
         Network::V4(header) => {

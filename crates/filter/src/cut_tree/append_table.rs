@@ -1,4 +1,4 @@
-//! What is added by number while others look it up.
+//! A table of values by rule number, which grows while other threads look values up.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -6,16 +6,17 @@ use sluice_table::arena::Arena;
 
 use crate::RuleNumber;
 
-/// Values by number. Numbers are only added.
+/// Values by rule number. Entries are only added.
 #[derive(Debug)]
 pub struct AppendTable<T> {
     values: Arena<(RuleNumber, T)>,
-    /// Number of a value, plus one, at the first free slot from that of its number's hash on; 0: free. At least half are.
+    /// Hash slots with the index of a value plus one, probed linearly from the hash of the number on; 0: free. At least
+    /// half of the slots are free.
     slots: Box<[AtomicU32]>,
 }
 
 impl<T> AppendTable<T> {
-    /// Room for so many.
+    /// Creates a table with this capacity.
     pub fn new(room: usize) -> Self {
         let slots = (room * 2).next_power_of_two();
         Self {
@@ -24,14 +25,15 @@ impl<T> AppendTable<T> {
         }
     }
 
-    /// Slots in the order in which a number's are looked at.
+    /// Slots in the order in which a number is probed.
     fn slots(&self, number: RuleNumber) -> impl Iterator<Item = &AtomicU32> {
         let first = number.wrapping_mul(0x9e37_79b1) >> 12;
         let mask = self.slots.len() - 1;
         (0..self.slots.len()).map(move |step| &self.slots[(first as usize + step) & mask])
     }
 
-    /// Add a number, and say which it is, counted from 0; one at a time. The value comes back where there is no room.
+    /// Adds a value, and returns its index, counted from 0. Only one thread may add at a time. Returns the value if the
+    /// table is full.
     pub fn add(&self, number: RuleNumber, value: T) -> Result<usize, T> {
         let place = self.values.append((number, value)).map_err(|(_, value)| value)?;
         let free = self.slots(number).find(|slot| slot.load(Ordering::Relaxed) == 0);
@@ -41,7 +43,7 @@ impl<T> AppendTable<T> {
         Ok(place)
     }
 
-    /// A number's value, and which one it is.
+    /// The value of a number, and its index.
     pub fn get(&self, number: RuleNumber) -> Option<(usize, &T)> {
         for slot in self.slots(number) {
             let place = (slot.load(Ordering::Acquire) as usize).checked_sub(1)?;
@@ -53,17 +55,17 @@ impl<T> AppendTable<T> {
         None
     }
 
-    /// The number and value that were added as a certain one.
+    /// Number and value at an index.
     pub fn at(&self, place: usize) -> Option<&(RuleNumber, T)> {
         self.values.get(place)
     }
 
-    /// How many more there may be.
+    /// Number of values that can still be added.
     pub fn capacity_left(&self) -> usize {
         self.values.capacity_left()
     }
 
-    /// Bytes that it takes, room included.
+    /// Size in bytes, including free capacity.
     pub fn bytes(&self) -> usize {
         self.values.bytes() + size_of_val(&*self.slots)
     }
@@ -76,7 +78,7 @@ mod tests {
     #[test]
     fn values_are_found_by_number_until_there_is_no_room() {
         let added = AppendTable::new(100);
-        // Numbers as far apart as those of rules are, and next to each other.
+        // Numbers as far apart as those of rules, and adjacent numbers.
         let numbers: Vec<u32> = (0..50).map(|at| at << 16).chain((1..51).map(|at| 77 - at)).collect();
         for (place, &number) in numbers.iter().enumerate() {
             assert_eq!(None, added.get(number).filter(|_| number != 0));

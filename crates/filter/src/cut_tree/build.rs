@@ -1,4 +1,4 @@
-//! From rules to three trees.
+//! Builds the three trees from rules.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -14,29 +14,29 @@ use super::root::{ROOT_PIECES, Root};
 use super::{Child, CutTree, Group, KINDS, MAX_PIECES, Node};
 use crate::{Address, Range, Rule, RuleNumber};
 
-/// Which part of all rules may be copied once more, in each group's tree.
+/// Fraction of all rules that may be copied once more in each group's tree.
 const COPY_SHARE: (usize, usize) = (5, 6);
-/// A group of less than so many of all rules is none.
+/// A group with less than this fraction (1/64) of all rules gets no tree of its own.
 const MIN_GROUP: usize = 64;
-/// Rules of a leaf that is meant to be full: room for a few more.
+/// Number of rules in a leaf at which it is considered full; the rest is space for later rules.
 const LEAF_FILL: usize = 10;
-/// Most nodes on a packet's way: what is not divided by then is compared leaf by leaf.
+/// Maximum depth of a tree: rules that are not divided at this depth are compared leaf by leaf.
 const MAX_DEPTH: usize = 24;
-/// One more node and leaf for so many, and a few, can be added beside the others.
+/// Spare nodes and leaves in adjacent memory: one for each 32, and at least this minimum.
 const SPARE_NODES_SHARE: usize = 32;
 const MIN_SPARE: usize = 64;
-/// So many further ones elsewhere.
+/// Minimum number of further spare nodes and leaves in separate memory.
 const MIN_SPARE_FURTHER: usize = 1_024;
 
-/// Nodes and leaves that are to be added to those that are there.
+/// New nodes and leaves of a tree.
 pub struct Builder<A: Address> {
-    /// Nodes and leaves that are there.
+    /// Numbers of existing nodes and leaves.
     pub there: [usize; 2],
     pub nodes: Vec<Node>,
     pub leaves: Vec<Leaf<A>>,
-    /// Rules that were left out.
+    /// Covered rules, which were left out.
     pub hidden: Vec<CoveredRules<A>>,
-    /// Entries that the tree below may still have beyond those that it must.
+    /// Number of copied entries that the subtree may still create.
     pub spare: usize,
 }
 
@@ -57,7 +57,7 @@ pub fn build<A: Address>(rules: impl Iterator<Item = (RuleNumber, Rule<A>)>) -> 
     for entry in &entries {
         kinds[kind(&entry.rule)].push(entry);
     }
-    // A tree for few rules costs every packet more than they cost those of the last one.
+    // For few rules a separate tree costs every packet more than a larger last tree.
     let mut group_of = [0, 1, KINDS - 1];
     for kind in 0..KINDS - 1 {
         if kinds[kind].len() <= entries.len() / MIN_GROUP {
@@ -89,7 +89,7 @@ pub fn build<A: Address>(rules: impl Iterator<Item = (RuleNumber, Rule<A>)>) -> 
             kinds: group_of.map(|group| group == kind),
         });
     }
-    // Those with the first rules first: what they find spares others.
+    // Groups with the first rules come first: a match in them makes others unnecessary.
     groups.sort_by_key(|group| group.first.load(Ordering::Relaxed));
     let room = |there: usize| there / SPARE_NODES_SHARE + MIN_SPARE;
     CutTree {
@@ -109,7 +109,7 @@ fn with_capacity<T>(values: Vec<T>, room: impl Fn(usize) -> usize) -> Arena<T> {
     Arena::new(values, room, elsewhere)
 }
 
-/// Which kind of rule it is: one of few sources, of few destinations, or of many of both.
+/// Kind of a rule: few sources, few destinations, or many of both.
 pub fn kind<A: Address>(rule: &Rule<A>) -> usize {
     match (is_narrow(&rule.source), is_narrow(&rule.destination)) {
         (true, _) => 0,
@@ -118,13 +118,13 @@ pub fn kind<A: Address>(rule: &Rule<A>) -> usize {
     }
 }
 
-/// Whether a range is of less than 1 in 4096 of all addresses.
+/// Whether a range contains less than 1/4096 of all addresses.
 fn is_narrow<A: Address>(range: &Range<A>) -> bool {
     range.last.distance(range.first) < A::LAST.shifted(12)
 }
 
 impl<A: Address> Builder<A> {
-    /// Behind so many nodes and leaves.
+    /// Creates a builder whose numbers continue after the existing nodes and leaves.
     pub fn new(there: [usize; 2]) -> Self {
         Self {
             there,
@@ -135,7 +135,7 @@ impl<A: Address> Builder<A> {
         }
     }
 
-    /// A tree of rules in their order.
+    /// Builds a tree of sorted rules.
     pub fn child(&mut self, entries: &[&Entry<A>], part: Region<A>, depth: usize) -> Child {
         let covers = entries.iter().position(|entry| part.is_within(entry));
         let entries = match covers {
@@ -154,12 +154,12 @@ impl<A: Address> Builder<A> {
         }
     }
 
-    /// Rules as far as one that leaves no header to the others.
+    /// Drops the rules after one that covers the whole region.
     fn without_hidden<'e>(&mut self, entries: &'e [&'e Entry<A>], last: usize, part: Region<A>) -> &'e [&'e Entry<A>] {
         let (shown, hidden) = entries.split_at(last + 1);
         if !hidden.is_empty() {
             let mut numbers: Vec<_> = hidden.iter().map(|entry| entry.number).collect();
-            // Boxes of a rule stand side by side.
+            // Hyperrectangles of a rule are adjacent.
             numbers.dedup();
             let by = entries[last].number;
             self.hidden.push(CoveredRules { by, part, numbers });
@@ -167,7 +167,7 @@ impl<A: Address> Builder<A> {
         shown
     }
 
-    /// As many leaves as it takes, each led to by the one before, and a leaf that goes on behind them.
+    /// Builds a chain of leaves that continues with the leaf `then`.
     pub fn leaves(&mut self, entries: &[&Entry<A>], then: u32) -> Child {
         let first = self.there[1] + self.leaves.len();
         let count = entries.len().div_ceil(LEAF_RULES);
@@ -178,7 +178,7 @@ impl<A: Address> Builder<A> {
         Child::leaf(first)
     }
 
-    /// Where a group's tree begins.
+    /// Builds the root of a group's tree.
     fn root(&mut self, entries: &[&Entry<A>], part: Region<A>) -> Root {
         match self.division(entries, &part, ROOT_PIECES) {
             Some((dimension, division)) => {
@@ -189,7 +189,7 @@ impl<A: Address> Builder<A> {
         }
     }
 
-    /// A node that cuts rules by what divides them best; none where nothing does.
+    /// Builds a node that cuts in the best dimension; `None` if no cut divides the rules.
     fn node(&mut self, entries: &[&Entry<A>], part: Region<A>, depth: usize) -> Option<Child> {
         let (dimension, division) = self.division(entries, &part, MAX_PIECES)?;
         let number = self.nodes.len();
@@ -201,7 +201,7 @@ impl<A: Address> Builder<A> {
         Some(Child::node(self.there[0] + number, part.word(dimension).0))
     }
 
-    /// The dimension that divides rules best, into as many pieces as may be copied for.
+    /// The best dimension to divide rules, and a division into as many pieces as the allowed copies permit.
     fn division(&self, entries: &[&Entry<A>], part: &Region<A>, most: usize) -> Option<(usize, Division)> {
         let asked = part.asked(entries);
         let most = entries.len().div_ceil(LEAF_FILL).min(most);
@@ -214,7 +214,8 @@ impl<A: Address> Builder<A> {
         })
     }
 
-    /// What is below each piece. What may be copied is shared by those that want dividing.
+    /// Builds the subtree of each piece. The allowed copies are distributed over the pieces that have to be divided
+    /// further.
     fn children(
         &mut self,
         entries: &[&Entry<A>],
@@ -244,19 +245,19 @@ impl<A: Address> Builder<A> {
     }
 }
 
-/// A word cut into pieces.
+/// A word of a header cut into pieces.
 struct Division {
     within: Range<u32>,
-    /// The first value of each piece but the first.
+    /// First value of each piece but the first.
     cuts: Vec<u32>,
-    /// What it is worth, the lower the better.
+    /// Cost of the division; the lowest is the best.
     cost: u128,
-    /// Copies that it makes; none where it divides nothing.
+    /// Number of copies that the division creates; `None` if it divides nothing.
     copied: Option<usize>,
 }
 
 impl Division {
-    /// Cut where as many ranges begin or end on either side.
+    /// Cuts where equally many ranges begin or end on either side.
     fn of(asked: &WordRanges, pieces: usize) -> Self {
         let (edges, within) = (&asked.edges, asked.within);
         let mut cuts: Vec<u32> = (1..pieces)
@@ -278,7 +279,7 @@ impl Division {
         }
     }
 
-    /// Each piece, with the rules that reach into it, which ask for these ranges.
+    /// Each piece with the rules that overlap it; `ranges` are the ranges of the rules.
     fn pieces<'e, A>(&self, entries: &[&'e Entry<A>], ranges: &[Range<u32>]) -> Vec<(Range<u32>, Vec<&'e Entry<A>>)> {
         let Range { first, last } = self.within;
         let firsts = [first].into_iter().chain(self.cuts.iter().copied());
@@ -294,7 +295,7 @@ impl Division {
     }
 }
 
-/// The pieces that a range reaches into.
+/// The pieces that a range overlaps.
 fn reached(cuts: &[u32], range: &Range<u32>) -> core::ops::RangeInclusive<usize> {
     let piece = |value: u32| cuts.partition_point(|cut| *cut <= value);
     piece(range.first)..=piece(range.last)

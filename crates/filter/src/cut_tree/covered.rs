@@ -1,25 +1,25 @@
-//! Rules that are in no leaf of a part of the space, because one before them leaves no header there to them.
+//! Covered rules: they are in no leaf of a region, because an earlier rule matches all headers of the region.
 
 use std::collections::{HashMap, HashSet};
 
 use super::region::Region;
 use crate::RuleNumber;
 
-/// Rules that one hides in a part.
+/// Rules that one rule covers in a region.
 #[derive(Debug)]
 pub struct CoveredRules<A> {
-    /// The rule that hides them.
+    /// The covering rule.
     pub by: RuleNumber,
     pub part: Region<A>,
     pub numbers: Vec<RuleNumber>,
 }
 
-/// All that are hidden, so that they can come back when what hides them goes.
+/// All covered rules, so that they can be restored when the covering rule is removed.
 #[derive(Debug)]
 pub struct CoveredIndex<A> {
-    /// By the rule that hides them: there are few.
+    /// Covered rules by the covering rule; there are few.
     by: HashMap<RuleNumber, Vec<CoveredRules<A>>>,
-    /// Numbers that may be among them: there are few.
+    /// Numbers that may be covered; there are few.
     numbers: HashSet<RuleNumber>,
 }
 
@@ -40,12 +40,12 @@ impl<A> CoveredIndex<A> {
         }
     }
 
-    /// What a rule hides.
+    /// The rules that a rule covers.
     pub fn by(&self, number: RuleNumber) -> impl Iterator<Item = &CoveredRules<A>> {
         self.by.get(&number).into_iter().flatten()
     }
 
-    /// A rule is no more.
+    /// Removes a rule.
     pub fn forget(&mut self, number: RuleNumber) {
         self.by.remove(&number);
         if self.numbers.remove(&number) {
@@ -55,7 +55,7 @@ impl<A> CoveredIndex<A> {
         }
     }
 
-    /// Bytes that they take.
+    /// Size in bytes.
     pub fn bytes(&self) -> usize {
         let of = |hidden: &CoveredRules<A>| size_of_val(hidden) + size_of_val(hidden.numbers.as_slice());
         let all = self.by.values().flatten().map(of).sum::<usize>();

@@ -1,8 +1,8 @@
-//! Single rules come and go while others look.
+//! Insertion and removal of single rules while workers search the trees.
 //!
-//! A rule is put into new leaves in place of those of its part of the space, which are then led to in place of them: who
-//! looks comes to the old leaf or to the new one. A rule goes by a mark in its leaves, after those that it has hidden came back. What is not led to any more stays until
-//! the whole matcher goes.
+//! To insert a rule, new leaves are built for its regions and replace the old ones by a single store: a search sees either the old or the new leaf. A
+//! rule is removed by clearing its bit in its leaves, after the rules that it covered have been restored. Leaves that are no longer referenced are
+//! freed with the whole matcher.
 
 use core::ops::Range as Places;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -17,38 +17,38 @@ use super::region::Region;
 use super::{Child, CutTree, Group, MAX_PIECES};
 use crate::{Address, Range, Rule, RuleNumber};
 
-/// There is no room for a further rule: it is time to build the matcher anew.
+/// The capacity for further rules is exhausted: the matcher must be rebuilt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("there is no room for a further rule")]
 pub struct CapacityError;
 
-/// Leaves that a rule takes at most beyond those that were there, for each part that it reaches into.
+/// Maximum number of additional leaves that a rule may create in each region that it overlaps.
 const MAX_NEW_LEAVES: usize = 2;
 
-/// Leaves that may be added to few before that is a crowd.
+/// Number of leaves that may be added to a small tree before a rebuild is due.
 const MAX_ADDED_LEAVES: usize = 64;
 
-/// Nodes and leaves to be added, and what leads to all of them.
+/// New nodes and leaves, and the reference to their root.
 type Tree<A> = (Builder<A>, Child);
 
-/// Where a leaf is led to, and the part that it is for.
+/// References to a leaf, and its region.
 struct LeafParents<A> {
     from: Parent,
     part: Region<A>,
     depth: usize,
 }
 
-/// What leads to a leaf: pieces of a node, or of the group's root where that is none.
+/// Origin of references to a leaf: pieces of a node, or of the group's root if `node` is `None`.
 struct Parent {
     node: Option<usize>,
     pieces: Places<usize>,
 }
 
 impl<A: Address> CutTree<A> {
-    /// Add a rule with its number: boxes of which each is the whole rule for the headers in it.
+    /// Inserts a rule with its number. A header matches the rule if it is in one of the hyperrectangles.
     ///
     /// # Errors
-    /// There is no room; it may hold some of its headers then.
+    /// The capacity is exhausted; the rule may be inserted for a part of its headers.
     pub fn insert(&self, number: RuleNumber, hyperrectangles: &[Rule<A>]) -> Result<(), CapacityError> {
         let mut hidden = self.hidden();
         let further: Vec<_> = hyperrectangles
@@ -64,10 +64,11 @@ impl<A: Address> CutTree<A> {
             .try_for_each(|rule| self.put(number, rule, rule, Some(&mut hidden)))
     }
 
-    /// Do without a rule from now on, of whose boxes none is left out. `rules` says the boxes of the others by their number.
+    /// Removes a rule; `boxes` must be all of its hyperrectangles. `rules` returns the hyperrectangles of other rules by
+    /// their number.
     ///
     /// # Errors
-    /// There is no room for what it has hidden; it is still there then.
+    /// The capacity for the rules that it covered is exhausted; the rule is still present.
     pub fn remove<'r>(
         &self,
         number: RuleNumber,
@@ -79,7 +80,8 @@ impl<A: Address> CutTree<A> {
             for &number in numbers {
                 for rule in rules(number) {
                     if let Some(within) = part.clipped(rule) {
-                        // Divided it would be hidden again: what hides it is still there, so that there is no gap.
+                        // The leaf must not be divided, or the restored rule would be covered again: the covering rule
+                        // is still present, so that no header is without a match.
                         self.put(number, rule, &within, None)?;
                     }
                 }
@@ -97,17 +99,17 @@ impl<A: Address> CutTree<A> {
         Ok(())
     }
 
-    /// Who has it is the only one that changes anything.
+    /// Locks the index of covered rules. All changes of the trees are made under this lock.
     fn hidden(&self) -> MutexGuard<'_, CoveredIndex<A>> {
         self.hidden.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether so much has been added that it is time to build the matcher anew.
+    /// Whether so many leaves have been added that the matcher should be rebuilt.
     pub fn is_crowded(&self) -> bool {
         self.leaves.len() - self.built > self.built / 8 + MAX_ADDED_LEAVES
     }
 
-    /// A rule's group, and all that leads to leaves that it belongs to, as far as it is `within` a box.
+    /// A rule's group, and all references to leaves that it overlaps in the hyperrectangle `within`.
     fn reach(&self, rule: &Rule<A>, within: &Rule<A>) -> (&Group, Vec<LeafParents<A>>) {
         let kind = kind(rule);
         let group = self
@@ -158,7 +160,8 @@ impl<A: Address> CutTree<A> {
         children.get(pieces.clone()).unwrap_or_default()
     }
 
-    /// Put a rule where it belongs, as far as it is `within` a box. Leaves that overflow are divided where it may be `hidden`.
+    /// Inserts a rule, restricted to the hyperrectangle `within`. Full leaves are divided if covered rules may be recorded
+    /// (`hidden`).
     fn put(
         &self,
         number: RuleNumber,
@@ -203,7 +206,7 @@ impl<A: Address> CutTree<A> {
         Ok(())
     }
 
-    /// A leaf that overflows as a tree of its own; none where that takes many leaves.
+    /// Divides a full leaf into a tree; `None` if that takes too many leaves.
     fn divided(&self, entries: &[&Entry<A>], leads: &LeafParents<A>) -> Option<Tree<A>> {
         let mut builder = Builder::new([self.nodes.len(), self.leaves.len()]);
         builder.spare = entries.len();
@@ -212,7 +215,7 @@ impl<A: Address> CutTree<A> {
         fits.then_some((builder, top))
     }
 
-    /// Leaves in place of one, and the leaf that goes on behind them.
+    /// Builds a chain of leaves in place of one, which continues with the leaf `then`.
     fn chained(&self, entries: &[&Entry<A>], then: u32) -> Tree<A> {
         let mut builder = Builder::new([self.nodes.len(), self.leaves.len()]);
         let first = builder.leaves(entries, then);
@@ -220,7 +223,7 @@ impl<A: Address> CutTree<A> {
     }
 }
 
-/// The pieces of a cut part that a rule reaches into, each with what leads to it: the last of all has what is left.
+/// The pieces of a region that a rule overlaps, with their children; the last piece includes the unused children.
 fn parts<A: Address>(
     part: Region<A>,
     word: usize,

@@ -1,4 +1,4 @@
-//! Up to 16 rules that are compared with a header at once.
+//! Leaves: up to 16 rules that are compared with a header simultaneously.
 
 use core::borrow::Borrow;
 use core::sync::atomic::{AtomicU16, AtomicU32, Ordering, fence};
@@ -6,45 +6,46 @@ use core::sync::atomic::{AtomicU16, AtomicU32, Ordering, fence};
 use sluice_table::simd::lanes::Lanes;
 
 use super::words::WordAddress;
-use crate::header::NONE;
+use crate::field::NONE;
 use crate::{Address, Field, Header, Range, Rule, RuleNumber};
 
-/// Rules of a leaf.
+/// Maximum number of rules in a leaf.
 pub const LEAF_RULES: usize = 16;
 
-/// A rule on its way into leaves.
+/// A rule before its insertion into leaves.
 #[derive(Clone, Debug)]
 pub struct Entry<A> {
-    /// Its number.
+    /// Number of the rule.
     pub number: RuleNumber,
-    /// What leaves compare of it.
+    /// Fields that leaves compare.
     pub rule: Rule<A>,
-    /// It asks for more.
+    /// The rule has further conditions.
     pub further: bool,
 }
 
-/// Rules side by side, in order of their numbers: of each field the first value, and how far the last one is behind it.
+/// Rules in struct-of-arrays form, sorted by number: for each field the first value, and the distance of the last value
+/// from it.
 ///
-/// Nothing of it changes but that rules go, and which leaf is the next.
+/// After construction only two things change: rules are removed, and the next leaf is replaced.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Leaf<A: WordAddress> {
     source: A::Column,
     destination: A::Column,
-    /// Source ports in the low halves, destination ports in the high ones.
+    /// Source ports in the low halves, destination ports in the high halves.
     ports: [[u32; LEAF_RULES]; 2],
     protocol: [[u8; LEAF_RULES]; 2],
-    /// Bit per slot: there is a rule; one that names no source ports; no destination ports; neither.
+    /// Bit sets of slots: all rules; rules without a source port; rules without a destination port; rules without both.
     used: [AtomicU16; 4],
-    /// It asks for more than is compared here.
+    /// Rules with further conditions.
     further: u16,
-    /// The leaf that goes on with further rules of the same part; 0: none does.
+    /// The leaf with further rules of the same region; 0: none.
     next: AtomicU32,
-    /// One more: none.
+    /// Rule numbers; the additional last entry means no rule.
     numbers: [RuleNumber; LEAF_RULES + 1],
 }
 
-/// Whether a rule asks for more than leaves compare.
+/// Whether a rule has conditions that leaves don't compare.
 pub fn has_further_conditions<A: Address>(rule: &Rule<A>) -> bool {
     let compared = [Field::SourcePort, Field::DestinationPort, Field::Protocol];
     Field::ALL
@@ -53,7 +54,7 @@ pub fn has_further_conditions<A: Address>(rule: &Rule<A>) -> bool {
 }
 
 impl<A: Address> Leaf<A> {
-    /// Of at most 16 rules in their order, and the leaf that goes on with more, 0 where none does.
+    /// Creates a leaf with at most 16 sorted rules; `next` is the leaf with further rules, or 0.
     pub fn new(entries: &[impl Borrow<Entry<A>>], next: u32) -> Self {
         let mut leaf = Self {
             source: Default::default(),
@@ -94,7 +95,7 @@ impl<A: Address> Leaf<A> {
         leaf
     }
 
-    /// The rules that it has, in their order, as far as it compares them.
+    /// The rules of the leaf, in order, with the fields that it compares.
     pub fn entries(&self) -> impl Iterator<Item = Entry<A>> {
         let [used, any_source, any_destination, _] = [0, 1, 2, 3].map(|at| self.used(at));
         (0..LEAF_RULES)
@@ -127,7 +128,8 @@ impl<A: Address> Leaf<A> {
             })
     }
 
-    /// Do without a rule from now on, where it is there. Who misses it sees what was done before: see [`Leaf::next`].
+    /// Removes a rule, if it is present. A search that misses the rule sees the changes made before: see
+    /// [`Leaf::next`].
     pub fn remove(&self, number: RuleNumber) {
         for slot in (0..LEAF_RULES).filter(|&slot| self.numbers[slot] == number) {
             for used in &self.used {
@@ -141,41 +143,41 @@ impl<A: Address> Leaf<A> {
         self.used[at & 3].load(Ordering::Relaxed)
     }
 
-    /// How many rules.
+    /// Number of rules.
     pub fn len(&self) -> usize {
         self.used(0).count_ones() as usize
     }
 
-    /// The rule of the first slot of some, [`RuleNumber::MAX`] where there is none.
+    /// The rule of the lowest slot in a set, or [`RuleNumber::MAX`] if the set is empty.
     #[inline(always)]
     pub fn number(&self, held: u16) -> RuleNumber {
         self.numbers[(u32::from(held) | 1 << LEAF_RULES).trailing_zeros() as usize]
     }
 
-    /// Which slots' rules ask for more than is compared.
+    /// Slots of the rules with further conditions.
     #[inline(always)]
     pub fn further(&self) -> u16 {
         self.further
     }
 
-    /// The leaf that goes on with more rules, 0 where none does. Who looked for rules before, and missed one that has gone, is
-    /// led to those that came for it.
+    /// The leaf with further rules, or 0. A search that has missed a removed rule sees, through this fence, the rules that
+    /// were inserted in its place.
     #[inline(always)]
     pub fn next(&self) -> u32 {
         fence(Ordering::Acquire);
         self.next.load(Ordering::Relaxed)
     }
 
-    /// Let another leaf go on.
+    /// Replaces the next leaf.
     pub fn set_next(&self, next: u32) {
         self.next.store(next, Ordering::Release);
     }
 
-    /// A bit for each rule that holds a header, as far as it is compared here.
+    /// Bit set of the rules that match a header in the fields compared here.
     #[inline(always)]
     pub fn matching<L: Lanes>(&self, header: &Header<A>, lanes: L) -> u16 {
         let (from, to) = (header.get(Field::SourcePort), header.get(Field::DestinationPort));
-        // A packet that has no ports meets rules that name none, whichever it is taken to have.
+        // A packet without ports matches only rules without a port condition, whatever values its port fields have.
         let used = self.used(((from / NONE) | (to / NONE) << 1) as usize);
         let [first, span] = &self.ports;
         let ports = lanes.within_pairs(first, span, from & 0xffff | to << 16);

@@ -1,11 +1,12 @@
-//! The matcher that is used where nothing else is asked for.
+//! The default matcher.
 //!
-//! Rules are in three groups: with few sources, with few destinations, and the rest. Within a group a search tree cuts one
-//! field at a time, into up to 256 pieces at its root and 16 further down, until at most 16 rules are left, which are compared
-//! at once. Cutting by what all rules of a group have little of hardly copies any: 1.0 to 1.3 times over, where one tree of all
-//! rules copies them up to 60 times (decision 0008). A packet asks all groups; the first rule of those found decides.
+//! Rules are divided into three groups: few sources, few destinations, and the rest. A search tree for each group cuts one
+//! field at a time, into up to 256 pieces at its root and up to 16 at other nodes, until at most 16 rules are left, which are
+//! compared simultaneously. All rules of a group are narrow in the same field, so that cutting that field copies few of them:
+//! 1.0 to 1.3 copies of each, while a single tree for all rules has up to 60 (decision 0008). A lookup searches all groups; the
+//! first of the found rules decides.
 //!
-//! Whatever the header, a lookup costs at most the depth of three trees and the rules of their largest leaves.
+//! For any header, the cost of a lookup is bounded by the depth of three trees and the rules of their largest leaves.
 
 mod append_table;
 mod build;
@@ -36,26 +37,26 @@ pub use self::search::VisitCounts;
 use self::search::{BatchSearch, SingleSearch};
 use crate::{Address, Field, Header, Matcher, Rule, RuleNumber};
 
-/// Pieces that a node cuts its field into at most.
+/// Maximum number of pieces that a node cuts its field into.
 const MAX_PIECES: usize = 16;
-/// Packets whose ways are gone side by side.
+/// Number of packets that are searched simultaneously.
 const BATCH: usize = 64;
-/// So few packets go alone.
+/// Up to this number of packets are searched one by one.
 const SINGLE_LOOKUPS: usize = 8;
-/// Kinds of rules: with few sources, with few destinations, and the rest.
+/// Kinds of rules: few sources, few destinations, and the rest.
 const KINDS: usize = 3;
 /// Fields that nodes may cut, beside the addresses.
 const FIELDS: [Field; 3] = [Field::SourcePort, Field::DestinationPort, Field::Protocol];
 
-/// Where a piece leads: to a node, or to a leaf.
+/// Reference of a piece to a node or a leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Child(u32);
 
 impl Child {
-    /// A leaf without a rule.
+    /// A leaf without rules.
     const NOTHING: Self = Self(Self::LEAF);
     const LEAF: u32 = 1 << 31;
-    /// Where the word that a node cuts is.
+    /// Shift of the number of the word that the node cuts.
     const WORD: u32 = 27;
 
     fn leaf(number: usize) -> Self {
@@ -87,8 +88,8 @@ impl Child {
     }
 }
 
-/// A node: the first value of each piece but the first, in ascending order, and where all pieces lead. Where there are fewer,
-/// the last one is there several times; the last value is none.
+/// A node: the first value of each piece but the first, in ascending order, and the children of all pieces. Unused entries
+/// repeat the last child; the last value is not used.
 #[derive(Debug)]
 #[repr(C, align(64))]
 struct Node {
@@ -97,7 +98,7 @@ struct Node {
 }
 
 impl Node {
-    /// With cuts, which lead nowhere yet. None is the largest value: that stands for no cut.
+    /// Creates a node with cuts and without children. The largest value can't be a cut: it marks unused entries.
     fn new(cuts: &[u32]) -> Self {
         let mut values = [u32::MAX; MAX_PIECES];
         values[..cuts.len()].copy_from_slice(cuts);
@@ -111,7 +112,8 @@ impl Node {
         cuts(&self.values)
     }
 
-    /// Let a piece lead there. The largest value is not below those that are not used, which lead where the last piece does.
+    /// Sets the child of a piece. The last piece also sets the unused entries, because the largest value compares as beyond
+    /// all of them.
     fn set_child(&mut self, piece: usize, to: Child) {
         let end = if piece == self.cuts().len() {
             MAX_PIECES
@@ -133,7 +135,7 @@ impl Node {
     }
 }
 
-/// The values that a node or root is cut at: the largest stands for none.
+/// The cuts of a node or root; the largest value marks unused entries.
 fn cuts(values: &[u32]) -> &[u32] {
     &values[..values.partition_point(|value| *value < u32::MAX)]
 }
@@ -142,22 +144,22 @@ fn cuts(values: &[u32]) -> &[u32] {
 #[derive(Debug)]
 struct Group {
     root: Box<Root>,
-    /// A number that none of its rules comes before.
+    /// A lower bound of the group's rule numbers.
     first: AtomicU32,
-    /// Which addresses they ask for, where that is few.
+    /// Addresses that the rules match, if the group's rules are narrow.
     reach: Option<Reach>,
-    /// Which kinds of rules it has.
+    /// Kinds of the group's rules.
     kinds: [bool; KINDS],
 }
 
 impl Group {
-    /// Whether it may have an earlier rule for a header than one that was found.
+    /// Whether the group may contain an earlier rule for a header than the one found.
     #[inline(always)]
     fn may_precede<A: Address>(&self, header: &Header<A>, found: RuleNumber) -> bool {
         self.first.load(Ordering::Relaxed) < found && self.reach.as_ref().is_none_or(|reach| reach.has(header))
     }
 
-    /// A rule is about to come.
+    /// Prepares the group for the insertion of a rule.
     fn add<A: Address>(&self, number: RuleNumber, rule: &Rule<A>) {
         self.first.fetch_min(number, Ordering::Relaxed);
         if let Some(reach) = &self.reach {
@@ -173,43 +175,44 @@ pub struct CutTree<A: Address> {
     groups: Vec<Group>,
     nodes: Arena<Node>,
     leaves: Arena<Leaf<A>>,
-    /// How many leaves there were from the start.
+    /// Number of leaves after the build.
     built: usize,
-    /// Rules that ask for more than leaves compare, by number.
+    /// Rules with further conditions, by number.
     further: Vec<(RuleNumber, Rule<A>)>,
-    /// The same of those that were added later.
+    /// Rules with further conditions that were added later.
     added: AppendTable<Box<[Rule<A>]>>,
-    /// Rules that some leaves need not have. Who changes anything holds it.
+    /// Covered rules, which some leaves omit. Every change is made under this lock.
     hidden: Mutex<CoveredIndex<A>>,
 }
 
 impl<A: Address> CutTree<A> {
-    /// Of rules in their order.
+    /// Creates a matcher of sorted rules, numbered from 0.
     pub fn new(rules: &[Rule<A>]) -> Self {
         Self::numbered((0..).zip(rules.iter().cloned()))
     }
 
-    /// Of rules with numbers that don't descend. Several with one number are boxes of one rule.
+    /// Creates a matcher of rules with ascending numbers. Several rules with one number are hyperrectangles of one
+    /// rule.
     pub fn numbered(rules: impl Iterator<Item = (RuleNumber, Rule<A>)>) -> Self {
         build::build(rules)
     }
 
-    /// The same, searched with other instructions than the widest that there are.
+    /// Selects another instruction set for the search than the widest available one.
     pub fn with_vectors(self, vectors: Vectors) -> Self {
         Self { vectors, ..self }
     }
 
-    /// How many rules all leaves hold: beside the number of rules, how often rules are copied.
+    /// Number of rules in all leaves. Compared with the number of rules it shows how often rules are copied.
     pub fn entries(&self) -> usize {
         self.leaves.iter().map(Leaf::len).sum()
     }
 
-    /// What a lookup comes to.
+    /// Counts the nodes and leaves that a lookup visits.
     pub fn visits(&self, header: &Header<A>) -> VisitCounts {
         self.vectors.run(SingleSearch { best: self, header }).0
     }
 
-    /// The first of a leaf's rules that holds a header, else [`RuleNumber::MAX`].
+    /// The first rule of a leaf that matches a header, otherwise [`RuleNumber::MAX`].
     #[inline(always)]
     fn first_of_leaf<L: Lanes>(&self, leaf: &Leaf<A>, header: &Header<A>, lanes: L) -> RuleNumber {
         let mut held = leaf.matching(header, lanes);
@@ -219,7 +222,7 @@ impl<A: Address> CutTree<A> {
         leaf.number(held)
     }
 
-    /// Without the first ones that a header does not meet after all.
+    /// Removes the leading rules whose further conditions the header does not satisfy.
     #[cold]
     fn held_further(&self, leaf: &Leaf<A>, header: &Header<A>, mut held: u16) -> u16 {
         while held != 0 {
@@ -242,7 +245,7 @@ impl<A: Address> CutTree<A> {
             .any(|rule| rule.matches(header))
     }
 
-    /// A leaf, and those that go on with its part's rules.
+    /// A leaf, and the leaves that follow it with further rules of the same region.
     fn chain(&self, first: Child) -> impl Iterator<Item = &Leaf<A>> {
         let leaf = |number: usize| self.leaves.get(number);
         core::iter::successors(leaf(first.leaf_number()), move |before| {
@@ -268,7 +271,7 @@ impl<A: Address> Matcher<A> for CutTree<A> {
             let found = &mut found[..count];
             match headers.try_into() {
                 Ok(headers) => self.vectors.run(BatchSearch { best, headers, found }),
-                // To fill a batch up costs more than a few headers one after the other.
+                // Filling a batch up costs more than a few single lookups.
                 Err(_) if count <= SINGLE_LOOKUPS => {
                     for (header, found) in headers.iter().zip(found) {
                         *found = self.first(&mut (), header);

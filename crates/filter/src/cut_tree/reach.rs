@@ -1,26 +1,27 @@
-//! Which values of one word of a header a group's rules reach, in a bit for each 65,536 of them.
+//! Bit map of the values of one header word that a group's rules match, with one bit for each 65,536 values.
 //!
-//! The rules of a group are narrow in one address, so that most packets can be told to have nothing to look for in it. A bit
-//! too many costs a lookup in vain, never its answer: a rule that is taken away leaves its bits.
+//! The rules of a group are narrow in one address, so that the map excludes the group for most packets. A superfluous bit
+//! costs an unnecessary lookup and never changes the result: removing a rule leaves its bits set.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::{Address, Header, Range};
 
-/// Bits of a word that choose a bit.
+/// Number of leading bits of the word that index the map.
 const BITS: u32 = 16;
 
 type Bits = [AtomicU64; (1 << BITS) / 64];
 
 #[derive(Debug)]
 pub struct Reach {
-    /// The word of a header.
+    /// Number of the header word.
     word: usize,
     bits: Box<Bits>,
 }
 
 impl Reach {
-    /// Of ranges of an address that begins at word `address` of a header. Of its words the one is taken that tells most.
+    /// Creates the map of ranges of an address that begins at word `address` of a header. Uses the most selective word
+    /// of the address.
     pub fn of<A: Address>(address: usize, ranges: impl Iterator<Item = Range<A>> + Clone) -> Self {
         let of = |at: usize| {
             let reach = Self {
@@ -43,7 +44,7 @@ impl Reach {
         (1..A::WORDS).fold(first, better)
     }
 
-    /// Whether a rule may be there for a header.
+    /// Whether a rule may match a header.
     #[inline(always)]
     pub fn has<A: Address>(&self, header: &Header<A>) -> bool {
         let value = (header.words[self.word % 16] >> (u32::BITS - BITS)) as usize;
@@ -54,7 +55,8 @@ impl Reach {
         size_of_val(&*self.bits)
     }
 
-    /// One more range of the address. Where words above this one differ, all of its values are in it.
+    /// Adds a range of the address. If the range spans several values of a higher word, all values of this word are
+    /// added.
     pub fn add<A: Address>(&self, Range { first, last }: Range<A>) {
         let at = self.word % A::WORDS;
         let same = (0..at).all(|above| first.word(above) == last.word(above));

@@ -1,18 +1,19 @@
-//! The part of the space of headers that a node or leaf is for.
+//! Region of the header space that a node or leaf covers.
 
 use super::FIELDS;
 use super::leaf::Entry;
 use crate::{Address, Range, Rule};
 
-/// Values of a word that rules ask for, within those that a part has.
+/// Ranges of a word that rules match within a region.
 pub struct WordRanges {
     pub within: Range<u32>,
     pub of_rules: Vec<Range<u32>>,
-    /// Where one begins, or comes after one that ends, in ascending order. The largest value is never one: it stands for none.
+    /// First values of ranges, and values after their ends, in ascending order. The largest value is excluded, because it
+    /// marks unused cuts.
     pub edges: Vec<u32>,
 }
 
-/// A range in each dimension that nodes may cut: source, destination, and fields, in this order.
+/// A range for each dimension that nodes may cut: source, destination, and fields, in this order.
 #[derive(Clone, Copy, Debug)]
 pub struct Region<A> {
     source: Range<A>,
@@ -21,7 +22,7 @@ pub struct Region<A> {
 }
 
 impl<A: Address> Region<A> {
-    /// All headers.
+    /// The region of all headers.
     pub fn whole() -> Self {
         let all = Rule::<A>::any();
         Self {
@@ -31,7 +32,7 @@ impl<A: Address> Region<A> {
         }
     }
 
-    /// Whether a rule holds all of its headers.
+    /// Whether a rule matches all headers of the region.
     pub fn is_within(&self, entry: &Entry<A>) -> bool {
         let fields = FIELDS.iter().zip(&self.fields);
         entry.rule.source.covers(&self.source)
@@ -42,7 +43,7 @@ impl<A: Address> Region<A> {
             && !entry.further
     }
 
-    /// What leaves compare of a rule, as far as it is within; none where nothing is.
+    /// The compared fields of a rule, restricted to the region; `None` if they don't overlap.
     pub fn clipped(&self, rule: &Rule<A>) -> Option<Rule<A>> {
         let fields = [0, 1, 2].map(|at| rule.get(FIELDS[at]).intersection(&self.fields[at]));
         let [Some(from), Some(to), Some(protocol)] = fields else {
@@ -53,8 +54,8 @@ impl<A: Address> Region<A> {
         Some(Rule::compared(source, destination, [from, to, protocol]))
     }
 
-    /// Number of the word of a header that a cut is of, and which of its values the part has: of an address the first word
-    /// that has several.
+    /// Number of the header word that a cut of a dimension uses, and its range in the region. For an address it is the
+    /// first word with several values.
     pub fn word(&self, dimension: usize) -> (usize, Range<u32>) {
         let of = |range: Range<A>| {
             let at = (0..A::WORDS - 1).find(|&at| range.first.word(at) != range.last.word(at));
@@ -72,7 +73,7 @@ impl<A: Address> Region<A> {
         }
     }
 
-    /// The dimension that a word of a header belongs to.
+    /// The dimension of a header word.
     pub fn dimension(word: usize) -> usize {
         match word.checked_sub(A::FIELDS) {
             None => usize::from(word >= A::WORDS),
@@ -83,7 +84,7 @@ impl<A: Address> Region<A> {
         }
     }
 
-    /// The values of a dimension's word that a rule asks for.
+    /// Range of a dimension's word that a rule matches.
     pub fn of_rule(&self, dimension: usize, rule: &Rule<A>) -> Range<u32> {
         let (at, _) = self.word(dimension);
         let of = |range: Range<A>, part: Range<A>, at: usize| Range {
@@ -97,7 +98,7 @@ impl<A: Address> Region<A> {
         }
     }
 
-    /// What rules ask for in each dimension.
+    /// Ranges that rules match in each dimension.
     pub fn asked(&self, entries: &[&Entry<A>]) -> [WordRanges; 2 + FIELDS.len()] {
         core::array::from_fn(|dimension| {
             let (_, within) = self.word(dimension);
@@ -121,7 +122,7 @@ impl<A: Address> Region<A> {
         })
     }
 
-    /// The part with some of that word's values.
+    /// The region restricted to a range of a dimension's word.
     pub fn narrowed(mut self, dimension: usize, to: Range<u32>) -> Self {
         let (at, _) = self.word(dimension);
         let narrow = |range: Range<A>, at: usize| Range {

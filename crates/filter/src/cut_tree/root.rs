@@ -1,4 +1,4 @@
-//! Where a tree begins: one word cut into up to 256 pieces, as wide as two levels of nodes.
+//! Root of a tree: one word cut into up to 256 pieces, equivalent to two levels of nodes.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -6,24 +6,24 @@ use sluice_table::simd::lanes::Lanes;
 
 use super::{Child, MAX_PIECES};
 
-/// Pieces that a root cuts its word into at most.
+/// Maximum number of pieces that a root cuts its word into.
 pub const ROOT_PIECES: usize = MAX_PIECES * MAX_PIECES;
 
-/// The first value of each piece but the first, in ascending order, in rows of 16, and where all pieces lead. Where there are
-/// fewer pieces, the last one is there several times; the last value of the last row is none.
+/// The first value of each piece but the first, in ascending order, in rows of 16, and the children of all pieces. Unused
+/// entries repeat the last child; the last value of the last row is not used.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Root {
-    /// The last value of each row.
+    /// Last value of each row.
     lasts: [u32; MAX_PIECES],
     rows: [[u32; MAX_PIECES]; MAX_PIECES],
     children: [AtomicU32; ROOT_PIECES],
-    /// Which word of a header is cut.
+    /// Number of the header word that is cut.
     pub word: usize,
 }
 
 impl Root {
-    /// Of a word, the values that it is cut at, and a child for each piece.
+    /// Creates a root of a word with its cuts and a child for each piece.
     pub fn new(word: usize, cuts: &[u32], children: &[Child]) -> Self {
         let last = children.last().copied().unwrap_or(Child::NOTHING);
         let mut root = Self {
@@ -37,20 +37,20 @@ impl Root {
         root
     }
 
-    /// The values that it is cut at.
+    /// The cuts.
     pub fn cuts(&self) -> &[u32] {
         super::cuts(self.rows.as_flattened())
     }
 
-    /// Where its pieces lead.
+    /// The children of the pieces.
     pub fn children(&self) -> &[AtomicU32] {
         &self.children
     }
 
-    /// Where a value of the word leads.
+    /// The child for a value of the word.
     #[inline(always)]
     pub fn child<L: Lanes>(&self, value: u32, lanes: L) -> Child {
-        // The largest value is not below those that are none.
+        // The largest value compares as beyond the unused entries, so the index is masked.
         let row = (lanes.not_below(&self.lasts, value) & 0x7fff).count_ones() as usize % MAX_PIECES;
         let within = (lanes.not_below(&self.rows[row], value) & 0x7fff).count_ones() as usize;
         Child(self.children[(row * MAX_PIECES + within) % ROOT_PIECES].load(Ordering::Relaxed))

@@ -1,4 +1,4 @@
-//! How headers go down the trees: a batch side by side, or one alone.
+//! Searches the trees for headers, a batch simultaneously or one alone.
 
 use core::num::NonZero;
 use core::sync::atomic::Ordering;
@@ -11,20 +11,21 @@ use super::leaf::{LEAF_RULES, Leaf};
 use super::{BATCH, Child, CutTree, Group, Node};
 use crate::{Address, Header, RuleNumber};
 
-/// Bytes of leaves that a core's caches are taken to hold: memory need not be asked for them before they are compared.
+/// Size of leaves in bytes that is assumed to fit in a core's caches: up to it leaves are not prefetched.
 const NEAR: usize = 2 << 20;
 
-/// A batch of headers, and of the first ones, as many as there are places, the first rule.
+/// Search for a batch of headers: the first rule of each header for which `found` has an entry.
 pub struct BatchSearch<'a, A: Address> {
     pub best: &'a CutTree<A>,
     pub headers: &'a [Header<A>; BATCH],
     pub found: &'a mut [Option<RuleNumber>],
 }
 
-/// Lanes of a batch, a bit for each.
+/// Set of lanes of a batch, one bit for each.
 type Bits = u64;
 
-/// Do something with each lane, in order, and keep those of which it says so; it takes no branch to tell.
+/// Calls a function for each lane in order, and returns the lanes for which it returned true, without a branch on the
+/// result.
 #[inline(always)]
 fn kept(mut lanes: Bits, mut keep: impl FnMut(usize) -> bool) -> Bits {
     let mut kept = 0;
@@ -39,14 +40,15 @@ fn kept(mut lanes: Bits, mut keep: impl FnMut(usize) -> bool) -> Bits {
 impl<A: Address> Work for BatchSearch<'_, A> {
     type Output = ();
 
-    /// All lanes go one node on, then all one more, and so on. Which lane is where is told by bits, without a branch for each.
+    /// All lanes advance by one node, then all by the next one, and so on. Bit sets select the lanes at each step, without a
+    /// branch for each lane.
     #[inline(always)]
     fn run<L: Lanes>(self, lanes: L) {
         let Self { best, headers, found } = self;
         let count = found.len().min(BATCH);
         let mut first = [RuleNumber::MAX; BATCH];
         let mut at = [Child::NOTHING; BATCH];
-        // More of these are under way at a time than of what is read.
+        // More prefetches than loads can be in flight at a time, so the headers are prefetched first.
         for lane in 0..count {
             prefetch_all_far_at(headers, lane);
         }
@@ -91,7 +93,7 @@ impl<A: Address> Work for BatchSearch<'_, A> {
     }
 }
 
-/// All groups' trees.
+/// The trees of all groups.
 struct Trees<'a, A: Address> {
     nodes: View<'a, Node>,
     leaves: View<'a, Leaf<A>>,
@@ -108,7 +110,7 @@ impl<A: Address> CutTree<A> {
 }
 
 impl<A: Address> Trees<'_, A> {
-    /// Lanes go down to their leaves.
+    /// Descends from the root to the leaves, for all lanes.
     #[inline(always)]
     fn descend<L: Lanes>(
         &self,
@@ -132,10 +134,10 @@ impl<A: Address> Trees<'_, A> {
         }
     }
 
-    /// Where a node leads to.
+    /// The child of a node for a header.
     #[inline(always)]
     fn below<L: Lanes>(&self, node: Child, header: &Header<A>, lanes: L) -> Child {
-        // Not `map_or`: what it is given would be compiled without the instructions that `lanes` stands for.
+        // Not `map_or`: its closure would be compiled without the instructions that `lanes` stands for.
         match self.nodes.get(node.node_number()) {
             Some(below) => below.child(header.words[node.word()], lanes),
             None => Child::NOTHING,
@@ -143,18 +145,18 @@ impl<A: Address> Trees<'_, A> {
     }
 }
 
-/// What a lookup comes to.
+/// Numbers of trees, nodes and leaves that a lookup visits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VisitCounts {
-    /// Trees asked.
+    /// Searched trees.
     pub groups: usize,
-    /// Nodes gone through.
+    /// Visited nodes.
     pub nodes: usize,
-    /// Leaves looked at.
+    /// Visited leaves.
     pub leaves: usize,
 }
 
-/// A header alone: what a lookup comes to, and the first rule, [`RuleNumber::MAX`] where there is none.
+/// Search for a single header: returns the visit counts, and the first rule or [`RuleNumber::MAX`].
 pub struct SingleSearch<'a, A: Address> {
     pub best: &'a CutTree<A>,
     pub header: &'a Header<A>,

@@ -1,4 +1,5 @@
-//! A header as the default matcher looks at it: word by word of 32 bits in nodes, 16 ranges of addresses side by side in leaves.
+//! Representation of headers in the default matcher: words of 32 bits in nodes, and 16 ranges of addresses side by side in
+//! leaves.
 
 use core::fmt::Debug;
 use core::hash::Hash;
@@ -11,35 +12,35 @@ use crate::Range;
 /// Words of a header, which nodes may cut.
 pub type Words = [u32; 16];
 
-/// An address whose headers can be looked at so. Words are those of source and destination, the highest first, then the
-/// fields as far as they fit.
+/// An address type whose headers consist of words: those of source and destination, the highest first, then as many
+/// fields as fit.
 pub trait WordAddress: Sized + Copy + Send + Sync + Debug {
-    /// Words of an address.
+    /// Number of words of an address.
     const WORDS: usize;
-    /// The word of the first field.
+    /// Index of the word of the first field.
     const FIELDS: usize = 2 * Self::WORDS;
-    /// How many fields fit.
+    /// Number of fields that fit.
     const FIT: usize;
-    /// Fields that do not fit.
+    /// Storage of the fields that do not fit.
     type More: Copy + Default + Debug + Eq + Hash + Send + Sync + AsRef<[u32]> + AsMut<[u32]>;
-    /// 16 ranges.
+    /// Storage of 16 ranges.
     type Column: Copy + Default + Debug + Send + Sync;
 
-    /// The address whose words begin at a place.
+    /// The address at the start of these words.
     fn from_words(words: &[u32]) -> Self;
-    /// A word of an address, the highest first.
+    /// A word of an address; 0 is the highest.
     fn word(self, at: usize) -> u32;
-    /// The same address with another word, all words below it as in `rest`.
+    /// The address with another word, and all lower words from `rest`.
     fn with_word(self, at: usize, word: u32, rest: Self) -> Self;
-    /// Put a range in its slot.
+    /// Stores a range in a slot.
     fn put(column: &mut Self::Column, slot: usize, range: Range<Self>);
-    /// The range of a slot.
+    /// The range in a slot.
     fn range(column: &Self::Column, slot: usize) -> Range<Self>;
-    /// A bit for each range that holds the address whose words begin at a place.
+    /// Bit set of the ranges that contain the address at the start of these words.
     fn held<L: Lanes>(words: &[u32], column: &Self::Column, lanes: L) -> u16;
 }
 
-/// Of each range the first number, and how far the last one is behind it.
+/// For each range its first value, and the distance of its last value from it.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C, align(64))]
 pub struct Spans {
@@ -85,7 +86,7 @@ impl WordAddress for u32 {
     }
 }
 
-/// Of each range both ends by halves, the high one first.
+/// For each range both ends, in halves; the high half first.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C, align(64))]
 pub struct RangeEnds {
@@ -137,7 +138,7 @@ impl WordAddress for u128 {
     fn held<L: Lanes>(words: &[u32], column: &RangeEnds, lanes: L) -> u16 {
         let half = |at: usize| u64::from(words[at]) << 32 | u64::from(words[at + 1]);
         let (high, low) = (half(0), half(2));
-        // The high half decides where it differs, else the low one.
+        // The high half decides unless it is equal; then the low half does.
         let compare = |[high_ends, low_ends]: &[[u64; LEAF_RULES]; 2]| {
             let [equal, above] = lanes.equal_and_above(high_ends, high);
             let [low_equal, low_above] = lanes.equal_and_above(low_ends, low);

@@ -1,8 +1,9 @@
-//! Sets of addresses and networks that change while rules name them: workers look them up, and add to them, without waiting.
+//! Sets of addresses and networks that can change while rules refer to them: workers look up and add elements without waiting.
 //!
-//! An address is a network of its own. An address is looked for in every prefix length that the set has of its family, which are
-//! few. A network has a place in either of two buckets of [`SLOTS`], by a hash that nobody outside can reckon. Of two places for each
-//! element that there may be half are free, so that both buckets are full next to never; then the set is full for that address.
+//! An address is a network of full length. A lookup tries every prefix length of the address family that occurs in the set, and there
+//! are few. A network may be stored in either of two buckets of [`SLOTS`] slots, selected by a keyed hash that attackers can't
+//! predict. There are two slots for each element of the maximum size, so that both buckets are full only in rare cases; adding the
+//! network then fails as if the set were full.
 
 use core::hash::BuildHasher;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
@@ -11,32 +12,32 @@ use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-/// Places of a bucket.
+/// Slots of a bucket.
 const SLOTS: usize = 8;
-/// Buckets whose elements expire in one go, while packets can't add any.
+/// Number of buckets that an expiry pass processes under one lock, during which packets can't add elements.
 const SWEEP: usize = 64;
-/// How often a packet tries to add its address while somebody else changes the set.
+/// Maximum number of attempts of a packet to lock the set for adding its address.
 const MAX_ATTEMPTS: usize = 64;
 
-/// A place of an element. The tag says which family and prefix length its network is of, and changes with it.
+/// A slot of an element. The tag holds the address family and prefix length, and changes with each change of the slot.
 #[derive(Debug, Default)]
 struct SetSlot {
     tag: AtomicU64,
     address: [AtomicU64; 2],
-    /// Nanoseconds of the workers' clock; 0: for ever.
+    /// Expiry time in nanoseconds of the workers' clock; 0: never.
     until: AtomicU64,
 }
 
-/// A network as a slot has it: family and prefix length, never 0 both, and the bits.
+/// A network as stored in a slot: family and prefix length, which are not both 0, and the address bits.
 type Key = (u64, [u64; 2]);
 
-/// Bits of a tag that say family and prefix length; the others count changes.
+/// Bits of the tag for family and prefix length; the other bits count changes.
 const KIND: u64 = (1 << KIND_BITS) - 1;
 const KIND_BITS: u32 = 10;
-/// Bits of these that say the family.
+/// Number of bits for the family.
 const FAMILY_BITS: u32 = 2;
 
-/// The network of a prefix length that an address is in. The length is at most that of the address.
+/// The network of a prefix length that contains an address. The length is at most that of the address.
 fn key(address: IpAddr, length: u8) -> Key {
     let kind = |family: u64| u64::from(length) << FAMILY_BITS | family;
     match address {
@@ -58,7 +59,8 @@ pub fn full_length(address: IpAddr) -> u8 {
 }
 
 impl SetSlot {
-    /// Whether the element is there. One that comes or goes meanwhile may be either.
+    /// Whether the slot holds the element. The result for an element that is added or removed concurrently may be
+    /// either.
     fn has(&self, (kind, address): Key) -> bool {
         let tag = self.tag.load(Ordering::Acquire);
         let read = [0, 1].map(|half: usize| self.address[half].load(Ordering::Relaxed));
@@ -76,7 +78,7 @@ impl SetSlot {
         fence(Ordering::Release);
     }
 
-    /// Put an element where none is.
+    /// Stores an element in a free slot.
     fn put(&self, (kind, address): Key, until: u64) {
         for (half, bits) in self.address.iter().zip(address) {
             half.store(bits, Ordering::Relaxed);
@@ -105,17 +107,17 @@ impl SetSlot {
     }
 }
 
-/// A set is full.
+/// The set is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the set is full")]
 pub struct SetFull;
 
-/// The prefix lengths that a set has, of one family.
+/// The prefix lengths in a set, of one family.
 #[derive(Debug)]
 struct PrefixLengths {
-    /// A bit for each.
+    /// Bit set of the lengths.
     used: [AtomicU64; 3],
-    /// Networks of each; whoever changes the set counts them.
+    /// Number of networks of each length; updated under the writer lock.
     count: Box<[AtomicUsize]>,
 }
 
@@ -129,7 +131,7 @@ impl Default for PrefixLengths {
 }
 
 impl PrefixLengths {
-    /// A network comes: its length is looked for before it is there.
+    /// Counts a network before it is stored, so that lookups try its length.
     fn add_length(&self, length: u8) {
         let (word, bit) = (usize::from(length / 64), 1 << (length % 64));
         if self.count[usize::from(length)].fetch_add(1, Ordering::Relaxed) == 0 {
@@ -137,7 +139,7 @@ impl PrefixLengths {
         }
     }
 
-    /// A network has gone.
+    /// Uncounts a removed network.
     fn remove_length(&self, length: u8) {
         let (word, bit) = (usize::from(length / 64), 1 << (length % 64));
         if self.count[usize::from(length)].fetch_sub(1, Ordering::Relaxed) == 1 {
@@ -145,7 +147,7 @@ impl PrefixLengths {
         }
     }
 
-    /// Those that there are.
+    /// The lengths that occur.
     fn used(&self) -> impl Iterator<Item = u8> {
         self.used.iter().zip([0, 64, 128]).flat_map(|(word, first)| {
             let mut rest = word.load(Ordering::Acquire);
@@ -166,9 +168,9 @@ pub struct AddressSet {
     buckets: Box<[[SetSlot; SLOTS]]>,
     hashes: RandomState,
     size: usize,
-    /// Nanoseconds that elements stay where nothing else is said; 0: for ever.
+    /// Default timeout of elements in nanoseconds; 0: none.
     timeout: AtomicU64,
-    /// Who changes anything holds it.
+    /// Lock for all changes.
     writer: Mutex<()>,
     lengths: [PrefixLengths; 2],
     len: AtomicUsize,
@@ -176,7 +178,7 @@ pub struct AddressSet {
 }
 
 impl AddressSet {
-    /// An empty one of at most so many elements.
+    /// Creates an empty set with this maximum number of elements.
     pub fn new(size: usize, timeout: Option<Duration>) -> Self {
         let buckets = (2 * size).div_ceil(SLOTS).next_power_of_two();
         let set = Self {
@@ -193,33 +195,33 @@ impl AddressSet {
         set
     }
 
-    /// How many elements there may be.
+    /// Maximum number of elements.
     pub fn size(&self) -> usize {
         self.size
     }
 
-    /// How long elements stay where nothing else is said.
+    /// Default timeout of elements.
     pub fn timeout(&self) -> Option<Duration> {
         let timeout = self.timeout.load(Ordering::Relaxed);
         (timeout != 0).then(|| Duration::from_nanos(timeout))
     }
 
-    /// Let elements that come from now on stay so long.
+    /// Sets the default timeout of elements that are added later.
     pub fn set_timeout(&self, timeout: Option<Duration>) {
         self.timeout.store(timeout.map_or(0, nanoseconds), Ordering::Relaxed);
     }
 
-    /// How many elements there are.
+    /// Number of elements.
     pub fn len(&self) -> usize {
         self.len.load(Ordering::Relaxed)
     }
 
-    /// Whether there is none.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Addresses of packets that were not added, as the set was full or somebody else changed it.
+    /// Number of packet addresses that were not added, because the set was full or being changed.
     pub fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
@@ -233,7 +235,7 @@ impl AddressSet {
         self.places(key).into_iter().flatten().find(|slot| slot.has(key))
     }
 
-    /// Whether an address is in it, or in one of its networks.
+    /// Whether the set contains an address or a network of it.
     #[inline]
     pub fn contains(&self, address: IpAddr) -> bool {
         let lengths = &self.lengths[usize::from(address.is_ipv6())];
@@ -244,18 +246,18 @@ impl AddressSet {
         self.writer.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// Add an address for a time, or for ever, or prolong its time; whether it is new.
+    /// Adds an address with a timeout, or without one, or updates its timeout. Returns whether it is new.
     ///
     /// # Errors
-    /// There is no room.
+    /// The set is full.
     pub fn add(&self, address: IpAddr, timeout: Option<Duration>, now: u64) -> Result<bool, SetFull> {
         self.add_network((address, full_length(address)), timeout, now)
     }
 
-    /// The same with all addresses of a prefix.
+    /// Adds a network with a timeout, or without one, or updates its timeout. Returns whether it is new.
     ///
     /// # Errors
-    /// There is no room.
+    /// The set is full.
     pub fn add_network(
         &self,
         (address, length): (IpAddr, u8),
@@ -287,12 +289,14 @@ impl AddressSet {
         }
     }
 
-    /// A packet adds an address for the set's own time, or prolongs it. Never waits: what can't be done is counted.
+    /// Adds an address on behalf of a packet with the default timeout, or extends its timeout. Never waits; failures
+    /// are counted.
     pub(super) fn add_by_packet(&self, address: IpAddr, now: u64) {
         let key = key(address, full_length(address));
         let until = until(self.timeout.load(Ordering::Relaxed), now);
         if let Some(slot) = self.find(key) {
-            // What was added for ever stays, and so does an element that has taken the slot meanwhile.
+            // The timeout of a permanent element does not change, nor that of an element that took the slot
+            // concurrently.
             let old = slot.until.load(Ordering::Relaxed);
             if until != 0 && old != 0 {
                 let _ = slot
@@ -318,12 +322,12 @@ impl AddressSet {
         self.len.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Remove an address; whether it was there.
+    /// Removes an address. Returns whether it was in the set.
     pub fn remove(&self, address: IpAddr) -> bool {
         self.remove_network((address, full_length(address)))
     }
 
-    /// The same with a prefix. Others within it, and around it, stay.
+    /// Removes a network. Other networks within it or around it remain.
     pub fn remove_network(&self, (address, length): (IpAddr, u8)) -> bool {
         let _writer = self.write();
         let slot = self.find(key(address, length.min(full_length(address))));
@@ -331,7 +335,7 @@ impl AddressSet {
         slot.is_some()
     }
 
-    /// Remove what a condition names, a few at a time; how many.
+    /// Removes the elements that satisfy a condition, some buckets at a time. Returns their number.
     fn remove_where(&self, goes: impl Fn(u64) -> bool) -> usize {
         let mut count = 0;
         for buckets in self.buckets.chunks(SWEEP) {
@@ -346,19 +350,19 @@ impl AddressSet {
         count
     }
 
-    /// Remove all; how many there were.
+    /// Removes all elements. Returns their number.
     pub fn flush(&self) -> usize {
         self.remove_where(|_| true)
     }
 
-    /// Remove those whose time is over. Call it now and then.
+    /// Removes expired elements. Call it periodically.
     pub fn expire(&self, now: u64) {
         if !self.is_empty() {
             self.remove_where(|until| until != 0 && until <= now);
         }
     }
 
-    /// All networks in order, each with the nanoseconds that are left to it, if these are limited.
+    /// All networks in order, each with its remaining time in nanoseconds, if limited.
     pub fn elements(&self, now: u64) -> Vec<((IpAddr, u8), Option<u64>)> {
         let mut found = Vec::with_capacity(self.len());
         for buckets in self.buckets.chunks(SWEEP) {
@@ -373,12 +377,12 @@ impl AddressSet {
             .collect()
     }
 
-    /// Add the elements of another, as far as they fit.
+    /// Adds the elements of another set, as far as they fit.
     pub fn copy(&self, other: &Self) {
         let elements = other.elements(0);
         let writer = self.write();
         for ((address, length), until) in elements {
-            // What does not fit is left out.
+            // Elements that don't fit are omitted.
             let _ = self.add_as(key(address, length), until.unwrap_or(0), &writer);
         }
     }
@@ -434,7 +438,7 @@ mod tests {
         );
         set.expire(5 * second);
         assert_eq!(3, set.len());
-        // Seen again, it stays longer.
+        // Seen again, the element stays longer.
         set.add_by_packet(v4(1), 5 * second);
         set.expire(9 * second);
         assert_eq!(3, set.len());

@@ -1,28 +1,28 @@
-//! Rules about the application of a session, which is known after some of its packets: they are asked one by one, and only
-//! where it is known.
+//! Conditions on the application of a session, which is known only after some of its packets: rules with such conditions
+//! are evaluated one by one, and only for sessions with an identified application.
 
-/// The application of a session: numbers of whoever found it out, 0 where there is none.
+/// The application of a session, in numbers of the application identification; 0: none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SessionApplication {
-    /// What carries it.
+    /// Protocol that carries the application.
     pub master: u16,
-    /// What it is.
+    /// The application.
     pub application: u16,
-    /// Whether that is all that will be known.
+    /// Whether the result is final.
     pub is_all: bool,
 }
 
-/// An application as a rule names it.
+/// An application that a rule names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ApplicationMatch {
-    /// What has to carry it; where nothing is said, what is named may be what carries, too.
+    /// Protocol that must carry the application. `None`: the named application may be the carrier itself, too.
     pub master: Option<u16>,
-    /// What is named; 0 stands for what nobody knows.
+    /// The named application; 0 stands for an unknown application.
     pub application: u16,
 }
 
 impl ApplicationMatch {
-    /// Whether a session's application is the one that is named.
+    /// Whether the application of a session matches.
     pub fn matches(self, known: SessionApplication) -> bool {
         let SessionApplication {
             master, application, ..
@@ -35,7 +35,7 @@ impl ApplicationMatch {
     }
 }
 
-/// Whether a rule that names these is about a session.
+/// Whether a rule with these applications matches a session.
 pub(super) fn any_matches(named: &[ApplicationMatch], known: Option<SessionApplication>) -> bool {
     named.is_empty() || known.is_some_and(|known| named.iter().any(|named| named.matches(known)))
 }

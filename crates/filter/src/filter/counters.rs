@@ -1,4 +1,4 @@
-//! What rules have counted, and what they log.
+//! Counters and log records of rules.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -10,32 +10,32 @@ use sluice_table::arena::Arena;
 
 use crate::{Address, Field, Header};
 
-/// Packets that wait to be logged at most.
+/// Maximum number of queued log records.
 const LOG_CAPACITY: usize = 256;
 
-/// What a rule has counted.
+/// Counter of a rule.
 #[derive(Debug, Default)]
 pub struct Counter {
     packets: AtomicU64,
     bytes: AtomicU64,
-    /// Nanoseconds; 0: never.
+    /// Time of the last packet in nanoseconds; 0: never.
     last: AtomicU64,
-    /// When the packets that it has let pass would be over at its rate.
+    /// Time until which the packets admitted so far use up the rate (the theoretical arrival time of GCRA).
     paid: AtomicU64,
 }
 
 impl Counter {
-    /// Packets.
+    /// Number of packets.
     pub fn packets(&self) -> u64 {
         self.packets.load(Ordering::Relaxed)
     }
 
-    /// Their bytes, from the IP header on.
+    /// Number of bytes, from the IP header on.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// When the last one came, in nanoseconds of the workers' clock; none where none has.
+    /// Time of the last packet in nanoseconds of the workers' clock; `None` if no packet has matched.
     pub fn last(&self) -> Option<u64> {
         Some(self.last.load(Ordering::Relaxed)).filter(|last| *last != 0)
     }
@@ -46,7 +46,7 @@ impl Counter {
         self.last.store(now.max(1), Ordering::Relaxed);
     }
 
-    /// Whether one more packet is within a rate.
+    /// Whether another packet conforms to a rate.
     fn admits(&self, rate: u32, burst: u32, now: u64) -> bool {
         let each = 1_000_000_000 / u64::from(rate.max(1));
         let most = each.saturating_mul(burst.max(1).into());
@@ -57,7 +57,7 @@ impl Counter {
     }
 }
 
-/// A packet to be logged.
+/// Log record of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogRecord {
     /// The rule.
@@ -66,13 +66,13 @@ pub struct LogRecord {
     pub endpoints: [(IpAddr, u32); 2],
     /// Protocol.
     pub protocol: u8,
-    /// Interfaces that it came in by and leaves by.
+    /// Input and output interface.
     pub interfaces: [u32; 2],
-    /// Its length in bytes.
+    /// Length in bytes.
     pub length: u32,
 }
 
-/// What all rules have counted.
+/// Counters of all rules.
 #[derive(Debug)]
 pub struct Counters {
     of_rules: Arena<Arc<Counter>>,
@@ -82,7 +82,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// For so many rules, all at 0.
+    /// Creates counters of this number of rules, all at 0.
     pub fn new(rules: usize) -> Self {
         Self {
             of_rules: Self::arena((0..rules).map(|_| Arc::default())),
@@ -92,14 +92,14 @@ impl Counters {
         }
     }
 
-    /// With room for rules that come one by one.
+    /// Creates an arena with space for rules that are added later.
     fn arena(counters: impl Iterator<Item = Arc<Counter>>) -> Arena<Arc<Counter>> {
         let counters: Vec<_> = counters.collect();
         let room = spare_rules(counters.len());
         Arena::new(counters, 0, room)
     }
 
-    /// For rules of which some were there before, each at a place of its own, and go on counting.
+    /// Creates counters of rules. A rule that has an old position keeps its counter.
     pub fn following(before: &Self, places: impl Iterator<Item = Option<RulePosition>>) -> Self {
         let counter = |place: Option<RulePosition>| place.and_then(|place| before.shared(place)).unwrap_or_default();
         Self {
@@ -110,32 +110,32 @@ impl Counters {
         }
     }
 
-    /// That of a rule, to go on counting elsewhere.
+    /// The counter of a rule, to be shared with new counters.
     pub(super) fn shared(&self, place: RulePosition) -> Option<Arc<Counter>> {
         self.of_rules.get(place as usize).cloned()
     }
 
-    /// One more rule; false where there is no room.
+    /// Adds the counter of a new rule; false if the capacity is exhausted.
     pub(super) fn add(&self, counter: Arc<Counter>) -> bool {
         self.of_rules.append(counter).is_ok()
     }
 
-    /// That of a rule.
+    /// The counter of a rule.
     pub fn of(&self, place: RulePosition) -> Option<&Counter> {
         self.of_rules.get(place as usize).map(Arc::as_ref)
     }
 
-    /// That of packets that no rule decided about.
+    /// The counter of packets without a deciding rule.
     pub fn of_default(&self) -> &Counter {
         &self.default
     }
 
-    /// Packets that were to be logged, but too many waited.
+    /// Number of log records that were lost because the queue was full.
     pub fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }
 
-    /// What waits to be logged.
+    /// Takes all queued log records.
     pub fn take_log(&self) -> Vec<LogRecord> {
         self.log
             .lock()
@@ -143,7 +143,7 @@ impl Counters {
             .unwrap_or_default()
     }
 
-    /// A rule after which others are asked has matched; whether they are.
+    /// Counts a match of a rule that does not decide. Returns whether later rules are evaluated.
     pub(super) fn count_match<A: Address>(
         &self,
         place: RulePosition,
@@ -163,7 +163,7 @@ impl Counters {
         }
     }
 
-    /// A packet's fate is decided. One above a rate has been counted by that rule.
+    /// Counts the result of a packet. A packet above a rate has been counted by that rule already.
     #[inline]
     pub(super) fn count_result<A: Address>(&self, by: DecidedBy, header: &Header<A>, now: u64) {
         match by {
@@ -177,7 +177,7 @@ impl Counters {
         }
     }
 
-    /// Never waits: what would have to is counted and lost.
+    /// Queues a log record without waiting; if the queue is full or locked, the record is counted as lost.
     fn put<A: Address>(&self, place: RulePosition, header: &Header<A>) {
         let record = LogRecord {
             place,
@@ -209,7 +209,7 @@ mod tests {
                 .count()
         };
         assert_eq!(20, admitted(5 * second, 1_000, 0));
-        // One more every hundredth of a second.
+        // One more token every hundredth of a second.
         assert_eq!(100, admitted(5 * second + 10_000_000, 1_000, 1_000_000));
         assert_eq!(20, admitted(50 * second, 1_000, 0));
     }

@@ -1,4 +1,4 @@
-//! The matchers that a configuration may choose from.
+//! The matchers that can be configured.
 
 use std::sync::Mutex;
 
@@ -6,34 +6,34 @@ use crate::{
     Address, CachedTrie, CutTree, Header, Linear, ListSearch, Matcher, NodeLists, Rule, RuleNumber, Trie, TrieTooLarge,
 };
 
-/// Which matcher.
+/// Selects a matcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MatcherKind {
-    /// [`Best`].
+    /// [`CutTree`].
     Best,
     /// [`Linear`].
     Linear,
-    /// [`Trie`] of at most so many bytes.
+    /// [`Trie`] with a maximum size.
     Trie {
-        /// Bytes.
+        /// Maximum size in bytes.
         most: usize,
     },
     /// [`CachedTrie`].
     CachedTrie {
-        /// Bytes of the trie.
+        /// Maximum size of the trie in bytes.
         most: usize,
-        /// Entries of a list.
+        /// Number of entries in a list.
         entries: u16,
         /// How lists are searched.
         probe: ListSearch,
     },
 }
 
-/// A matcher, with what each worker keeps.
+/// A matcher with its per-worker state.
 #[derive(Debug)]
 pub(super) struct AnyMatcher<A: Address> {
     which: Which<A>,
-    /// Numbers of rules by their place in the matcher's list; none where it knows their numbers.
+    /// Rule numbers by index in the matcher's list; empty if the matcher stores the numbers itself.
     numbers: Box<[RuleNumber]>,
 }
 
@@ -46,7 +46,7 @@ enum Which<A: Address> {
 }
 
 impl<A: Address> AnyMatcher<A> {
-    /// Of boxes in order, each with the number of its rule.
+    /// Creates a matcher of sorted hyperrectangles, each with the number of its rule.
     pub fn new(rules: Vec<(RuleNumber, Rule<A>)>, kind: MatcherKind, workers: usize) -> Result<Self, TrieTooLarge> {
         if kind == MatcherKind::Best {
             let best = CutTree::numbered(rules.into_iter());
@@ -71,7 +71,7 @@ impl<A: Address> AnyMatcher<A> {
         })
     }
 
-    /// The matcher that single rules can be changed in.
+    /// The matcher in which single rules can be changed.
     pub fn cut_tree(&self) -> Option<&CutTree<A>> {
         match &self.which {
             Which::Best(best) => Some(best),
@@ -84,7 +84,7 @@ impl<A: Address> AnyMatcher<A> {
             Which::Best(best) => return best.first_of_batch(&mut (), headers, found),
             Which::Linear(linear) => linear.first_of_batch(&mut (), headers, found),
             Which::Trie(trie) => trie.first_of_batch(&mut (), headers, found),
-            // A worker's own lists are never held by another; who is none of them goes without.
+            // Only the worker itself locks its lists; a caller that is not a worker searches without lists.
             Which::CachedTrie(trie, lists) => match lists.get(worker).map(Mutex::try_lock) {
                 Some(Ok(mut lists)) => trie.first_of_batch(&mut lists, headers, found),
                 _ => trie.trie().first_of_batch(&mut (), headers, found),

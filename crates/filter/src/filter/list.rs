@@ -1,8 +1,8 @@
-//! The rules of a filter as who edits them has them.
+//! The editable list of a filter's rules.
 //!
-//! A rule that decides comes and goes in the matcher that workers ask, in microseconds. For all others, and where there is no
-//! room, all is built anew. Before the room is used up, the list is folded: built anew on another thread, while it goes on
-//! changing.
+//! A rule that decides is inserted into or removed from the active matcher, within microseconds. For all other rules, or if
+//! the capacity is exhausted, the filter is rebuilt. Before the capacity is exhausted, the filter is rebuilt on another
+//! thread, while the list can still change.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -13,19 +13,19 @@ use super::{
 };
 use crate::CutTree;
 
-/// A rule, and what its editor knows of it.
+/// A rule with the editor's data for it.
 #[derive(Debug)]
 struct ListedRule<T> {
     written: CompiledRule,
     what: T,
 }
 
-/// What a change has come to.
+/// Result of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangeResult {
-    /// It is there for who asks from now on.
+    /// The active filters were changed in place.
     InPlace,
-    /// [`RuleList::filters`] are others now, to be published.
+    /// [`RuleList::filters`] has been replaced and must be published.
     Rebuilt,
 }
 
@@ -34,13 +34,13 @@ pub enum ChangeResult {
 pub struct RuleList<T> {
     filters: Arc<Filters>,
     settings: Settings,
-    /// In order: the place of each rule among `rules`, and in `filters`.
+    /// Position of each rule in `rules` and in `filters`, in order.
     order: Vec<RulePosition>,
-    /// Those that went are there until all is built anew.
+    /// All rules, including those removed since the last rebuild.
     rules: Vec<Arc<ListedRule<T>>>,
-    /// What has changed since a fold began, if one is under way.
+    /// Changes since the start of a rebuild, if one is in progress.
     since: Option<Vec<ListChange>>,
-    /// The filters before, where it is a fold that has not ended.
+    /// The filters that this rebuilt list replaces, until the rebuild is completed.
     before: Option<Arc<Filters>>,
     sets: Arc<Sets>,
 }
@@ -48,14 +48,14 @@ pub struct RuleList<T> {
 /// Sets by name.
 pub type Sets = BTreeMap<String, Arc<ElementSet>>;
 
-/// A rule came to an index, or went from it.
+/// A rule was inserted at an index, or removed from it.
 #[derive(Clone, Copy, Debug)]
 struct ListChange {
     index: usize,
     came: Option<RulePosition>,
 }
 
-/// A list to be built anew.
+/// A list to be rebuilt.
 #[derive(Debug)]
 pub struct Rebuild<T> {
     before: Arc<Filters>,
@@ -66,7 +66,7 @@ pub struct Rebuild<T> {
 }
 
 impl<T> Rebuild<T> {
-    /// Build it, on whatever thread.
+    /// Builds the list, on any thread.
     ///
     /// # Errors
     /// The matcher would be too large.
@@ -80,7 +80,7 @@ impl<T> Rebuild<T> {
 }
 
 impl<T> RuleList<T> {
-    /// Of rules in order, each with what its editor knows of it, and what they have counted.
+    /// Creates a list of sorted rules, each with the editor's data, and their counters.
     ///
     /// # Errors
     /// The matcher would be too large.
@@ -106,75 +106,75 @@ impl<T> RuleList<T> {
         })
     }
 
-    /// The same with sets that rules may name.
+    /// Sets the sets that rules may refer to.
     pub fn with_sets(self, sets: Arc<Sets>) -> Self {
         Self { sets, ..self }
     }
 
-    /// The sets that rules may name.
+    /// The sets that rules may refer to.
     pub fn sets(&self) -> &Sets {
         &self.sets
     }
 
-    /// What workers ask.
+    /// The filters that workers use.
     pub fn filters(&self) -> &Arc<Filters> {
         &self.filters
     }
 
-    /// How many rules there are.
+    /// Number of rules.
     pub fn len(&self) -> usize {
         self.order.len()
     }
 
-    /// Whether there is none.
+    /// Whether the list has no rules.
     pub fn is_empty(&self) -> bool {
         self.order.is_empty()
     }
 
-    /// Rules in order, each with the place that it counts at.
+    /// Rules in order, each with its position.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (RulePosition, &T)> {
         self.order
             .iter()
             .map(|&place| (place, &self.rules[place as usize].what))
     }
 
-    /// The rule that counts at a place, also one that went lately.
+    /// The rule at a position, including a recently removed one.
     pub fn at(&self, place: RulePosition) -> Option<&T> {
         self.rules.get(place as usize).map(|rule| &rule.what)
     }
 
-    /// The place that the rule at an index counts at.
+    /// The position of the rule at an index.
     pub fn place(&self, index: usize) -> Option<RulePosition> {
         self.order.get(index).copied()
     }
 
-    /// The index of the rule that counts at a place.
+    /// The index of the rule at a position.
     pub fn index_of(&self, place: RulePosition) -> Option<usize> {
         self.order.iter().position(|other| *other == place)
     }
 
-    /// What the rule at an index asks and does.
+    /// The compiled rule at an index.
     pub fn compiled(&self, index: usize) -> Option<&CompiledRule> {
         self.compiled_at(self.place(index)?)
     }
 
-    /// What the rule that counts at a place asks and does, also one that went lately.
+    /// The compiled rule at a position, including a recently removed one.
     pub fn compiled_at(&self, place: RulePosition) -> Option<&CompiledRule> {
         self.rules.get(place as usize).map(|rule| &rule.written)
     }
 
-    /// Put a rule before the one at an index, or behind all.
+    /// Inserts a rule before the one at an index, or at the end.
     ///
     /// # Errors
-    /// All had to be built anew, and the matcher would be too large: nothing has changed.
+    /// The filter had to be rebuilt, and the matcher would be too large: the list is unchanged.
     pub fn insert(&mut self, index: usize, written: CompiledRule, what: T) -> Result<ChangeResult, FilterError> {
         self.insert_all(index, vec![(written, what)])
     }
 
-    /// Put rules side by side before the one at an index, or behind all. All is built anew at most once.
+    /// Inserts adjacent rules before the one at an index, or at the end. The filter is rebuilt at most once.
     ///
     /// # Errors
-    /// As those of [`RuleList::insert`].
+    /// As [`RuleList::insert`].
     pub fn insert_all(&mut self, index: usize, rules: Vec<(CompiledRule, T)>) -> Result<ChangeResult, FilterError> {
         let listed = |(written, what)| (Arc::new(ListedRule { written, what }), Arc::default());
         self.insert_listed(index, rules.into_iter().map(listed).collect())
@@ -210,10 +210,10 @@ impl<T> RuleList<T> {
         })
     }
 
-    /// Take away the rule at an index, if there is one.
+    /// Removes the rule at an index, if there is one.
     ///
     /// # Errors
-    /// As those of [`RuleList::insert`].
+    /// As [`RuleList::insert`].
     pub fn remove(&mut self, index: usize) -> Result<ChangeResult, FilterError> {
         let Some(place) = self.place(index) else {
             return Ok(ChangeResult::InPlace);
@@ -227,10 +227,10 @@ impl<T> RuleList<T> {
         self.rebuild().inspect_err(|_| self.order.insert(index, place))
     }
 
-    /// Take away the rules that count at these places. All is built anew at most once.
+    /// Removes the rules at these positions. The filter is rebuilt at most once.
     ///
     /// # Errors
-    /// As those of [`RuleList::insert`].
+    /// As [`RuleList::insert`].
     pub fn remove_all(&mut self, places: &HashSet<RulePosition>) -> Result<ChangeResult, FilterError> {
         let indexes = (0..self.order.len()).filter(|&index| places.contains(&self.order[index]));
         let indexes: Vec<usize> = indexes.collect();
@@ -257,10 +257,11 @@ impl<T> RuleList<T> {
         }
     }
 
-    /// Whether a rule is in force now. Where it is in part, all is to be built anew.
+    /// Inserts a rule into the active filters. If false is returned, the rule may be inserted partially, and the filter
+    /// must be rebuilt.
     fn add_to_filters(&self, index: usize, place: RulePosition, written: &CompiledRule, counter: Arc<Counter>) -> bool {
         let filters = &self.filters;
-        // Whatever follows: where all is built anew it goes on counting.
+        // The counter is added in any case, so that the rule keeps it when the filter is rebuilt.
         let counts = filters.counters.add(counter);
         let (Action::Decide(verdict), false) = (written.action, written.needs_slow_match()) else {
             return false;
@@ -287,7 +288,8 @@ impl<T> RuleList<T> {
         is_added
     }
 
-    /// Whether a rule is no more in force. Where it is in part, all is to be built anew.
+    /// Removes a rule from the active filters. If false is returned, the rule may be removed partially, and the filter
+    /// must be rebuilt.
     fn remove_from_filters(&self, place: RulePosition) -> bool {
         let (rule, filters) = (&self.rules[place as usize].written, &self.filters);
         let (false, Some(number)) = (rule.needs_slow_match(), filters.decisions.number(place)) else {
@@ -296,7 +298,8 @@ impl<T> RuleList<T> {
         if rule.concerns_gateway() {
             return false;
         }
-        // What the rule hid may name MAC addresses, whose boxes are known where all is built.
+        // Rules that this rule covered may name MAC addresses, and their hyperrectangles are only known when the filter
+        // is rebuilt.
         if !filters.stations.is_empty() {
             return false;
         }
@@ -314,7 +317,7 @@ impl<T> RuleList<T> {
         four.remove(number, &rule.v4, boxes4).is_ok() && six.remove(number, &rule.v6, boxes6).is_ok()
     }
 
-    /// Whether so much has come in place that it is time to fold.
+    /// Whether so many rules were inserted in place that a rebuild is due.
     fn needs_rebuild(&self) -> bool {
         let Filters { v4: four, v6: six, .. } = &*self.filters;
         four.matcher.cut_tree().is_some_and(CutTree::is_crowded)
@@ -343,8 +346,8 @@ impl<T> RuleList<T> {
         Ok(ChangeResult::Rebuilt)
     }
 
-    /// What to build anew now, on another thread, for [`RuleList::end_fold`]: none where there is room enough, or it is being
-    /// done.
+    /// Returns the list to rebuild on another thread, for [`RuleList::end_rebuild`]; `None` if no rebuild is due, or one is
+    /// in progress.
     pub fn begin_rebuild(&mut self) -> Option<Rebuild<T>> {
         match self.needs_rebuild() {
             true => self.force_rebuild(),
@@ -352,7 +355,7 @@ impl<T> RuleList<T> {
         }
     }
 
-    /// The same, however much room there is.
+    /// Returns the list to rebuild, whether or not a rebuild is due; `None` if one is in progress.
     pub fn force_rebuild(&mut self) -> Option<Rebuild<T>> {
         if self.since.is_some() {
             return None;
@@ -361,16 +364,16 @@ impl<T> RuleList<T> {
         Some(self.as_rebuild())
     }
 
-    /// What was being built anew does not come.
+    /// Aborts the rebuild in progress.
     pub fn abort_rebuild(&mut self) {
         self.since = None;
     }
 
-    /// Take what was built anew, with what has changed since. Whether [`RuleList::filters`] are others now; they are not where
-    /// all was built anew meanwhile.
+    /// Replaces the list by the rebuilt one, and applies the changes made since the start of the rebuild. Returns whether
+    /// [`RuleList::filters`] has been replaced; false if the list was rebuilt in another way in the meantime.
     ///
     /// # Errors
-    /// All had to be built anew once more, and the matcher would be too large: the list is as it was.
+    /// The filter had to be rebuilt again, and the matcher would be too large: the list is unchanged.
     pub fn end_rebuild(&mut self, mut built: Self) -> Result<bool, FilterError> {
         let before = built.before.take();
         if !before.is_some_and(|before| Arc::ptr_eq(&before, &self.filters)) {

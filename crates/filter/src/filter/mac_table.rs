@@ -1,4 +1,4 @@
-//! MAC addresses that rules name, by number: matchers see numbers, and a packet's addresses are looked up once.
+//! Numbers of the MAC addresses that rules name: matchers compare numbers, and a packet's addresses are looked up once.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -6,28 +6,29 @@ use std::collections::BTreeSet;
 use super::FilterError;
 use crate::{Address, Field, Rule};
 
-/// MAC addresses that a rule names; any where there is none, also of packets that no Ethernet frame brought.
+/// Condition on a MAC address: one of the listed addresses; any address if the list is empty. Packets without an
+/// Ethernet header match only the empty list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MacCondition {
-    /// All others are meant.
+    /// The condition is negated.
     pub not: bool,
     /// The addresses.
     pub of: Vec<[u8; 6]>,
 }
 
-/// Every MAC address that some rule names.
+/// All MAC addresses that rules name.
 #[derive(Debug, Default)]
 pub struct MacTable(Box<[[u8; 6]]>);
 
 impl MacTable {
-    /// The number of an address that no rule names; 0 is that of a packet without a frame.
+    /// Number of all addresses that no rule names; 0 is that of a packet without an Ethernet header.
     const OTHER: u32 = 1;
-    /// The number of the first one that a rule names.
+    /// Number of the first address that a rule names.
     const FIRST: u32 = 2;
-    /// How many may be named.
+    /// Maximum number of named addresses.
     const MAX: usize = (Field::SourceMac.last_named() - Self::FIRST) as usize;
 
-    /// Those that rules name.
+    /// Collects the addresses that rules name.
     pub fn new<'r>(named: impl Iterator<Item = &'r MacCondition>) -> Result<Self, FilterError> {
         let all: BTreeSet<[u8; 6]> = named.flat_map(|macs| macs.of.iter().copied()).collect();
         match all.len() > Self::MAX {
@@ -36,13 +37,13 @@ impl MacTable {
         }
     }
 
-    /// Whether no rule names any: then packets need no numbers.
+    /// Whether no rule names an address: then packets need no numbers.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The number of an address of a frame, for [`Field::SourceMac`] and [`Field::DestinationMac`].
+    /// Number of an address in an Ethernet header, for [`Field::SourceMac`] and [`Field::DestinationMac`].
     pub fn number(&self, mac: [u8; 6]) -> u32 {
         match self.0.binary_search(&mac) {
             Ok(place) => Self::FIRST + place as u32,
@@ -50,7 +51,7 @@ impl MacTable {
         }
     }
 
-    /// The numbers that a rule asks for, from a first to a last one.
+    /// Ranges of numbers that a condition matches, each with its first and last number.
     fn numbers(&self, macs: &MacCondition) -> Vec<(u32, u32)> {
         let named: BTreeSet<u32> = macs.of.iter().map(|&mac| self.number(mac)).collect();
         if !macs.not {
@@ -67,7 +68,7 @@ impl MacTable {
         others
     }
 
-    /// The boxes of a rule that names addresses of the source and of the destination.
+    /// The hyperrectangles of a rule with conditions on source and destination MAC address.
     pub fn boxes<'b, A: Address>(&self, boxes: &'b [Rule<A>], macs: &[MacCondition; 2]) -> Cow<'b, [Rule<A>]> {
         let mut found = Cow::Borrowed(boxes);
         for (field, macs) in [Field::SourceMac, Field::DestinationMac].into_iter().zip(macs) {
@@ -77,7 +78,7 @@ impl MacTable {
             let numbers = self.numbers(macs);
             let of = |one: &Rule<A>| -> Vec<Rule<A>> {
                 let with = |&(first, last)| one.clone().with(field, first, last);
-                // None is reversed, or too large.
+                // No range is reversed or too large.
                 numbers.iter().filter_map(|range| with(range).ok()).collect()
             };
             found = found.iter().flat_map(of).collect::<Vec<_>>().into();

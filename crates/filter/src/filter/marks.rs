@@ -1,37 +1,37 @@
-//! Marks of sessions: numbers that rules set and later ones match.
+//! Marks of sessions: numbers that rules set and later rules match.
 
-/// A mark, as far as some of its bits count.
+/// A mark under a mask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Mark {
-    /// Its bits, of those that count.
+    /// Bits of the mark under the mask.
     pub value: u32,
-    /// The bits that count.
+    /// Mask of the significant bits.
     pub mask: u32,
 }
 
 impl Mark {
-    /// Whether a mark is so, in the bits that count.
+    /// Whether another mark equals this one under the mask.
     pub fn matches(self, mark: u32) -> bool {
         mark & self.mask == self.value
     }
 
-    /// A mark with these bits in the place of its own.
+    /// Replaces the bits under the mask.
     pub fn set(self, mark: u32) -> u32 {
         mark & !self.mask | self.value
     }
 }
 
-/// What rules set on a packet's way.
+/// Mark and traffic class that rules set for a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionMarking {
-    /// The mark that its session has then.
+    /// The resulting mark of the session.
     pub mark: u32,
-    /// What it leaves with of its traffic class, as far as rules say.
+    /// Bits of the traffic class that rules set.
     pub class: TrafficClass,
 }
 
-/// A traffic class (IPv4's type of service), as far as some of its bits are said: 6 of the code point (RFC 2474), and 2 of
-/// congestion notification (RFC 3168).
+/// A traffic class (type of service in IPv4) under a mask: 6 bits of the code point (RFC 2474), and 2 bits of congestion
+/// notification (RFC 3168).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TrafficClass {
     value: u8,
@@ -39,36 +39,36 @@ pub struct TrafficClass {
 }
 
 impl TrafficClass {
-    /// Where nothing is said.
+    /// No bits are set.
     pub const ANY: Self = Self { value: 0, mask: 0 };
 
-    /// Of bits that are said and their values.
+    /// A value under a mask.
     pub fn new(value: u8, mask: u8) -> Self {
         let value = value & mask;
         Self { value, mask }
     }
 
-    /// The bits that are said, and their values.
+    /// Value and mask.
     pub fn parts(self) -> (u8, u8) {
         (self.value, self.mask)
     }
 
-    /// Whether nothing is said.
+    /// Whether the mask is empty.
     pub fn is_any(self) -> bool {
         self.mask == 0
     }
 
-    /// The same with another differentiated services code point.
+    /// Sets the differentiated services code point.
     pub fn with_dscp(self, dscp: u8) -> Self {
         self.with(dscp << 2, 0xfc)
     }
 
-    /// The same with another code point of congestion.
+    /// Sets the ECN code point.
     pub fn with_ecn(self, ecn: u8) -> Self {
         self.with(ecn, 3)
     }
 
-    /// The same, and what an older one says of the other bits.
+    /// Combines this value with an older one, which provides the bits outside of this mask.
     pub fn over(self, older: Self) -> Self {
         older.with(self.value, self.mask)
     }
@@ -77,23 +77,23 @@ impl TrafficClass {
         Self::new(self.value & !mask | value & mask, self.mask | mask)
     }
 
-    /// A traffic class with these bits in the place of its own.
+    /// Replaces the bits under the mask.
     pub fn set(self, class: u8) -> u8 {
         class & !self.mask | self.value
     }
 }
 
-/// What a rule asks of the mark that rules before it, or of the session, have left.
+/// Condition of a rule on the mark of the session, including the changes of preceding rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MarkCondition {
-    /// Any other mark is meant.
+    /// The condition is negated.
     pub not: bool,
     /// The mark.
     pub mark: Mark,
 }
 
 impl MarkCondition {
-    /// Whether a mark is one that is meant.
+    /// Whether a mark satisfies the condition.
     pub fn matches(self, mark: u32) -> bool {
         self.mark.matches(mark) != self.not
     }

@@ -1,7 +1,8 @@
-//! A list of rules with what they do, compiled into a snapshot that only single rules change in: what a packet's fate is.
+//! A list of rules with their actions, compiled into a snapshot in which only single rules can be changed. It determines the
+//! result for each packet.
 //!
-//! Rules that decide go into the matcher. Those after which others are asked, and those about applications, few as they are,
-//! are asked one by one, as far as they come before the one that decides.
+//! Rules that decide are in the matcher. Rules that don't decide, and rules with conditions on applications, are few: they
+//! are evaluated one by one, as far as they precede the deciding rule.
 
 mod address_set;
 mod application;
@@ -33,115 +34,116 @@ use self::kind::AnyMatcher;
 use self::numbers::Decisions;
 use crate::{Address, Field, Header, Rule, RuleNumber, TrieTooLarge};
 
-/// Headers that are asked about together at most.
+/// Maximum number of headers that are matched together.
 const BATCH: usize = 64;
 
-/// What happens to a packet.
+/// Verdict on a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It passes.
+    /// Accept the packet.
     Accept,
-    /// It passes, and its flow has no session for that.
+    /// Accept the packet without creating a session for its flow.
     AcceptUntracked,
-    /// It is dropped.
+    /// Drop the packet.
     Drop,
-    /// It is dropped, and its sender is told.
+    /// Drop the packet, and notify its sender.
     Reject(RejectKind),
 }
 
 impl Verdict {
-    /// Whether the packet passes.
+    /// Whether the packet is accepted.
     #[inline(always)]
     pub const fn passes(self) -> bool {
         matches!(self, Self::Accept | Self::AcceptUntracked)
     }
 }
 
-/// What senders are told.
+/// How the sender is notified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RejectKind {
-    /// A reset over TCP, else that the port is unreachable.
+    /// TCP reset for TCP, otherwise port unreachable.
     Reset,
-    /// That the port is unreachable.
+    /// Port unreachable.
     PortUnreachable,
-    /// That communication is prohibited.
+    /// Administratively prohibited.
     Prohibited,
 }
 
-/// What a rule does.
+/// Action of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// It decides.
+    /// Decide with this verdict.
     Decide(Verdict),
-    /// It counts, and later rules are asked.
+    /// Count the packet, and continue with later rules.
     Count,
-    /// It logs, at most [`LOGGED`] packets a second, and later rules are asked.
+    /// Log the packet, at most [`LOGGED`] packets a second, and continue with later rules.
     Log,
-    /// What exceeds so many packets a second, and so many at once, is dropped; later rules are asked about the rest.
+    /// Drop packets that exceed a rate, and continue with later rules for the others.
     Limit {
-        /// Packets a second; at least 1.
+        /// Rate in packets a second; at least 1.
         rate: u32,
-        /// Packets at once; at least 1.
+        /// Burst in packets; at least 1.
         burst: u32,
     },
-    /// The session gets a mark, and later rules are asked.
+    /// Set the mark of the session, and continue with later rules.
     SetMark(Mark),
-    /// The packet, and those behind it in its session, leave with a differentiated services code point; later rules are asked.
+    /// Set the differentiated services code point of this packet and the later packets of its session, and continue with later
+    /// rules.
     SetDscp(u8),
-    /// They leave with a code point of congestion; later rules are asked.
+    /// Set the ECN code point of this packet and the later packets of its session, and continue with later rules.
     SetEcn(u8),
 }
 
-/// Packets that a rule logs a second, and at once.
+/// Maximum rate of logged packets a second for each rule, and its burst.
 pub const LOGGED: u32 = 10;
 
-/// Place of a rule in the list that an operator wrote, counted from 0. Rules that come one by one later have places behind all
+/// Position of a rule in the operator's list, counted from 0. Rules that are added singly later have positions after all
 /// others, wherever they are in the list.
 pub type RulePosition = u32;
 
-/// Rules that may come one by one until all is built anew, for so many that are there.
+/// Number of rules that may be added singly before a rebuild, for a number of existing rules.
 fn spare_rules(rules: usize) -> usize {
     rules / 8 + 64
 }
 
-/// A rule as its operator wrote it: one or more boxes of either family, and what they do.
+/// A rule of the operator: one or more hyperrectangles of either family, and an action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompiledRule {
-    /// What it does.
+    /// Action.
     pub action: Action,
-    /// IPv4.
+    /// IPv4 hyperrectangles.
     pub v4: Vec<Rule<u32>>,
-    /// IPv6.
+    /// IPv6 hyperrectangles.
     pub v6: Vec<Rule<u128>>,
-    /// Applications, of which the session's is one: then it is asked about sessions whose application is known, and no others.
-    /// Any where none is named.
+    /// Applications that the rule matches. If there are any, the rule is evaluated only for sessions with an identified
+    /// application; if there are none, for all packets.
     pub applications: Vec<ApplicationMatch>,
-    /// What else it asks for.
+    /// Further conditions.
     pub conditions: Conditions,
 }
 
-/// What a rule asks for that no box says.
+/// Conditions that hyperrectangles can't express.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Conditions {
-    /// MAC addresses of the source and of the destination.
+    /// MAC addresses of source and destination.
     pub macs: [MacCondition; 2],
-    /// The mark that the session has by then.
+    /// Mark of the session when the rule is evaluated.
     pub mark: Option<MarkCondition>,
-    /// Sets that the source and the destination are in.
+    /// Sets that contain the source and the destination.
     pub sets: [Option<Membership>; 2],
-    /// Sets that their ports are in.
+    /// Sets that contain the source port and the destination port.
     pub port_sets: [Option<Membership>; 2],
-    /// The set that the source is added to where the rule matches.
+    /// Set that the source address is added to when the rule matches.
     pub adds_to: Option<SharedSet>,
 }
 
 impl Conditions {
-    /// Whether the rule is asked beside the matcher for them.
+    /// Whether the conditions require evaluation outside of the matcher.
     fn need_slow_match(&self) -> bool {
         self.mark.is_some() || self.sets.iter().chain(&self.port_sets).any(Option::is_some)
     }
 
-    /// Whether the sets that a rule names have the addresses and ports of a packet.
+    /// Whether the addresses and ports of a packet satisfy the conditions on sets.
     fn matches<A: Address>(&self, header: &Header<A>) -> bool {
         let is_in = |set: &Option<Membership>, address: A| set.as_ref().is_none_or(|set| set.matches(address.ip()));
         let has_port =
@@ -152,82 +154,82 @@ impl Conditions {
             && has_port(&self.port_sets[1], Field::DestinationPort)
     }
 
-    /// Whether it names MAC addresses.
+    /// Whether there are conditions on MAC addresses.
     fn names_macs(&self) -> bool {
         self.macs.iter().any(|macs| !macs.of.is_empty())
     }
 }
 
 impl CompiledRule {
-    /// Whether it is about packets to the gateway itself, also beside others.
+    /// Whether the rule can match packets to the gateway itself.
     fn concerns_gateway(&self) -> bool {
         self.v4.iter().any(Rule::is_to_gateway) || self.v6.iter().any(Rule::is_to_gateway)
     }
 
-    /// Whether it is asked beside the matcher.
+    /// Whether the rule is evaluated outside of the matcher.
     fn needs_slow_match(&self) -> bool {
         !matches!(self.action, Action::Decide(_)) || !self.applications.is_empty() || self.conditions.need_slow_match()
     }
 }
 
-/// Why a packet is what it is.
+/// Cause of a packet's verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecidedBy {
     /// A rule decided.
     Rule(RulePosition),
-    /// A rule about the session's application decided.
+    /// A rule with a condition on the application decided.
     Application(RulePosition),
-    /// A rule's rate was exceeded.
+    /// The rate of a rule was exceeded.
     Limit(RulePosition),
     /// No rule decided.
     Default,
 }
 
-/// A packet's fate.
+/// Result for a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FilterResult {
-    /// What happens to it.
+    /// Verdict.
     pub verdict: Verdict,
-    /// Why.
+    /// Cause.
     pub by: DecidedBy,
 }
 
-/// Why there is no filter of these rules.
+/// Why a filter can't be built.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum FilterError {
     /// The matcher would be too large.
     #[error(transparent)]
     TooLarge(#[from] TrieTooLarge),
-    /// More boxes than there are numbers.
+    /// The rules have more hyperrectangles than there are rule numbers.
     #[error("{0} combinations of fields are more than a filter takes")]
     TooMany(usize),
-    /// More MAC addresses than there are numbers.
+    /// The rules name more MAC addresses than there are numbers.
     #[error("{0} MAC addresses are more than a filter takes")]
     TooManyMacs(usize),
 }
 
 impl FilterResult {
-    /// It passes, and no rule says so.
+    /// Accepted without a deciding rule.
     pub const PASS: Self = Self {
         verdict: Verdict::Accept,
         by: DecidedBy::Default,
     };
 }
 
-/// What does not depend on rules.
+/// Settings that are independent of rules.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// Which matcher.
+    /// Matcher.
     pub kind: MatcherKind,
-    /// What happens to packets that no rule decides about.
+    /// Verdict on packets without a deciding rule.
     pub default: Verdict,
-    /// The first packet of a flow is asked about, and those that follow pass.
+    /// Only the first packet of a flow is filtered; later packets pass.
     pub sessions: bool,
-    /// Who may ask at the same time.
+    /// Number of workers that may use the filter concurrently.
     pub workers: usize,
 }
 
-/// A box whose rule is asked beside the matcher.
+/// A hyperrectangle whose rule is evaluated outside of the matcher.
 #[derive(Clone, Debug)]
 struct SlowRule<A> {
     number: RuleNumber,
@@ -239,7 +241,7 @@ struct SlowRule<A> {
 }
 
 impl<A: Address> SlowRule<A> {
-    /// A packet has matched; whether later rules are asked.
+    /// Counts a matching packet. Returns whether later rules are evaluated.
     fn count_match(&self, header: &Header<A>, counters: &Counters, now: u64) -> bool {
         if let Some(SharedSet(set)) = &self.conditions.adds_to {
             set.add_by_packet(header.source().ip(), now);
@@ -248,19 +250,19 @@ impl<A: Address> SlowRule<A> {
     }
 }
 
-/// Rules of one family.
+/// Rules of one address family.
 #[derive(Debug)]
 pub struct Filter<A: Address> {
     matcher: AnyMatcher<A>,
     decisions: Arc<Decisions>,
     boxes: AtomicUsize,
     slow_rules: Box<[SlowRule<A>]>,
-    /// None where packets that no rule decides about pass, and are not counted.
+    /// Verdict on packets without a deciding rule; `None` if they pass without being counted.
     default: Option<Verdict>,
 }
 
 impl<A: Address> Filter<A> {
-    /// Of boxes in order, each with the place of its rule and what that does.
+    /// Creates a filter of sorted hyperrectangles, each with the position of its rule and the rule itself.
     fn new<'r>(
         boxes: impl Iterator<Item = (RulePosition, &'r CompiledRule, Rule<A>)>,
         settings: &Settings,
@@ -294,13 +296,13 @@ impl<A: Address> Filter<A> {
         })
     }
 
-    /// The numbers of the first boxes that hold headers, as the matcher finds them: nothing is counted.
+    /// Numbers of the first hyperrectangles that match headers, as the matcher finds them; nothing is counted.
     pub fn first_of_batch(&self, headers: &[Header<A>], found: &mut [Option<RuleNumber>]) {
         self.matcher.first_of_each(headers, found, usize::MAX);
     }
 
-    /// The fate of packets, asked by a worker at a time in nanoseconds: rules that matched have counted them, as far as they
-    /// were asked.
+    /// Determines the results for packets of a worker; `now` is the time in nanoseconds. Rules that match are counted as
+    /// far as they are evaluated.
     pub fn decide(
         &self,
         headers: &[Header<A>],
@@ -312,7 +314,8 @@ impl<A: Address> Filter<A> {
         self.decide_marking(headers, fates, counters, (worker, now), |_, _| {});
     }
 
-    /// The same; `marked` is told for which packets rules set anything.
+    /// Determines the results for packets as [`Filter::decide`] does, and calls `marked` for packets with values that
+    /// rules set.
     pub fn decide_marking(
         &self,
         headers: &[Header<A>],
@@ -338,18 +341,19 @@ impl<A: Address> Filter<A> {
         }
     }
 
-    /// The fate of a packet if it came; nothing is counted, and no rate is exceeded.
+    /// The result for a hypothetical packet; nothing is counted, and no rate applies.
     pub fn evaluate(&self, header: &Header<A>) -> FilterResult {
         self.evaluate_as(header, None)
     }
 
-    /// The same where its session's application is known.
+    /// The result for a hypothetical packet of a session with this application; nothing is counted, and no rate
+    /// applies.
     pub fn evaluate_as(&self, header: &Header<A>, known: Option<SessionApplication>) -> FilterResult {
         self.result(header, known, self.first(header), |_| true).0
     }
 
-    /// The fate of a session whose application is known now, by its first packet's header: rules about applications that match
-    /// have counted it; the others did when it began. And what they set.
+    /// The result for a session whose application has been identified, by the header of its first packet, and the values that
+    /// rules set. Matching rules with conditions on applications are counted; the others were counted when the session began.
     pub fn decide_as(
         &self,
         header: &Header<A>,
@@ -373,7 +377,7 @@ impl<A: Address> Filter<A> {
         found[0]
     }
 
-    /// The same, and the rules that match before the one that decides.
+    /// The result for a hypothetical packet, and the matching rules before the deciding one.
     pub fn explain(&self, header: &Header<A>) -> (Vec<RulePosition>, FilterResult) {
         let mut before = Vec::new();
         let (fate, _) = self.result(header, None, self.first(header), |aside| {
@@ -383,8 +387,8 @@ impl<A: Address> Filter<A> {
         (before, fate)
     }
 
-    /// The fate of a packet, and what rules set. `note` is told of each rule that matches before the one that decides, and says whether
-    /// the packet may go on.
+    /// The result for a packet, and the values that rules set. `note` is called for each matching rule before the deciding one, and
+    /// returns false if the packet exceeds a rate.
     #[inline(always)]
     fn result(
         &self,
@@ -397,9 +401,10 @@ impl<A: Address> Filter<A> {
             mark: header.mark(),
             class: TrafficClass::ANY,
         };
-        // Boxes of a rule follow one another, and may overlap: what several of them have, the rule matches once.
+        // Hyperrectangles of a rule are adjacent and may overlap: the rule matches a packet in several of them only
+        // once.
         let mut noted = None;
-        // A rule about applications that does not accept by now may do so when more is known.
+        // An accepting rule with a condition on the application does not match yet, and may do so when more is known.
         let mut is_open = false;
         for aside in &self.slow_rules {
             if found.is_some_and(|found| found < aside.number) {
@@ -452,57 +457,57 @@ impl<A: Address> Filter<A> {
         (fate, marking)
     }
 
-    /// Boxes that decide.
+    /// Number of hyperrectangles of rules that decide.
     pub fn len(&self) -> usize {
         self.boxes.load(Ordering::Relaxed)
     }
 
-    /// Whether there are no boxes at all.
+    /// Whether there are no hyperrectangles.
     pub fn is_empty(&self) -> bool {
         self.len() == 0 && self.slow_rules.is_empty()
     }
 
-    /// Bytes that the matcher takes.
+    /// Size of the matcher in bytes.
     pub fn bytes(&self) -> usize {
         self.matcher.bytes()
     }
 }
 
-/// Rules of both families.
+/// Rules of both address families.
 #[derive(Debug)]
 pub struct Filters {
-    /// IPv4.
+    /// IPv4 rules.
     pub v4: Filter<u32>,
-    /// IPv6.
+    /// IPv6 rules.
     pub v6: Filter<u128>,
-    /// What rules have counted.
+    /// Counters of the rules.
     pub counters: Counters,
-    /// The first packet of a flow is asked about, and those that follow pass.
+    /// Only the first packet of a flow is filtered; later packets pass.
     pub sessions: bool,
-    /// There are rules about applications.
+    /// Whether any rule has a condition on the application.
     pub applications: bool,
     /// MAC addresses that rules name.
     pub stations: MacTable,
-    /// There are rules that set marks.
+    /// Whether any rule sets marks.
     pub marks: bool,
-    /// There are rules that set code points, of service or of congestion.
+    /// Whether any rule sets DSCP or ECN code points.
     pub code_points: bool,
-    /// Rules about packets to the gateway itself, where there are any.
+    /// Rules for packets to the gateway itself, if there are any.
     pub gateway: Option<GatewayFilters>,
     decisions: Arc<Decisions>,
 }
 
-/// Rules about packets to the gateway itself. What none decides about passes.
+/// Rules for packets to the gateway itself. Packets without a deciding rule pass.
 #[derive(Debug)]
 pub struct GatewayFilters {
-    /// IPv4.
+    /// IPv4 rules.
     pub v4: Filter<u32>,
-    /// IPv6.
+    /// IPv6 rules.
     pub v6: Filter<u128>,
 }
 
 impl Filters {
-    /// Of rules in order. A rule that was there before goes on counting where it was.
+    /// Compiles sorted rules. A rule that existed before keeps its counter.
     pub fn new(
         written: &[impl Borrow<CompiledRule>],
         settings: &Settings,
@@ -561,7 +566,7 @@ impl Filters {
         })
     }
 
-    /// Bytes that the matchers take.
+    /// Size of the matchers in bytes.
     pub fn bytes(&self) -> usize {
         let gateway = self.gateway.as_ref();
         let gateway = gateway.map_or(0, |gateway| gateway.v4.bytes() + gateway.v6.bytes());
@@ -569,7 +574,7 @@ impl Filters {
     }
 }
 
-/// Of a header what a log says.
+/// Endpoints of a header for a log record.
 fn endpoints<A: Address>(header: &Header<A>) -> [(IpAddr, u32); 2] {
     [
         (header.source().ip(), header.get(Field::SourcePort)),

@@ -1,27 +1,29 @@
-//! Numbers that keep rules in their order, with room between them for more.
+//! Rule numbers: they keep rules in order and leave gaps for insertions.
 
 use super::{RulePosition, Verdict};
 use crate::RuleNumber;
 use crate::cut_tree::AppendTable;
 
-/// The first number of those that were there from the start: as many are before it as they take, and twice as many behind.
+/// Number of the first initial rule: there are as many numbers below it as the initial rules take, and twice as many
+/// above.
 const START: RuleNumber = 1 << 30;
-/// Rules that may come at either end, each so far from the one before.
+/// Distance between the numbers of rules that are added at either end.
 const END_STEP: RuleNumber = 1 << 8;
-/// Which part of a gap a rule leaves to those that are likely to come next to it.
+/// Divisor of a gap: when rules are added one after the other, each takes this fraction of the gap.
 const NEXT: RuleNumber = 32;
 
-/// What rules decide, by number. Places from `start.len()` on are of rules that were added later.
+/// Verdicts of rules, by number. Positions from `start.len()` on are those of rules that were added later.
 #[derive(Debug)]
 pub struct Decisions {
     start: Box<[Option<Verdict>]>,
-    /// Numbers of neighbours differ by 1 shifted by so many bits.
+    /// Distance of the numbers of adjacent initial rules, as a power of two.
     shift: u32,
     later: AppendTable<Option<Verdict>>,
 }
 
 impl Decisions {
-    /// Of rules in order; none where others are asked after it. Room for so many more.
+    /// Creates the table of sorted rules; `None` for rules that don't decide. `room` is the number of rules that can be
+    /// added.
     pub fn new(start: Box<[Option<Verdict>]>, room: usize) -> Self {
         let count = start.len().max(1) as u32;
         Self {
@@ -31,7 +33,7 @@ impl Decisions {
         }
     }
 
-    /// The rule of a number, and what it decides.
+    /// Position and verdict of the rule with this number.
     #[inline(always)]
     pub fn of(&self, number: RuleNumber) -> Option<(RulePosition, Verdict)> {
         let from_start = number.wrapping_sub(START);
@@ -48,7 +50,7 @@ impl Decisions {
         Some(((self.start.len() + at) as RulePosition, (*verdict)?))
     }
 
-    /// The number of a rule.
+    /// Number of the rule at a position.
     pub fn number(&self, place: RulePosition) -> Option<RuleNumber> {
         match (place as usize).checked_sub(self.start.len()) {
             None => Some(START + (place << self.shift)),
@@ -56,7 +58,7 @@ impl Decisions {
         }
     }
 
-    /// The rule of a number.
+    /// Position of the rule with this number.
     pub fn place(&self, number: RuleNumber) -> Option<RulePosition> {
         let from_start = number.wrapping_sub(START);
         let place = from_start >> self.shift;
@@ -67,13 +69,13 @@ impl Decisions {
         Some((self.start.len() + at) as RulePosition)
     }
 
-    /// Add a rule that decides this with a number of its own, and say its place; none where there is no room.
+    /// Adds a rule with its own number and this verdict, and returns its position; `None` if the capacity is exhausted.
     pub fn add(&self, number: RuleNumber, verdict: Verdict) -> Option<RulePosition> {
         let at = self.later.add(number, Some(verdict)).ok()?;
         Some((self.start.len() + at) as RulePosition)
     }
 
-    /// A number between those of two neighbours that no rule has had; none where there is no room.
+    /// A number between those of two adjacent rules that no rule has had; `None` if there is none.
     pub fn between(&self, before: Option<RulePosition>, behind: Option<RulePosition>) -> Option<RuleNumber> {
         let first = self.about_between(before, behind)?;
         let end = behind.and_then(|place| self.number(place)).unwrap_or(RuleNumber::MAX);
@@ -89,7 +91,8 @@ impl Decisions {
             (Some(before), None) => before.checked_add(END_STEP).filter(|number| *number < RuleNumber::MAX),
             (Some(low), Some(high)) => {
                 let gap = high.checked_sub(low).filter(|gap| *gap > 1)?;
-                // Who puts one rule behind the other, or before it, goes on so.
+                // Rules are often added one after the other, or one before the other: leave most of the gap on that
+                // side.
                 let step = match (is_later(before), is_later(behind)) {
                     (true, false) => (gap / NEXT).max(1),
                     (false, true) => gap - (gap / NEXT).max(1),
@@ -100,7 +103,7 @@ impl Decisions {
         }
     }
 
-    /// How many rules may be added.
+    /// Number of rules that can still be added.
     pub fn capacity_left(&self) -> usize {
         self.later.capacity_left()
     }
@@ -114,7 +117,7 @@ mod tests {
         Decisions::new(vec![Some(Verdict::Drop); count].into(), 1_000)
     }
 
-    /// How many rules can come at a place, each the next one's neighbour.
+    /// Number of rules that fit in a gap if each is added next to the preceding one.
     fn fit(count: usize, mut before: Option<RulePosition>, mut behind: Option<RulePosition>, forwards: bool) -> usize {
         let decisions = decisions(count);
         (0..900)
@@ -138,7 +141,7 @@ mod tests {
     fn number_of_a_rule_that_went_is_never_another_ones() {
         let decisions = decisions(3);
         let mut had = vec![decisions.number(1)];
-        // The one between the first and the last went, and so does each that comes there.
+        // The rule between the first and the last is removed, and so is each rule that is inserted in its place.
         for _ in 0..100 {
             let number = decisions.between(Some(0), Some(2));
             assert!(number.is_some() && !had.contains(&number), "{number:?}");

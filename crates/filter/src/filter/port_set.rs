@@ -1,4 +1,4 @@
-//! Sets of ports that change while rules name them.
+//! Sets of ports that can change while rules refer to them.
 
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::ops::RangeInclusive;
@@ -7,26 +7,26 @@ use std::time::Duration;
 
 use super::address_set::{SetFull, nanoseconds, until};
 
-/// All ports that there are.
+/// Number of all ports.
 const PORTS: usize = 1 << 16;
-/// A port that is there for ever.
+/// Expiry time of a permanent port.
 const NO_TIMEOUT: u64 = u64::MAX;
 
 /// A set of ports.
 #[derive(Debug)]
 pub struct PortSet {
-    /// Until when each port is there, in nanoseconds of the workers' clock; 0: it is not.
+    /// Expiry time of each port in nanoseconds of the workers' clock; 0: not in the set.
     until: Box<[AtomicU64]>,
     size: usize,
-    /// Default timeout of a port, in nanoseconds; 0 for none.
+    /// Default timeout of a port in nanoseconds; 0 for none.
     timeout: AtomicU64,
-    /// Who changes anything holds it.
+    /// Lock for all changes.
     writer: Mutex<()>,
     len: AtomicUsize,
 }
 
 impl PortSet {
-    /// An empty one of at most so many ports.
+    /// Creates an empty set with this maximum number of ports.
     pub fn new(size: usize, timeout: Option<Duration>) -> Self {
         let set = Self {
             until: (0..PORTS).map(|_| AtomicU64::new(0)).collect(),
@@ -39,33 +39,33 @@ impl PortSet {
         set
     }
 
-    /// How many ports there may be.
+    /// Maximum number of ports.
     pub fn size(&self) -> usize {
         self.size
     }
 
-    /// How long ports stay where nothing else is said.
+    /// Default timeout of ports.
     pub fn timeout(&self) -> Option<Duration> {
         let timeout = self.timeout.load(Ordering::Relaxed);
         (timeout != 0).then(|| Duration::from_nanos(timeout))
     }
 
-    /// Let ports that come from now on stay so long.
+    /// Sets the default timeout of ports that are added later.
     pub fn set_timeout(&self, timeout: Option<Duration>) {
         self.timeout.store(timeout.map_or(0, nanoseconds), Ordering::Relaxed);
     }
 
-    /// How many ports there are.
+    /// Number of ports.
     pub fn len(&self) -> usize {
         self.len.load(Ordering::Relaxed)
     }
 
-    /// Whether there is none.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether a port is in it.
+    /// Whether the set contains a port.
     #[inline]
     pub fn contains(&self, port: u16) -> bool {
         self.until[usize::from(port)].load(Ordering::Relaxed) != 0
@@ -75,10 +75,10 @@ impl PortSet {
         self.writer.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// Add ports for a time, or for ever, or prolong their time; how many are new.
+    /// Adds ports with a timeout, or without one, or updates their timeout. Returns the number of new ports.
     ///
     /// # Errors
-    /// There is no room for all: none is added.
+    /// The set has no space for all of the ports: none is added.
     pub fn add(&self, ports: RangeInclusive<u16>, timeout: Option<Duration>, now: u64) -> Result<usize, SetFull> {
         let until = match until(timeout.map_or(0, nanoseconds), now) {
             0 => NO_TIMEOUT,
@@ -100,7 +100,7 @@ impl PortSet {
         Ok(new)
     }
 
-    /// Remove those that a condition names, by when their time is over; how many.
+    /// Removes the ports whose expiry time satisfies a condition. Returns their number.
     fn remove_where(&self, ports: RangeInclusive<u16>, goes: impl Fn(u64) -> bool) -> usize {
         let _writer = self.write();
         let mut count = 0;
@@ -115,24 +115,24 @@ impl PortSet {
         count
     }
 
-    /// Remove ports; how many were there. The range must not end before it begins.
+    /// Removes ports. Returns the number of ports that were in the set. The range must not be reversed.
     pub fn remove(&self, ports: RangeInclusive<u16>) -> usize {
         self.remove_where(ports, |_| true)
     }
 
-    /// Remove all; how many there were.
+    /// Removes all ports. Returns their number.
     pub fn flush(&self) -> usize {
         self.remove(0..=u16::MAX)
     }
 
-    /// Remove those whose time is over. Call it now and then.
+    /// Removes expired ports. Call it periodically.
     pub fn expire(&self, now: u64) {
         if !self.is_empty() {
             self.remove_where(0..=u16::MAX, |until| until <= now);
         }
     }
 
-    /// Ports side by side that go at one time, in order, each range with that.
+    /// Ranges of adjacent ports with equal expiry time, in order.
     fn ranges(&self) -> Vec<((u16, u16), u64)> {
         let _writer = self.write();
         let mut found: Vec<((u16, u16), u64)> = Vec::new();
@@ -147,17 +147,17 @@ impl PortSet {
         found
     }
 
-    /// Ports side by side, in order, with the nanoseconds that are left to them, if these are limited.
+    /// Ranges of adjacent ports, in order, each with its remaining time in nanoseconds, if limited.
     pub fn elements(&self, now: u64) -> Vec<((u16, u16), Option<u64>)> {
         let left = |until: u64| (until != NO_TIMEOUT).then(|| until.saturating_sub(now));
         let ranges = self.ranges().into_iter();
         ranges.map(|(ports, until)| (ports, left(until))).collect()
     }
 
-    /// Add the ports of another, as far as they fit.
+    /// Adds the ports of another set, as far as they fit.
     pub fn copy(&self, other: &Self) {
         for ((first, last), until) in other.ranges() {
-            // What does not fit is left out.
+            // Ports that don't fit are omitted.
             (first..=last).for_each(|port| _ = self.add_until(port..=port, until));
         }
     }

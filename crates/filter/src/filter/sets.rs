@@ -1,4 +1,4 @@
-//! Sets that change while rules name them, and what rules ask of them.
+//! Sets that can change while rules refer to them, and conditions of rules on them.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use super::address_set::full_length;
 pub use super::address_set::{AddressSet, SetFull};
 pub use super::port_set::PortSet;
 
-/// What a set has: of addresses, networks of their full length alone.
+/// An element of a set. Sets of addresses have only networks of full length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Element {
     /// The addresses of a prefix.
@@ -17,7 +17,7 @@ pub enum Element {
     Ports(u16, u16),
 }
 
-/// What elements of a set are.
+/// Kind of a set's elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ElementKind {
     /// Single addresses.
@@ -31,11 +31,11 @@ pub enum ElementKind {
 /// A set of any kind.
 #[derive(Debug)]
 pub enum ElementSet {
-    /// Of single addresses.
+    /// A set of single addresses.
     Addresses(AddressSet),
-    /// Of networks.
+    /// A set of networks.
     Networks(AddressSet),
-    /// Of ports.
+    /// A set of ports.
     Ports(PortSet),
 }
 
@@ -61,7 +61,7 @@ macro_rules! either {
 }
 
 impl ElementSet {
-    /// An empty one of at most so many elements.
+    /// Creates an empty set with this maximum number of elements.
     pub fn new(kind: ElementKind, size: usize) -> Self {
         match kind {
             ElementKind::Addresses => Self::Addresses(AddressSet::new(size, None)),
@@ -70,7 +70,7 @@ impl ElementSet {
         }
     }
 
-    /// What its elements are.
+    /// Kind of the elements.
     pub fn kind(&self) -> ElementKind {
         match self {
             Self::Addresses(_) => ElementKind::Addresses,
@@ -79,32 +79,32 @@ impl ElementSet {
         }
     }
 
-    /// How many elements there may be.
+    /// Maximum number of elements.
     pub fn size(&self) -> usize {
         either!(self, set => set.size())
     }
 
-    /// How long elements stay where nothing else is said.
+    /// Default timeout of elements.
     pub fn timeout(&self) -> Option<Duration> {
         either!(self, set => set.timeout())
     }
 
-    /// Let elements that come from now on stay so long.
+    /// Sets the default timeout of elements that are added later.
     pub fn set_timeout(&self, timeout: Option<Duration>) {
         either!(self, set => set.set_timeout(timeout));
     }
 
-    /// How many elements there are.
+    /// Number of elements.
     pub fn len(&self) -> usize {
         either!(self, set => set.len())
     }
 
-    /// Whether there is none.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether it takes an element of this kind.
+    /// Whether the set can hold an element of this kind.
     pub fn accepts(&self, element: Element) -> bool {
         match (self, element) {
             (Self::Addresses(_), Element::Network(address, length)) => length == full_length(address),
@@ -113,7 +113,7 @@ impl ElementSet {
         }
     }
 
-    /// Addresses of packets that were not added, as the set was full or somebody else changed it.
+    /// Number of packet addresses that were not added, because the set was full or being changed.
     pub fn refused(&self) -> u64 {
         match self {
             Self::Addresses(set) | Self::Networks(set) => set.refused(),
@@ -121,10 +121,11 @@ impl ElementSet {
         }
     }
 
-    /// Add an element for a time, or for ever, or prolong its time; how many are new. What it does not take is left out.
+    /// Adds an element with a timeout, or without one, or updates its timeout. Returns the number of new elements;
+    /// elements of another kind are ignored.
     ///
     /// # Errors
-    /// There is no room.
+    /// The set is full.
     pub fn add(&self, element: Element, timeout: Option<Duration>, now: u64) -> Result<usize, SetFull> {
         match (self, element) {
             _ if !self.accepts(element) => Ok(0),
@@ -136,7 +137,7 @@ impl ElementSet {
         }
     }
 
-    /// Remove an element; how many were there.
+    /// Removes an element. Returns the number of removed elements.
     pub fn remove(&self, element: Element) -> usize {
         match (self, element) {
             (Self::Addresses(set) | Self::Networks(set), Element::Network(address, length)) => {
@@ -147,17 +148,17 @@ impl ElementSet {
         }
     }
 
-    /// Remove all; how many there were.
+    /// Removes all elements. Returns their number.
     pub fn flush(&self) -> usize {
         either!(self, set => set.flush())
     }
 
-    /// Remove those whose time is over. Call it now and then.
+    /// Removes expired elements. Call it periodically.
     pub fn expire(&self, now: u64) {
         either!(self, set => set.expire(now));
     }
 
-    /// All elements in order, each with the nanoseconds that are left to it, if these are limited.
+    /// All elements in order, each with its remaining time in nanoseconds, if limited.
     pub fn elements(&self, now: u64) -> Vec<(Element, Option<u64>)> {
         match self {
             Self::Addresses(set) | Self::Networks(set) => {
@@ -174,7 +175,7 @@ impl ElementSet {
         }
     }
 
-    /// Add the elements of another of the same kind, as far as they fit.
+    /// Adds the elements of another set of the same kind, as far as they fit.
     pub fn copy(&self, other: &Self) {
         match (self, other) {
             (Self::Addresses(set), Self::Addresses(other))
@@ -184,19 +185,19 @@ impl ElementSet {
         }
     }
 
-    /// Whether an address is in it.
+    /// Whether the set contains an address.
     #[inline]
     fn contains_address(&self, address: IpAddr) -> bool {
         matches!(self, Self::Addresses(set) | Self::Networks(set) if set.contains(address))
     }
 
-    /// Whether a port is in it.
+    /// Whether the set contains a port.
     #[inline]
     fn contains_port(&self, port: u16) -> bool {
         matches!(self, Self::Ports(set) if set.contains(port))
     }
 
-    /// A packet adds its address.
+    /// Adds an address on behalf of a packet.
     pub(super) fn add_by_packet(&self, address: IpAddr, now: u64) {
         if let Self::Addresses(set) | Self::Networks(set) = self {
             set.add_by_packet(address, now);
@@ -204,7 +205,7 @@ impl ElementSet {
     }
 }
 
-/// A set that a rule names: the same where it is the very set.
+/// A set that a rule refers to. Two are equal only if they are the same object.
 #[derive(Clone, Debug)]
 pub struct SharedSet(pub Arc<ElementSet>);
 
@@ -216,22 +217,22 @@ impl PartialEq for SharedSet {
 
 impl Eq for SharedSet {}
 
-/// What a rule asks of an address or a port: that it is in a set, or is not.
+/// Condition of a rule that an address or a port is in a set, or is not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Membership {
-    /// It is not.
+    /// The condition is negated.
     pub not: bool,
     /// The set.
     pub set: SharedSet,
 }
 
 impl Membership {
-    /// Whether an address is as asked.
+    /// Whether an address satisfies the condition.
     pub fn matches(&self, address: IpAddr) -> bool {
         self.set.0.contains_address(address) != self.not
     }
 
-    /// Whether a port is as asked. A packet without ports has none that is, nor one that is not.
+    /// Whether a port satisfies the condition. A packet without ports satisfies neither the condition nor its negation.
     pub fn matches_port(&self, port: u32) -> bool {
         u16::try_from(port).is_ok_and(|port| self.set.0.contains_port(port) != self.not)
     }

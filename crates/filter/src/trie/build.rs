@@ -1,4 +1,4 @@
-//! From rules to a trie.
+//! Builds a trie from rules.
 
 use std::collections::HashMap;
 
@@ -11,9 +11,9 @@ struct Builder<'r, A> {
     rules: &'r [Rule<A>],
     most: usize,
     trie: Trie<A>,
-    /// Nodes by level and rules.
+    /// Nodes by level and rules, to share equal ones.
     made: HashMap<(usize, Vec<RuleNumber>), Child>,
-    /// Bytes of `made`, which are given back in the end.
+    /// Size of `made` in bytes, which is freed after the build.
     noted: usize,
 }
 
@@ -38,7 +38,7 @@ pub(super) fn build<A: Address>(rules: &[Rule<A>], max_bytes: usize) -> Result<T
     );
     let mut builder = Builder {
         rules,
-        // Within 4 GiB all numbers fit.
+        // Node numbers fit in 32 bits up to 4 GiB.
         most: max_bytes.min(u32::MAX as usize),
         trie: Trie {
             levels,
@@ -62,7 +62,7 @@ pub(super) fn build<A: Address>(rules: &[Rule<A>], max_bytes: usize) -> Result<T
 }
 
 impl<A: Address> Builder<'_, A> {
-    /// Where an interval leads on whose way these rules are valid.
+    /// The child of an interval for which these rules are valid.
     fn child(&mut self, level: usize, mut rules: Vec<RuleNumber>) -> Result<Child, TrieTooLarge> {
         if let Some(last) = rules.iter().position(|&rule| self.holds_all(level, rule)) {
             rules.truncate(last + 1);
@@ -83,7 +83,7 @@ impl<A: Address> Builder<'_, A> {
         Ok(child)
     }
 
-    /// Whether a rule holds everything from a level on.
+    /// Whether a rule contains all values from a level on.
     fn holds_all(&self, level: usize, rule: RuleNumber) -> bool {
         let rule = &self.rules[rule as usize];
         let all = Range {
@@ -120,7 +120,7 @@ impl<A: Address> Builder<'_, A> {
         }
     }
 
-    /// A node's intervals, each with where it leads; neighbours that lead to the same are one.
+    /// The intervals of a node with their children; adjacent intervals with the same child are merged.
     fn pieces<T>(
         &mut self,
         level: usize,
@@ -161,7 +161,7 @@ impl<A: Address> Builder<'_, A> {
         Child::node(trie.nodes.len() - 1)
     }
 
-    /// What is built, and what was noted for it, stays within bounds: notes may take four times the trie.
+    /// Checks the size of the trie and of the temporary memory, which may be four times as large.
     fn check(&self) -> Result<(), TrieTooLarge> {
         let most = self.most;
         if self.trie.bytes() > most || self.noted > most.saturating_mul(4) {

@@ -1,14 +1,14 @@
-//! The trie of P1 with a list of recent intervals at every node (P1, 3).
+//! The trie of paper P1 with a list of recent intervals at every node (section 3; see docs/papers.md).
 //!
-//! A list holds the indexes of intervals that packets were found in lately, in ascending order, for each core its own. A
-//! search looks there first, and goes straight on where one of them holds the packet's value; otherwise those beside the
-//! value bound the binary search, and the index found takes the place of whichever of the two is nearer, so that the
-//! indexes stay evenly spread (Fig. 9). What P1 leaves open:
+//! A list contains the indexes of the intervals in which recent packets were found, in ascending order, for each core
+//! separately. A search looks there first. If one of them contains the packet's value, the search continues with the
+//! next level. Otherwise the two indexes next to the value bound the binary search, and the index that it finds replaces
+//! the nearer of the two, so that the indexes stay evenly distributed (Fig. 9). The paper leaves these cases open:
 //!
-//! - A list that is not full takes the index in, and none goes.
-//! - Of two that are equally near the lower one goes. Outside of all, the one at that end goes.
+//! - A list that is not full takes the index in, and keeps all others.
+//! - Of two equally near indexes the lower one is replaced. Beyond all indexes, the one at that end is replaced.
 //! - A hit changes nothing.
-//! - Values that no rule holds have an interval here, which leads nowhere; it is kept as others are.
+//! - Values that no rule contains have an interval without a child here; it is cached like the others.
 
 use core::cmp::Ordering;
 
@@ -25,34 +25,34 @@ pub enum ListSearch {
     Bisection,
 }
 
-/// What searches came to (P1, Fig. 15).
+/// Counts of comparisons and searches (paper P1, Fig. 15).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SearchCounts {
-    /// Intervals of lists that were compared and held the value.
+    /// Compared intervals of lists that contained the value.
     pub hits: u64,
-    /// Intervals of lists that were compared and did not.
+    /// Compared intervals of lists that did not contain the value.
     pub misses: u64,
     /// Nodes that were searched by bisection.
     pub binary: u64,
 }
 
-/// One core's lists, of all nodes.
+/// One core's lists of all nodes.
 #[derive(Clone, Debug)]
 pub struct NodeLists {
     size: usize,
     indexes: Vec<u32>,
     lengths: Vec<u16>,
-    /// What the searches came to so far.
+    /// Counts of searches so far.
     pub searches: SearchCounts,
 }
 
 impl NodeLists {
-    /// The indexes at a node.
+    /// The indexes in the list of a node.
     pub fn of_node(&self, node: usize) -> &[u32] {
         &self.indexes[node * self.size..][..usize::from(self.lengths[node])]
     }
 
-    /// Keep an index at a node, to stand at `place` of its list.
+    /// Stores an index at position `place` in the list of a node.
     #[inline]
     fn keep(&mut self, node: usize, place: usize, index: u32) {
         let (size, length) = (self.size, usize::from(self.lengths[node]));
@@ -85,7 +85,7 @@ pub struct CachedTrie<A> {
 }
 
 impl<A: Address> CachedTrie<A> {
-    /// A trie whose lists hold at most `size` indexes each.
+    /// Creates a trie whose lists have at most `size` indexes each.
     pub fn new(trie: Trie<A>, size: u16, probe: ListSearch) -> Self {
         Self { trie, size, probe }
     }
@@ -102,7 +102,7 @@ impl<A: Address> CachedTrie<A> {
         let mut compared = 0;
         let (mut from, mut to) = (0, node.count as usize);
         let list = lists.of_node(number);
-        // How many of the list are below the value.
+        // Find the number of list entries below the value.
         let (mut place, mut end) = (0, list.len());
         while place < end {
             let at = match self.probe {

@@ -1,11 +1,13 @@
-//! The trie of P1 (2.2, Fig. 2; nf-HiPAC): a level per dimension, whose nodes hold elementary intervals.
+//! The trie of paper P1 (section 2.2, Fig. 2; see docs/papers.md), as in nf-HiPAC: a level per dimension, whose nodes
+//! contain elementary intervals.
 //!
-//! A node of a level is made from the rules that are valid on the way to it. Its intervals are found by binary search;
-//! each leads to a node of the next level, the last level's to the rule that goes first. Where Fig. 2 has 3-7 and 8-15,
-//! the rules of Table 1 make it 3-8 and 9-15.
+//! A node is built from the rules that are valid on the path to it. A binary search finds the interval of a value. Each
+//! interval leads to a node of the next level; those of the last level lead to the first rule. In Fig. 2 two intervals
+//! are 3-7 and 8-15, but with the rules of Table 1 they are 3-8 and 9-15.
 //!
-//! Nodes made from the same rules are one node, fields that no rule names are no level, and rules behind one that holds
-//! everything that is left are left out: otherwise rules with wildcards are copied into every interval of every level.
+//! Nodes built from the same rules are shared, fields without conditions have no level, and rules after one that
+//! contains all remaining headers are omitted: otherwise rules with wildcards would be copied into every interval of
+//! every level.
 
 mod build;
 mod cached;
@@ -16,22 +18,22 @@ pub use self::cached::{CachedTrie, ListSearch, NodeLists, SearchCounts};
 use crate::header::Dimension;
 use crate::{Address, Header, Matcher, Rule, RuleNumber};
 
-/// The trie would take more memory than it may, or what is noted to build it more than four times as much.
+/// The trie would exceed its maximum size, or its construction four times that size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("a trie of {rules} rules takes more than the {most} bytes that it may, or building it four times as many")]
 pub struct TrieTooLarge {
-    /// How many rules.
+    /// Number of rules.
     pub rules: usize,
-    /// Most bytes.
+    /// Maximum size in bytes.
     pub most: usize,
 }
 
-/// Where an interval leads.
+/// Reference of an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Child(u32);
 
 impl Child {
-    /// No rule holds such a packet.
+    /// No rule matches the packet.
     const NOTHING: Self = Self(u32::MAX);
     const RULE: u32 = 1 << 31;
 
@@ -43,7 +45,7 @@ impl Child {
         Self(number as u32)
     }
 
-    /// What the search ends with; none where it goes on at [`Child::number`].
+    /// Result of the search; `None` if it continues at [`Child::number`].
     #[inline(always)]
     fn end(self) -> Option<Option<RuleNumber>> {
         (self.0 & Self::RULE != 0).then_some((self != Self::NOTHING).then_some(self.0 & !Self::RULE))
@@ -55,15 +57,15 @@ impl Child {
     }
 }
 
-/// A node: its intervals' last values and children lie side by side in two lists of the trie.
+/// A node: the last values of its intervals and its children are contiguous in two lists of the trie.
 #[derive(Clone, Copy, Debug)]
 struct Node {
     level: u32,
-    /// How many intervals.
+    /// Number of intervals.
     count: u32,
-    /// Its first value, among the addresses or among the numbers.
+    /// Index of its first value, among the addresses or among the numbers.
     values: u32,
-    /// Its first child.
+    /// Index of its first child.
     children: u32,
 }
 
@@ -79,17 +81,18 @@ pub struct Trie<A> {
 }
 
 impl<A: Address> Trie<A> {
-    /// Of rules in their order, of at most so many bytes.
+    /// Creates a trie of sorted rules with a maximum size in bytes.
     pub fn new(rules: &[Rule<A>], most: usize) -> Result<Self, TrieTooLarge> {
         build::build(rules, most)
     }
 
-    /// Nodes, all levels together.
+    /// Number of nodes in all levels.
     pub fn nodes(&self) -> usize {
         self.nodes.len()
     }
 
-    /// The way of a header: for each level, from above, the index of its interval, counted from 1 as in P1, and the rule.
+    /// The path of a header: for each level, from the top, the index of its interval, counted from 1 as in paper P1,
+    /// and the rule.
     pub fn path(&self, header: &Header<A>) -> (Vec<usize>, Option<RuleNumber>) {
         let (mut path, mut at) = (Vec::new(), self.root);
         loop {
@@ -103,7 +106,7 @@ impl<A: Address> Trie<A> {
         }
     }
 
-    /// The interval of a header in a node, by binary search among those from `from` to before `to`.
+    /// The interval of a header in a node, by binary search in `from..to`.
     #[inline(always)]
     fn locate(&self, node: &Node, header: &Header<A>, from: usize, to: usize) -> usize {
         let first = node.values as usize;
@@ -122,7 +125,7 @@ impl<A: Address> Trie<A> {
         }
     }
 
-    /// Where a header is beside an interval of a node: before it, within, or behind.
+    /// Position of a header relative to an interval of a node: before it, within, or after it.
     #[inline(always)]
     fn compare(&self, node: &Node, index: usize, header: &Header<A>) -> core::cmp::Ordering {
         fn beside<T: Ord>(values: &[T], index: usize, value: &T) -> core::cmp::Ordering {

@@ -1,4 +1,4 @@
-//! Rules and headers that are drawn.
+//! Random rules and headers.
 
 #![allow(dead_code, reason = "each test uses what it needs")]
 
@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use proptest::prelude::*;
 use sluice_filter::{Field, FlagsMask, Header, NONE, Range, Rule, parse_classbench};
 
-/// Every set of the repository's neighbour, where it is there.
+/// All ClassBench sets in the shared data folder, if it is present.
 pub fn sets() -> Vec<(String, Vec<Rule<u32>>)> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/rules");
     let Ok(sets) = std::fs::read_dir(&folder) else {
@@ -24,12 +24,12 @@ pub fn sets() -> Vec<(String, Vec<Rule<u32>>)> {
     sets.map(|set| read(set.unwrap().path())).collect()
 }
 
-/// Values at, just inside and just outside the edges of a range.
+/// Values at the ends of a range and next to them.
 pub fn edges(Range { first, last }: Range<u32>) -> [u32; 4] {
     [first, last, first.saturating_sub(1), last.saturating_add(1)]
 }
 
-/// A repeatable source of numbers.
+/// Reproducible pseudo-random numbers.
 pub struct Drawn(pub u64);
 
 impl Drawn {
@@ -51,7 +51,7 @@ pub fn any_range(last: u32) -> impl Strategy<Value = (u32, u32)> {
     ]
 }
 
-/// Rules that name a few fields each, among few values, so that they cross.
+/// Rules with conditions on a few fields each, with few different values, so that they overlap.
 pub fn any_rule() -> impl Strategy<Value = Rule<u128>> {
     let fields = proptest::collection::vec((0..Field::ALL.len(), 0u32..4), 0..4);
     let mask = (any::<u8>(), prop_oneof![Just(0u8), Just(0x12), any::<u8>()]);
@@ -63,7 +63,7 @@ pub fn any_rule() -> impl Strategy<Value = Rule<u128>> {
         mask,
     )
         .prop_map(|(source, destination, fields, ranges, (set, of))| {
-            // Far from each other, and at both ends of the space.
+            // Values far from each other, and at both ends of the space.
             let spread = |value: u32| match value {
                 40 => u128::MAX,
                 value => u128::from(value) << 120 | u128::from(value),

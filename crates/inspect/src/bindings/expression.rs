@@ -1,4 +1,5 @@
-//! Regular expressions by PCRE2: compiled once, searched without allocation, within limits, in data that may go on.
+//! Regular expressions with PCRE2: compiled once, searched without allocation and within limits, in data that may
+//! continue.
 
 use std::ops::Range;
 use std::ptr::{self, NonNull};
@@ -7,25 +8,25 @@ use pcre2_sys as sys;
 
 use crate::work_budget::WorkBudget;
 
-/// Steps that a search takes at most.
+/// Maximum number of steps of a search.
 const MAX_STEPS: u32 = 20_000;
 
-/// Steps that a search may take at first, for no more than the length of its subject.
+/// Initial step limit of a search. Up to this limit only the length of the subject is charged, not the steps.
 const INITIAL_STEPS: u32 = 500;
 
-/// Each time that a search took all its steps it may take so many times as many.
+/// Factor by which the step limit grows each time that a search exhausts it.
 const STEP_GROWTH: u32 = 6;
 
-/// Units of work to begin a search, beside the bytes of its subject: a quarter for each.
+/// Units of work charged for a search, beside a quarter for each byte of its subject.
 const SEARCH_COST: u32 = 8;
 
-/// Units of work for a step of an expression: 1 ns where it is compiled, some more where it is not.
+/// Units of work charged for a step: 1 ns in compiled code, somewhat more in interpreted code.
 const STEP_COST: u32 = 2;
 
-/// Bytes of the stack that compiled searches run on: at first, and at most.
+/// Initial and maximum size in bytes of the stack of JIT-compiled searches.
 const STACK_BYTES: [usize; 2] = [32 << 10, 256 << 10];
 
-/// How letters, lines and ends are taken.
+/// Options of an expression: letter case, lines and ends.
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(missing_docs)]
 pub struct PatternOptions {
@@ -38,7 +39,7 @@ pub struct PatternOptions {
     pub ungreedy: bool,
 }
 
-/// An expression that can't be used.
+/// An invalid expression.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message} (at byte {place} of the expression)")]
 pub struct PatternError {
@@ -49,10 +50,10 @@ pub struct PatternError {
 /// A compiled expression over bytes.
 pub struct CompiledPattern {
     code: NonNull<sys::pcre2_code_8>,
-    /// What comes behind a match can undo it: `\b`, `(?!…)`.
+    /// Data after a match can invalidate it: `\b`, `(?!…)`.
     looks_ahead: bool,
     depends_on_end: bool,
-    /// Groups that it captures.
+    /// Number of capture groups.
     groups: u32,
 }
 
@@ -62,7 +63,7 @@ unsafe impl Send for CompiledPattern {}
 unsafe impl Sync for CompiledPattern {}
 
 impl CompiledPattern {
-    /// Compile it.
+    /// Compiles an expression.
     pub fn new(pattern: &str, options: PatternOptions) -> Result<Self, PatternError> {
         let flags = [
             (options.caseless, sys::PCRE2_CASELESS),
@@ -75,7 +76,8 @@ impl CompiledPattern {
         ];
         let flags = flags.iter().filter(|(on, _)| *on).fold(0, |all, (_, flag)| all | flag);
         let (mut error, mut place) = (0, 0);
-        // SAFETY: the pattern's bytes live for the call, which copies what it needs; no context means the defaults.
+        // SAFETY: the pattern's bytes live for the call, which copies what it needs; a null context selects the
+        // defaults.
         let code = unsafe {
             sys::pcre2_compile_8(
                 pattern.as_ptr(),
@@ -91,7 +93,7 @@ impl CompiledPattern {
             place,
         })?;
         let mut groups = 0u32;
-        // SAFETY: `code` was compiled above, and the count is written to a number of the size that is asked for.
+        // SAFETY: `code` was compiled above, and the count is written to a number of the size that PCRE2 requires.
         let error = unsafe {
             sys::pcre2_pattern_info_8(
                 code.as_ptr(),
@@ -107,7 +109,7 @@ impl CompiledPattern {
             depends_on_end: ["$", "\\z", "\\Z"].iter().any(|mark| pattern.contains(mark)),
         };
         let modes = sys::PCRE2_JIT_COMPLETE | sys::PCRE2_JIT_PARTIAL_HARD;
-        // SAFETY: `code` was compiled above, and nobody else has it yet.
+        // SAFETY: `code` was compiled above and is not shared yet.
         let error = unsafe { sys::pcre2_jit_compile_8(code.as_ptr(), modes) };
         if error != 0 {
             return Err(PatternError {
@@ -120,12 +122,12 @@ impl CompiledPattern {
 }
 
 impl CompiledPattern {
-    /// How many groups it captures.
+    /// Number of capture groups.
     pub fn groups(&self) -> u32 {
         self.groups
     }
 
-    /// Whether it may ask where the data ends.
+    /// Whether a match may depend on where the data ends.
     pub fn depends_on_end(&self) -> bool {
         self.depends_on_end
     }
@@ -144,7 +146,7 @@ impl std::fmt::Debug for CompiledPattern {
     }
 }
 
-/// Whether an expression asks what is behind its match. A false yes only makes it wait for more data.
+/// Whether a match may depend on the data after it. A false positive only makes the search wait for more data.
 fn looks_ahead(pattern: &str) -> bool {
     ["(?!", "(?=", "\\b", "\\B", "\\z", "\\Z"]
         .iter()
@@ -153,28 +155,28 @@ fn looks_ahead(pattern: &str) -> bool {
 
 fn message(error: i32) -> String {
     let mut text = [0u8; 256];
-    // SAFETY: the buffer is as long as said; the message is cut to it.
+    // SAFETY: the buffer has the passed length; the message is cut to it.
     let length = unsafe { sys::pcre2_get_error_message_8(error, text.as_mut_ptr(), text.len()) };
     String::from_utf8_lossy(&text[..usize::try_from(length).unwrap_or(0)]).into_owned()
 }
 
-/// What a search found.
+/// Result of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SearchResult {
-    /// A match.
+    /// The expression matches at this range.
     Match(Range<usize>),
-    /// None.
+    /// The expression does not match.
     NoMatch,
-    /// None yet: more data may bring one.
+    /// The expression does not match so far; more data may complete a match.
     Incomplete,
-    /// It took too many steps.
+    /// The search exceeded its step limit.
     Exhausted,
 }
 
-/// Pairs of places that a search tells: of the match, and of its first group.
+/// Number of position pairs that a search returns: the match and its first group.
 const MATCH_PAIRS: u32 = 2;
 
-/// What a worker searches with.
+/// Scratch state that a worker needs to search.
 pub struct Matcher {
     data: NonNull<sys::pcre2_match_data_8>,
     context: NonNull<sys::pcre2_match_context_8>,
@@ -185,7 +187,7 @@ pub struct Matcher {
 unsafe impl Send for Matcher {}
 
 impl Matcher {
-    /// One for each worker. It allocates; searches do not.
+    /// Creates the scratch state of a worker. It allocates; searches do not.
     pub fn new() -> Self {
         // SAFETY: constructors with default contexts; null is checked below.
         let made = unsafe {
@@ -200,7 +202,7 @@ impl Matcher {
         else {
             std::alloc::handle_alloc_error(std::alloc::Layout::new::<[u8; STACK_BYTES[0]]>());
         };
-        // SAFETY: both were just made; the stack lives as long as the context, see `drop`.
+        // SAFETY: both were just created; the stack lives as long as the context, see `drop`.
         unsafe {
             sys::pcre2_set_match_limit_8(context.as_ptr(), MAX_STEPS);
             sys::pcre2_jit_stack_assign_8(context.as_ptr(), None, stack.as_ptr().cast());
@@ -208,11 +210,11 @@ impl Matcher {
         Self { data, context, stack }
     }
 
-    /// The first match in `subject`. `begins`: the subject's begin is the buffer's, so that `^` may match there.
-    /// `complete`: nothing follows the subject, so that `$` may match at its end.
+    /// Finds the first match in `subject`. `begins`: the subject begins at the start of the buffer, so that `^` may
+    /// match there. `complete`: nothing follows the subject, so that `$` may match at its end.
     ///
-    /// What it takes is charged to `work`: where that is spent the search is given up. `is_usual`: a search of few steps
-    /// costs nothing, for it is made of every packet.
+    /// The cost is charged to `work`; if the budget is exhausted, the search is given up. `is_usual`: a search of few
+    /// steps is not charged, because it is made for every packet.
     pub fn find_within(
         &mut self,
         (work, is_usual): (&WorkBudget, bool),
@@ -239,7 +241,7 @@ impl Matcher {
         }
     }
 
-    /// The same, whatever it takes.
+    /// Finds the first match in `subject` as [`Matcher::find_within`] does, without a work budget.
     pub fn find(&mut self, expression: &CompiledPattern, subject: &[u8], begins: bool, complete: bool) -> SearchResult {
         self.find_in(MAX_STEPS, expression, subject, begins, complete)
     }
@@ -264,7 +266,7 @@ impl Matcher {
         }
         // SAFETY: the context is alive.
         unsafe { sys::pcre2_set_match_limit_8(self.context.as_ptr(), steps) };
-        // SAFETY: code, data and context are alive; the subject is as long as said; two pairs fit the data.
+        // SAFETY: code, data and context are alive; the subject has the passed length; two pairs fit the data.
         let result = unsafe {
             sys::pcre2_match_8(
                 expression.code.as_ptr(),
@@ -277,14 +279,14 @@ impl Matcher {
             )
         };
         match result {
-            // 0: there are more groups than the pairs that are asked for.
+            // 0 means that there are more groups than requested pairs.
             0.. => {
-                // SAFETY: after a match the vector holds at least its pair.
+                // SAFETY: after a match the vector contains at least the pair of the match.
                 let (from, to) = unsafe {
                     let pair = sys::pcre2_get_ovector_pointer_8(self.data.as_ptr());
                     (*pair, *pair.add(1))
                 };
-                // `\K` may set the begin behind the end.
+                // `\K` may move the start beyond the end.
                 SearchResult::Match(from.min(to)..to.min(subject.len()))
             }
             sys::PCRE2_ERROR_PARTIAL => SearchResult::Incomplete,
@@ -296,14 +298,14 @@ impl Matcher {
 }
 
 impl Matcher {
-    /// The first group of the first match in a subject that is complete; as [`Matcher::find_within`].
+    /// The first group of the first match in a complete subject; the cost is charged as by [`Matcher::find_within`].
     pub fn group(&mut self, work: &WorkBudget, expression: &CompiledPattern, subject: &[u8]) -> Option<Range<usize>> {
         let found = self.find_within((work, false), expression, subject, true, true);
         if expression.groups == 0 || !matches!(found, SearchResult::Match(_)) {
             return None;
         }
-        // SAFETY: the data was made for two pairs, and a match of an expression with a group sets both: to PCRE2_UNSET where the
-        // group took no part.
+        // SAFETY: the data was created for two pairs, and a match of an expression with a group sets both: to PCRE2_UNSET if the
+        // group did not take part in the match.
         let (from, to) = unsafe {
             let pairs = sys::pcre2_get_ovector_pointer_8(self.data.as_ptr());
             (*pairs.add(2), *pairs.add(3))
@@ -320,7 +322,8 @@ impl Default for Matcher {
 
 impl Drop for Matcher {
     fn drop(&mut self) {
-        // SAFETY: each was made by its constructor and is freed once; the context before the stack that it uses.
+        // SAFETY: each object was created by its constructor and is freed once; the context before the stack that it
+        // uses.
         unsafe {
             sys::pcre2_match_data_free_8(self.data.as_ptr());
             sys::pcre2_match_context_free_8(self.context.as_ptr());

@@ -1,12 +1,13 @@
-//! nDPI: which application a flow is of.
+//! nDPI: identifies the application of a flow.
 //!
-//! nDPI is C code that parses what strangers send. It is linked dynamically, so that the distribution's repairs reach
-//! it without us. What we can keep from it we keep: it gets its memory from a fixed arena per core, frees nothing that
-//! is not from there, what it has taken for a flow goes with the flow, whatever it forgot, and it is shown whole packets
-//! of the flow's protocol only. What it does with its own bytes and for how long stays in its hands.
+//! nDPI is C code that parses untrusted data. It is linked dynamically, so that security updates of the distribution
+//! apply. The binding contains it as far as possible: nDPI allocates from a fixed arena per core and can free only
+//! memory from there; all that it has allocated for a flow is released with the flow, even what it leaks; and it
+//! receives only complete packets of the flow's protocol. What it does within its own memory, and for how long, can't be
+//! controlled.
 //!
-//! A [`Module`] is all that a core needs: nDPI's tables, slots for the flows that are looked at, and that arena. Making
-//! one allocates some megabytes; packets allocate nothing outside of the arena.
+//! A [`DetectionModule`] contains all that a core needs: nDPI's tables, slots for the flows under identification, and
+//! the arena. Creating one allocates some megabytes; packets allocate only from the arena.
 
 mod arena;
 mod hooks;
@@ -24,24 +25,24 @@ use hooks::Memories;
 use shape::{Shape, shape};
 use sluice_wire::Direction;
 
-/// Why there is no module.
+/// Why a module can't be created.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum Error {
-    /// The library at run time is not the one whose header was bound.
+    /// The library at run time has another version than the bound header.
     #[error("the installed nDPI ({0}) is not the one that this program was built with")]
     Version(Box<str>),
-    /// It could not be made.
+    /// nDPI could not be initialised.
     #[error("nDPI could not be started")]
     Start,
 }
 
-/// What nDPI says of a flow: its protocol numbers, 0 where it knows none. Both are set where one protocol carries the
-/// other: 91 and 126 is Google over TLS.
+/// Protocol numbers that nDPI reports for a flow; 0 is unknown. Both are set if one protocol carries the other: 91 and
+/// 126 is Google over TLS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ProtocolPair {
-    /// What carries.
+    /// Number of the carrying protocol.
     pub master: u16,
-    /// What is carried, or the only one.
+    /// Number of the carried protocol, or of the only protocol.
     pub application: u16,
 }
 
@@ -60,56 +61,56 @@ impl From<raw::ndpi_protocol> for ProtocolPair {
     }
 }
 
-/// Why nDPI says nothing.
+/// Why nDPI returns no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DetectionError {
-    /// The arena ran short: what nDPI knew of the flow has gaps, and is forgotten.
+    /// The arena is exhausted: nDPI's state of the flow is incomplete and has been discarded.
     Memory,
-    /// It was not shown the packet: one not whole, or of another protocol than the flow's first.
+    /// The packet was not passed to nDPI: it is incomplete, or has another protocol than the flow's first packet.
     Packet,
 }
 
-/// Bytes and events of the arena.
+/// Counters of the arena.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ArenaCounters {
-    /// Bytes that there are.
+    /// Size in bytes.
     pub size: usize,
-    /// Bytes that are taken.
+    /// Allocated bytes.
     pub used: usize,
-    /// The most that ever were.
+    /// Highest number of allocated bytes so far.
     pub peak: usize,
-    /// Requests that were refused.
+    /// Allocations that failed.
     pub refused: u64,
-    /// Pointers that nDPI gave back and that it never got.
+    /// Pointers that nDPI freed without having allocated them from the arena.
     pub foreign: u64,
 }
 
-/// One of nDPI's detection modules, with all it needs.
+/// A detection module of nDPI with all of its memory.
 pub struct DetectionModule {
     module: NonNull<raw::ndpi_detection_module_struct>,
     flows: Box<[raw::ndpi_flow_struct]>,
-    /// What a flow's first packet was, and all its packets must be.
+    /// Shape of each flow's first packet, which all of its packets must have.
     shapes: Box<[Option<Shape>]>,
     memories: Memories,
 }
 
-// SAFETY: the module, the flows and the memory belong to this value alone, and none knows a thread: the one variable
-// of a thread is set and cleared within each call.
+// SAFETY: the module, the flows and the memory belong to this value alone, and none is bound to a thread: the one
+// thread-local variable is set and cleared within each call.
 unsafe impl Send for DetectionModule {}
 
-/// Modules are made and unmade one at a time.
+/// Serialises the creation and destruction of modules.
 static MODULE_LOCK: Mutex<()> = Mutex::new(());
 
 impl DetectionModule {
     /// Bytes of one flow's slot.
     pub const FLOW: usize = size_of::<raw::ndpi_flow_struct>();
 
-    /// With room for this many flows, and an arena of this many bytes.
+    /// Creates a module with slots for this number of flows and an arena of this size in bytes.
     pub fn new(flows: u32, memory: usize) -> Result<Self, Error> {
         let _making = MODULE_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
         hooks::set();
         same_version()?;
-        // SAFETY: no other module is being made.
+        // SAFETY: no other module is being created.
         let module = NonNull::new(unsafe { raw::ndpi_init_detection_module(0) }).ok_or(Error::Start)?;
         let module = Self {
             module,
@@ -124,12 +125,12 @@ impl DetectionModule {
 
     fn set_up(&self) -> Result<(), Error> {
         let module = self.module.as_ptr();
-        // All protocols but one: tinc's cache outlives its flow and trusts every allocation.
+        // Enable all protocols but tinc, whose cache outlives its flow and does not check allocations.
         let mut all = raw::ndpi_protocol_bitmask_struct { fds_bits: [!0; _] };
         let tinc = raw::ndpi_protocol_id_t_NDPI_PROTOCOL_TINC as usize;
         all.fds_bits[tinc / 32] &= !(1 << (tinc % 32));
-        // SAFETY: the module is new and nobody else's; nDPI copies the set. The layout of a module is not part of the
-        // interface: `name` is far behind the caches, so where it is as the library says, they are.
+        // SAFETY: the module is new and not shared; nDPI copies the set. The layout of a module is not part of the
+        // interface: `name` is far behind the caches, so if it is where the library expects it, the caches are, too.
         unsafe {
             let name = (*module).proto_defaults[1].protoName;
             if name.is_null() || name != raw::ndpi_get_proto_by_id(module, 1) {
@@ -141,7 +142,7 @@ impl DetectionModule {
                 raw::ndpi_detection_preference_ndpi_pref_direction_detect_disable,
                 1,
             );
-            // These it makes at the first packet that needs one, and keeps.
+            // nDPI would create these caches with the first packet that needs them, and keep them.
             for (cache, entries) in [
                 (&raw mut (*module).ookla_cache, 1024),
                 (&raw mut (*module).bittorrent_cache, 32768),
@@ -163,21 +164,21 @@ impl DetectionModule {
         Ok(())
     }
 
-    /// Slots of flows.
+    /// Number of flow slots.
     pub fn flows(&self) -> u32 {
         self.flows.len() as u32
     }
 
-    /// Gives back what a slot's flow has taken from the arena, and makes the slot ready for another flow.
+    /// Releases all memory that a slot's flow has allocated from the arena, and clears the slot for another flow.
     pub fn release(&mut self, flow: u32) {
-        // nDPI's own way is not gone: it forgets what a flow took before it became another protocol's.
+        // nDPI's own function is not used: it leaks memory of a flow that was reassigned to another protocol.
         self.memories.flows.arena.release(flow);
         self.shapes[flow as usize] = None;
-        // SAFETY: the slot is one flow long, plain memory, and all zeros is how a flow begins.
+        // SAFETY: the slot is one flow long and plain memory; a flow begins as all zeros.
         unsafe { ptr::write_bytes(&raw mut self.flows[flow as usize], 0, 1) };
     }
 
-    /// One packet of a flow, whole and from its IP header on.
+    /// Passes one packet of a flow to nDPI; it must be complete and begin with its IP header.
     pub fn packet(
         &mut self,
         flow: u32,
@@ -193,24 +194,24 @@ impl DetectionModule {
         let length = u16::try_from(packet.len()).map_err(|_| DetectionError::Packet)?;
         let data = packet.as_ptr();
         self.call(flow, |module, state| {
-            // SAFETY: module and flow are valid and ours; nDPI reads `length` bytes at `data` and writes none of them,
+            // SAFETY: module and flow are valid and owned; nDPI reads `length` bytes at `data` and writes none of them,
             // and finds in them the transport header that it expects in this flow.
             unsafe { raw::ndpi_detection_process_packet(module, state, data, length, time_ms) }
         })
     }
 
-    /// Whether more packets of a flow that is known may say more of it.
+    /// Whether further packets may refine the result of an identified flow.
     pub fn wants_more(&mut self, flow: u32) -> bool {
         let state = &raw mut self.flows[flow as usize];
-        // SAFETY: module and flow are valid and ours.
+        // SAFETY: module and flow are valid and owned.
         unsafe { raw::ndpi_extra_dissection_possible(self.module.as_ptr(), state) != 0 }
     }
 
-    /// What the flow most probably is, and whether that is a guess by its addresses and ports.
+    /// The most probable protocol of the flow, and whether it is a guess from addresses and ports.
     pub fn give_up(&mut self, flow: u32) -> Result<(ProtocolPair, bool), DetectionError> {
         let mut guessed = 0;
         let pair = self.call(flow, |module, state| {
-            // SAFETY: module and flow are valid and ours; the flag is written.
+            // SAFETY: module and flow are valid and owned; the flag is written.
             unsafe { raw::ndpi_detection_giveup(module, state, 1, &raw mut guessed) }
         })?;
         Ok((pair, guessed != 0))
@@ -242,12 +243,12 @@ impl DetectionModule {
             if name.is_null() {
                 return "";
             }
-            // SAFETY: names end with a zero and live as long as the module, which is borrowed.
+            // SAFETY: names are null-terminated and live as long as the module, which is borrowed.
             unsafe { CStr::from_ptr(name) }.to_str().unwrap_or_default()
         })
     }
 
-    /// The arena's.
+    /// Counters of the arena.
     pub fn arena_counters(&self) -> ArenaCounters {
         let (used, peak, refused) = self.memories.flows.arena.figures();
         ArenaCounters {
@@ -259,7 +260,7 @@ impl DetectionModule {
         }
     }
 
-    /// The arena refuses what is asked for after this many requests.
+    /// Makes the arena refuse allocations after this number of requests.
     #[cfg(test)]
     pub(crate) fn refuse_in(&mut self, requests: Option<u32>) {
         self.memories.flows.arena.refuse_in = requests;
@@ -269,8 +270,8 @@ impl DetectionModule {
 impl Drop for DetectionModule {
     fn drop(&mut self) {
         let _making = MODULE_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: the module is ours, unmade once, and no other is being made; what it holds is the C library's, since
-        // what came from the arena belonged to flows, which hold nothing of the module.
+        // SAFETY: the module is owned and destroyed once, and no other is being created or destroyed. Its memory is the
+        // C library's, because memory from the arena belonged to flows, which refer to nothing of the module.
         unsafe { raw::ndpi_exit_detection_module(self.module.as_ptr()) }
     }
 }
@@ -281,9 +282,9 @@ impl std::fmt::Debug for DetectionModule {
     }
 }
 
-/// Release of the library that runs.
+/// Revision of the library that is loaded.
 pub fn revision() -> &'static str {
-    // SAFETY: a constant of the library's.
+    // SAFETY: the function returns a constant of the library.
     unsafe { CStr::from_ptr(raw::ndpi_revision()) }
         .to_str()
         .unwrap_or_default()
@@ -294,7 +295,7 @@ fn version() -> Error {
 }
 
 fn same_version() -> Result<(), Error> {
-    // SAFETY: both return constants.
+    // SAFETY: both functions return constants.
     let (interface, flow) = unsafe {
         (
             u32::from(raw::ndpi_get_api_version()),
@@ -317,16 +318,18 @@ fn zeroed_flows(flows: u32) -> Box<[raw::ndpi_flow_struct]> {
     if memory.is_null() {
         handle_alloc_error(layout);
     }
-    // SAFETY: as long as said, from the global allocator; a flow is plain C data, for which all zeros is valid.
+    // SAFETY: the memory has this length and is from the global allocator; a flow is plain C data, for which all zeros
+    // is valid.
     unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(memory, flows as usize)) }
 }
 
-/// Uses once what libgcrypt and the C library set up at first use and keep: QUIC's ciphers, the time zone.
+/// Triggers the lazy initialisation of libgcrypt and the C library, whose memory is kept: ciphers for QUIC, the time
+/// zone.
 fn warm_up() -> Result<(), Error> {
     let key = [0u8; 32];
     for mode in [raw::GCRY_CIPHER_MODE_ECB, raw::GCRY_CIPHER_MODE_GCM] {
         let mut cipher: *mut c_void = ptr::null_mut();
-        // SAFETY: a cipher is opened, given a key of its length, and closed.
+        // SAFETY: a cipher is opened, gets a key of its length, and is closed.
         unsafe {
             if raw::gcry_cipher_open(&raw mut cipher, raw::GCRY_CIPHER_AES128, mode as c_int, 0) != 0 {
                 return Err(Error::Start);
@@ -336,7 +339,7 @@ fn warm_up() -> Result<(), Error> {
         }
     }
     let mut digest: *mut c_void = ptr::null_mut();
-    // SAFETY: a digest is opened, given a key, read, and closed.
+    // SAFETY: a digest is opened, gets a key, is read, and is closed.
     unsafe {
         if raw::gcry_md_open(&raw mut digest, raw::GCRY_MD_SHA256, raw::GCRY_MD_FLAG_HMAC as c_uint) != 0 {
             return Err(Error::Start);

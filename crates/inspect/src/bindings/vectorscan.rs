@@ -1,9 +1,9 @@
-//! Vectorscan: many patterns searched for at once.
+//! Vectorscan: searches for many patterns in one pass.
 //!
-//! A [`Database`] holds the compiled patterns and is shared by all cores. It is scanned with a [`Scratch`], of which
-//! every core has one that serves all its databases. [`Streams`] keeps what a scan must remember between two pieces of
-//! a stream. Compiling, growing a scratch and making streams allocate and happen on the control thread; scanning
-//! allocates nothing.
+//! A [`Database`] contains the compiled patterns and is shared by all cores. A scan needs a [`Scratch`]; every core has
+//! one for all of its databases. [`ScanStreams`] keeps the state of scans between two segments of a stream. Compiling,
+//! enlarging a scratch and creating streams allocate memory and happen on the control thread; scanning allocates
+//! nothing.
 
 mod calls;
 mod database;
@@ -20,24 +20,24 @@ pub use replay::Replay;
 pub use scratch::Scratch;
 pub use streams::ScanStreams;
 
-/// Why Vectorscan did not do what it was asked.
+/// Error of Vectorscan.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum Error {
-    /// It does not take the patterns.
+    /// Vectorscan rejects the patterns.
     #[error("pattern {}: {message}", id.map_or_else(|| String::from("unknown"), |id| id.to_string()))]
     Refused {
-        /// Identifier of the pattern to blame, where there is one.
+        /// Identifier of the invalid pattern, if there is one.
         id: Option<u32>,
-        /// Its own words.
+        /// Message of Vectorscan.
         message: Box<str>,
     },
-    /// There are no patterns, or more than 2³² - 1.
+    /// The number of patterns is 0 or above 2³² - 1.
     #[error("a database holds 1 to 4294967295 patterns")]
     Count,
-    /// Memory is short.
+    /// No memory is left.
     #[error("Vectorscan is out of memory")]
     Memory,
-    /// The processor lacks what Vectorscan is built on (SSE 4.2).
+    /// The processor lacks an instruction set that Vectorscan requires (SSE 4.2).
     #[error("Vectorscan does not run on this processor")]
     Processor,
     /// The database was compiled by another version.
@@ -49,37 +49,37 @@ pub enum Error {
     /// The database was compiled for the other [`Mode`].
     #[error("the database was compiled for another mode")]
     Mode,
-    /// Anything else: bytes that are no database, most of the time.
+    /// Another error, usually because the bytes are not a database.
     #[error("Vectorscan answered {0}")]
     Other(i32),
 }
 
-/// What to do after a match.
+/// What the scan does after a match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MatchAction {
-    /// Go on.
+    /// Continue.
     Continue,
-    /// Look no further in this piece, nor in this stream until it is reset.
+    /// Stop scanning this data, and this stream until it is reset.
     Stop,
 }
 
 /// How a scan ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScanEnd {
-    /// At the end of the data.
+    /// The scan reached the end of the data.
     Complete,
-    /// Where [`Next::Stop`] was said, now or earlier in the same stream.
+    /// The sink returned [`MatchAction::Stop`], now or earlier in the same stream.
     Stopped,
 }
 
-/// Version of the library and the day of its build, in its own words.
+/// Version of the library with the date of its build.
 pub fn version() -> &'static str {
-    // SAFETY: the library returns a constant, terminated text that lives as long as it does.
+    // SAFETY: the library returns a constant, null-terminated text that lives as long as it does.
     let text = unsafe { CStr::from_ptr(raw::hs_version()) };
     text.to_str().unwrap_or("unknown")
 }
 
-/// What databases are compiled for: the family that code is tuned for, and the processor's features that are used.
+/// Target of compilation: the processor family that code is tuned for, and the processor features that it uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Platform {
     /// `HS_TUNE_FAMILY_…`
@@ -89,9 +89,9 @@ pub struct Platform {
 }
 
 impl Platform {
-    /// What is compiled for on this machine: what every processor has that the library runs on.
+    /// The target on this machine: the features that every processor supported by the library has.
     pub fn here() -> Result<Platform, Error> {
-        // SAFETY: the library looks at the processor only.
+        // SAFETY: the library only queries the processor.
         check(unsafe { raw::hs_valid_platform() })?;
         Ok(Platform { tune: 0, features: 0 })
     }
@@ -109,7 +109,7 @@ fn check(code: c_int) -> Result<(), Error> {
     }
 }
 
-/// What a scan answered. Other answers mean that arguments were wrong, which the types here rule out.
+/// Converts the result of a scan. Other results mean invalid arguments, which the types here exclude.
 fn scanned(code: c_int) -> ScanEnd {
     match code {
         raw::SUCCESS => ScanEnd::Complete,
@@ -118,12 +118,12 @@ fn scanned(code: c_int) -> ScanEnd {
     }
 }
 
-/// Length of a piece, as the library takes it.
+/// Length of data, in the type of the library.
 fn length(data: &[u8]) -> c_uint {
     c_uint::try_from(data.len()).expect("a piece of data is shorter than 4 GiB")
 }
 
-/// Hands a match to the sink. It cannot unwind into C: a panic in an `extern "C"` function aborts the process.
+/// Passes a match to the sink. It can't unwind into C: a panic in an `extern "C"` function aborts the process.
 unsafe extern "C" fn report<S: FnMut(u32, u64) -> MatchAction>(
     id: c_uint,
     _from: c_ulonglong,

@@ -4,7 +4,7 @@ use super::{BufferSource, Cursor, Evaluator, RuleResult};
 use crate::signature::{ByteTest, Comparison, NumberField, NumberFormat};
 
 impl Evaluator {
-    /// A number, and where its bytes end.
+    /// Reads a number. Returns it with the offset at which its bytes end.
     pub(super) fn read(
         &self,
         number: &NumberField,
@@ -75,7 +75,7 @@ impl Evaluator {
     }
 }
 
-/// Digits, and how many bytes they take with what precedes them; blanks and `0x` may.
+/// Parses digits. Returns the number and the bytes that it takes, including leading blanks and `0x`.
 fn text(bytes: &[u8], base: u32) -> Option<(u64, usize)> {
     let blanks = bytes.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
     let mut digits = &bytes[blanks..];

@@ -1,42 +1,42 @@
-//! Questions about headers.
+//! Conditions on packet headers.
 
 use std::ops::RangeInclusive;
 
 use crate::signature::{Bits, Condition, Sender};
 
-/// What rules ask about a packet beside its data.
+/// Fields of a packet that rules test, beside its data.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PacketFields {
-    /// IP.
+    /// Fields of the IP header.
     pub ip: IpFields,
-    /// TCP, where it is.
+    /// Fields of the TCP header, if the packet is TCP.
     pub tcp: Option<TcpFields>,
-    /// ICMP or ICMPv6, where it is.
+    /// Fields of the ICMP or ICMPv6 header, if the packet is either.
     pub icmp: Option<IcmpFields>,
-    /// Bytes of the payload.
+    /// Length of the payload in bytes.
     pub payload: u32,
-    /// Bytes of the stream that client and server sent so far.
+    /// Bytes of the stream that client and server have sent so far.
     pub sent: [u64; 2],
 }
 
-/// Of the IP header.
+/// Fields of the IP header.
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(missing_docs)]
 pub struct IpFields {
     pub ttl: u8,
     pub type_of_service: u8,
     pub protocol: u8,
-    /// Of IPv4.
+    /// Identification field of the IPv4 header.
     pub identification: Option<u16>,
-    /// Reserved 4, don't fragment 2, more fragments 1.
+    /// Flags of the fragment field: reserved 4, don't fragment 2, more fragments 1.
     pub fragment_bits: u8,
-    /// In units of 8 bytes.
+    /// Fragment offset in units of 8 bytes.
     pub fragment_offset: u16,
-    /// Source and destination are one.
+    /// Source and destination address are equal.
     pub same_address: bool,
 }
 
-/// Of the TCP header.
+/// Fields of the TCP header.
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(missing_docs)]
 pub struct TcpFields {
@@ -46,7 +46,7 @@ pub struct TcpFields {
     pub window: u16,
 }
 
-/// Of the ICMP header. Identifier and number are 0 where the type has none.
+/// Fields of the ICMP header. Identifier and sequence number are 0 if the type has none.
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(missing_docs)]
 pub struct IcmpFields {
@@ -57,7 +57,7 @@ pub struct IcmpFields {
 }
 
 impl PacketFields {
-    /// Whether a condition on headers holds. Conditions on data do not.
+    /// Whether a condition on headers holds. Returns false for conditions on data.
     pub(crate) fn holds(&self, condition: &Condition) -> bool {
         let ip = &self.ip;
         match condition {

@@ -1,25 +1,25 @@
-//! Bytes in bytes.
+//! Search for bytes in data.
 
 use arrayvec::ArrayVec;
 use memchr::{memchr2, memmem};
 
-/// Bytes that are looked for, prepared once.
+/// Bytes to search for, prepared once.
 #[derive(Debug)]
 pub struct Needle(Kind);
 
 #[derive(Debug)]
 enum Kind {
     Exact(Box<memmem::Finder<'static>>),
-    /// ASCII letters match in either case. A place is taken for a candidate by one of the bytes.
+    /// ASCII letters match in either case. One of the bytes (`by`) selects candidate positions.
     Caseless {
         bytes: Box<[u8]>,
         by: usize,
     },
 }
 
-/// Bytes that are passed over for a unit of work.
+/// Number of skipped bytes charged as one unit of work.
 const SCANNED_PER_UNIT: usize = 32;
-/// Units of work for a place that is compared.
+/// Units of work charged for a compared position.
 const COMPARE_COST: u32 = 4;
 
 impl Needle {
@@ -27,7 +27,7 @@ impl Needle {
         if !nocase {
             return Self(Kind::Exact(Box::new(memmem::Finder::new(bytes).into_owned())));
         }
-        // Rather no letter that is everywhere.
+        // Prefer a byte other than a letter or a common separator: it occurs less often.
         let by = bytes
             .iter()
             .position(|byte| !byte.is_ascii_alphanumeric() && !matches!(byte, b' ' | 0 | b'/' | b'.' | b'='))
@@ -38,7 +38,7 @@ impl Needle {
         })
     }
 
-    /// Where it first lies in `hay`, and the units of work that it took to see.
+    /// First position in `hay`, and the units of work that the search took.
     pub fn find(&self, hay: &[u8]) -> (Option<usize>, u32) {
         match &self.0 {
             Kind::Exact(finder) => {
@@ -75,7 +75,7 @@ fn caseless(needle: &[u8], by: usize, hay: &[u8]) -> (Option<usize>, u32) {
     )
 }
 
-/// Decode base64 (RFC 4648) as far as it goes: up to padding, a foreign byte, or as much as fits. Line ends are skipped.
+/// Decodes Base64 (RFC 4648) up to padding, an invalid byte, or the capacity of `into`. Line ends are skipped.
 pub fn decode_base64<const N: usize>(text: &[u8], into: &mut ArrayVec<u8, N>) {
     into.clear();
     let (mut bits, mut held) = (0u32, 0);

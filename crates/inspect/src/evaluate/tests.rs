@@ -1,4 +1,4 @@
-//! Rules made of conditions, asked about data that is complete or still coming.
+//! Tests of conditions on complete and on incomplete data.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::*;
 use crate::rule::FlowVarNames;
 use crate::signature::*;
 
-/// Payload alone.
+/// A buffer source with nothing but a payload.
 struct Payload<'a>(&'a [u8], bool);
 
 impl BufferSource for Payload<'_> {
@@ -51,7 +51,7 @@ fn signature(conditions: Vec<Condition>) -> Signature {
     }
 }
 
-/// A rule that nothing is searched for: it waits for all of its contents.
+/// A rule without prefilter: it remains pending for all of its contents.
 fn rule(conditions: Vec<Condition>) -> Rule {
     let mut rule = Rule::new(Arc::new(signature(conditions)), &mut FlowVarNames::default()).unwrap();
     for step in &mut rule.steps {
@@ -173,7 +173,7 @@ fn absent_content_in_a_bounded_place_waits_for_it() {
     ];
     let rule = rule(conditions);
     assert_eq!(Incomplete, ask(&rule, b"USER anon", false));
-    // Another one may come.
+    // Another line may arrive.
     assert_eq!(Incomplete, ask(&rule, b"USER anon\n", false));
     assert_eq!(NoMatch, ask(&rule, b"USER anon\n", true));
     assert_eq!(Match, ask(&rule, b"USER anonymous-and-long", false));
@@ -367,7 +367,7 @@ fn question_that_explodes_is_given_up() {
     assert_eq!((NoMatch, 1), (answer, evaluator.exhausted));
 }
 
-/// All ways to place contents, tried one by one: what [`Evaluator`] must agree with.
+/// Reference for [`Evaluator`]: tries all positions of all contents.
 fn oracle(contents: &[Content], data: &[u8], last: i64) -> bool {
     let Some((content, rest)) = contents.split_first() else {
         return true;
@@ -423,7 +423,7 @@ proptest! {
     #[test]
     fn contents_are_placed_wherever_they_fit(contents in contents(), data in "[ab-]{0,14}") {
         let rule = rule(contents.iter().cloned().map(Condition::Content).collect());
-        // A content that is not relative does not care about the ones before.
+        // A content that is not relative does not depend on earlier contents.
         let expected = oracle(&contents, data.as_bytes(), 0);
         prop_assert_eq!(expected, ask(&rule, data.as_bytes(), true) == Match);
     }
@@ -437,7 +437,7 @@ proptest! {
             let answer = ask(&rule, &data[..end], false);
             prop_assert_eq!(expected, answer == Match, "after {} bytes: {:?}", end, answer);
             if answer == NoMatch {
-                // Nothing that follows helps.
+                // No further data can make the rule match.
                 prop_assert!((end..=data.len()).all(|end| !oracle(&contents, &data[..end], 0)));
             }
         }

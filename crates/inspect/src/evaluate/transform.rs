@@ -1,7 +1,7 @@
-//! Buffers that are changed before a rule looks in them.
+//! Transforms: buffers that are changed before a rule inspects them.
 //!
-//! They are changed once they are complete, for each question anew; what is longer than [`LONGEST`] is cut, except by a
-//! digest, which is of all of it.
+//! A buffer is transformed once it is complete, anew for each evaluation. A buffer longer than [`MAX_LENGTH`] is cut,
+//! except for a digest, which covers all of it.
 
 use md5::{Digest, Md5};
 use sha1::Sha1;
@@ -13,35 +13,35 @@ use crate::rule::{CompiledTransform, Rule};
 use crate::signature::{Buffer, Transform};
 use crate::work_budget::WorkBudget;
 
-/// Bytes of a buffer that are changed at most.
+/// Maximum number of bytes that are transformed.
 pub const MAX_LENGTH: usize = 8_192;
 
-/// Units of work for each byte that is changed, and of which a digest is made.
+/// Units of work charged for each byte that is transformed, and for each byte that is digested.
 const TRANSFORM_COST: u32 = 1;
 const DIGEST_COST: u32 = 4;
 
-/// What is known of a changed buffer.
+/// State of a transformed buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
-    /// There is none, or its begin is no longer there.
+    /// The buffer does not exist, or its start is no longer retained.
     #[default]
     Missing,
-    /// It is not complete.
+    /// The buffer is not complete.
     Growing,
     Ready,
 }
 
-/// Where buffers are changed; allocated once.
+/// Memory for transformed buffers, allocated once.
 pub(super) struct TransformBuffers {
     states: [State; 4],
     outputs: [Vec<u8>; 4],
-    /// Takes the output of a change that can not be made in place.
+    /// Output of a transform that can't be made in place.
     spare: Vec<u8>,
 }
 
 impl Default for TransformBuffers {
     fn default() -> Self {
-        // A dot may come before.
+        // One byte more, for the dot of `dotprefix`.
         let room = || Vec::with_capacity(MAX_LENGTH + 1);
         Self {
             states: [State::Missing; 4],
@@ -51,7 +51,7 @@ impl Default for TransformBuffers {
     }
 }
 
-/// Buffers, with those that are changed for a rule.
+/// Buffers together with a rule's transformed buffers.
 pub(super) struct WithTransforms<'a, B> {
     pub buffers: &'a B,
     pub transforms: &'a TransformBuffers,
@@ -81,7 +81,7 @@ impl TransformBuffers {
         })
     }
 
-    /// Change the buffers that a rule looks in. False where that is more work than is left.
+    /// Transforms the buffers that a rule inspects. Returns false if the work budget does not suffice.
     pub fn prepare(
         &mut self,
         rule: &Rule,
@@ -117,7 +117,7 @@ impl TransformBuffers {
     }
 }
 
-/// Units of work for changes of so many bytes.
+/// Units of work for transforms of this number of bytes.
 fn units(changes: &[CompiledTransform], bytes: usize) -> u32 {
     let each = changes.iter().map(|change| match change {
         CompiledTransform::Plain(Transform::ToMd5 | Transform::ToSha1 | Transform::ToSha256) => DIGEST_COST,
@@ -126,7 +126,7 @@ fn units(changes: &[CompiledTransform], bytes: usize) -> u32 {
     each.sum::<u32>().saturating_mul(bytes as u32)
 }
 
-/// The bytes of a buffer, or their digest where that is the first change; the changes that are left.
+/// Copies a buffer to `output`, or its digest if that is the first transform. Returns the remaining transforms.
 fn begin<'c>(bytes: &[u8], changes: &'c [CompiledTransform], output: &mut Vec<u8>) -> &'c [CompiledTransform] {
     output.clear();
     if let Some((CompiledTransform::Plain(first), rest)) = changes.split_first()
@@ -138,7 +138,7 @@ fn begin<'c>(bytes: &[u8], changes: &'c [CompiledTransform], output: &mut Vec<u8
     changes
 }
 
-/// Append a digest of bytes; false where the change is none.
+/// Appends a digest of the bytes. Returns false if the transform is not a digest.
 fn digest(transform: &Transform, bytes: &[u8], output: &mut Vec<u8>) -> bool {
     match transform {
         Transform::ToMd5 => output.extend_from_slice(&Md5::digest(bytes)),
@@ -237,7 +237,7 @@ fn apply(
     }
 }
 
-/// As C has it: vertical tabs are white space, too.
+/// White space as defined in C, which includes the vertical tab.
 fn is_space(byte: u8) -> bool {
     byte.is_ascii_whitespace() || byte == 0x0b
 }

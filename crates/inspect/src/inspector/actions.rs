@@ -1,4 +1,4 @@
-//! What becomes of a packet when all rules have been asked about it.
+//! Applies the actions of matched rules to a packet after all rules have been evaluated.
 
 use super::{BurstContext, FlowAction, FlowHandle, Inspector, RuleMatch, RuleNumber, Verdict};
 use crate::reason::{Limit, Reason};
@@ -6,8 +6,8 @@ use crate::signature::Action;
 use crate::stream::Exception;
 
 impl Inspector<'_> {
-    /// The actions of the rules that matched with a packet, in their order: pass before drop, drop before reject. A rule that
-    /// passes makes what else matched void.
+    /// Applies the actions of the rules that matched with a packet, in the order of precedence: pass before drop, drop before
+    /// reject. A matching pass rule voids all other matches.
     pub(super) fn apply_actions(
         &mut self,
         handle: FlowHandle,
@@ -19,7 +19,7 @@ impl Inspector<'_> {
             round.context.blocked.put_back(blocked);
         }
         for _ in 0..std::mem::take(&mut round.context.forgotten) {
-            self.limits.add(Limit::PartialMatchesGaveWay as usize);
+            self.limits.add(Limit::PartialMatchesEvicted as usize);
         }
         let is_full = std::mem::take(&mut round.context.no_place);
         if round.context.fired.acts.rules.is_empty() && !is_full {
@@ -28,7 +28,7 @@ impl Inspector<'_> {
         let fired = round.context.fired.acts.take();
         let verdict = self.act(handle, &fired, verdict, round);
         round.context.fired.acts.put_back(fired);
-        self.exceptions.add_if(is_full, Exception::WaitingFull);
+        self.exceptions.add_if(is_full, Exception::PendingRulesFull);
         verdict
     }
 
@@ -50,7 +50,7 @@ impl Inspector<'_> {
                 Action::Reject => FlowAction::Rejected,
                 Action::Pass | Action::Alert => FlowAction::Open,
             };
-            // The first decides.
+            // The first action that ends the flow takes effect.
             if fate != FlowAction::Open && flow.action == FlowAction::Open && !round.settings.passive {
                 (flow.action, flow.summary.ended_by) = (fate, Some(rule));
             }

@@ -1,4 +1,4 @@
-//! What rules can look at: the message as far as it has come, the buffers of its protocol, a packet by itself.
+//! Buffers that rules inspect: the current message, the buffers of its protocol, and a single packet.
 
 use sluice_wire::Direction;
 
@@ -10,7 +10,7 @@ use crate::ruleset::PortSelection;
 use crate::signature::Buffer;
 use crate::stream::{self, Streams};
 
-/// Rules about single packets.
+/// Evaluates packet rules.
 pub(super) fn evaluate_packet_rules(
     asking: &mut PacketDetection<'_>,
     known: &PacketBuffers<'_>,
@@ -30,12 +30,12 @@ pub(super) fn evaluate_packet_rules(
     asking.evaluate_blocked(known);
 }
 
-/// Units of work for a buffer that has grown, beside its bytes: a search begins anew.
+/// Units of work charged for a buffer that has grown, beside its bytes, because a new search is started.
 const GROWTH_COST: u32 = 128;
-/// Units of work for the end of a message.
+/// Units of work charged for the end of a message.
 const END_COST: u32 = 64;
 
-/// A buffer of a message has grown, or the message has ended: its rules are found and asked.
+/// Finds and evaluates the rules for an event of a message: a buffer has grown, or the message has ended.
 pub(super) fn evaluate_message(
     asking: &mut PacketDetection<'_>,
     payload: BufferView<'_>,
@@ -72,7 +72,7 @@ pub(super) fn evaluate_message(
             }
             evaluate_pending(asking, slot, Some(*buffer), &known);
             let rules = asking.rules;
-            // What a client sends as a body is a file, too.
+            // A request body counts as file data, too.
             let also = match buffer {
                 Buffer::HttpClientBody => Some(Buffer::FileData),
                 Buffer::FileData => Some(Buffer::HttpClientBody),
@@ -99,8 +99,8 @@ pub(super) fn evaluate_message(
     asking.evaluate_blocked(&known);
 }
 
-/// Ask the rules that wait for more of the message. None does if it came as a whole: what waits then is asked once, with the
-/// packet, however many messages it brings.
+/// Evaluates the rules pending for more data of a message. Skipped for a message that arrived as a whole: its pending rules
+/// are evaluated once with the packet, however many messages the packet contains.
 fn evaluate_pending(
     asking: &mut PacketDetection<'_>,
     slot: Slot<'_>,
@@ -112,13 +112,13 @@ fn evaluate_pending(
     }
 }
 
-/// What rules can look at.
+/// Buffers that rules can inspect with the current packet.
 pub(super) struct PacketBuffers<'a> {
     pub payload: BufferView<'a>,
     pub slot: Option<Slot<'a>>,
-    /// The protocol, and so its buffers, may still become known.
+    /// The protocol, and with it its buffers, may still be identified.
     pub unknown: bool,
-    /// The message has ended: buffers that it does not have will not come.
+    /// The message has ended: buffers that it lacks will not appear any more.
     pub ended: bool,
 }
 
@@ -155,7 +155,7 @@ impl BufferSource for PacketBuffers<'_> {
     }
 }
 
-/// The same, with another payload.
+/// Buffers with a different payload.
 pub(super) struct WithPayload<'k, B> {
     pub buffers: &'k B,
     pub payload: BufferView<'k>,
@@ -174,7 +174,7 @@ impl<B: BufferSource> BufferSource for WithPayload<'_, B> {
     }
 }
 
-/// What a direction has sent, as far as it is kept, and may go on with.
+/// The retained stream data of a direction.
 pub(super) fn stream<'s>(
     streams: &'s Streams<'_>,
     stream: stream::StreamHandle,

@@ -1,8 +1,8 @@
-//! Connections that are over: what still comes of them is none of a connection whose beginning was not seen.
+//! Closed connections: their late packets are distinguished from packets of a connection whose beginning was not seen.
 //!
-//! A reset may be forged, and a rule's verdict outlives the session that it was about. So a connection that was reset,
-//! closed or dropped is remembered after its session, until another begins between the same ports. A set of places by
-//! a keyed hash; where all are in use the oldest gives way.
+//! A reset may be forged, and the verdict of a rule must outlive the session that it applied to. Therefore a connection
+//! that was reset, closed or dropped is remembered after its session, until a new connection between the same ports
+//! begins. The table is set-associative and indexed by a keyed hash; a full set evicts its oldest entry.
 
 use std::net::IpAddr;
 
@@ -10,21 +10,21 @@ use sluice_table::hash::Hasher;
 
 use crate::scope::Endpoints;
 
-/// Places of a set.
+/// Entries in a set.
 const ASSOCIATIVITY: usize = 4;
 
-/// How long a connection is remembered, in seconds.
+/// Time for which a connection is remembered, in seconds.
 const LIFETIME: u32 = 3_600;
 
-/// A connection: what tells it from others of its set, and the second in which it was over.
+/// A connection: its tag within the set, and the second in which it was closed.
 #[derive(Clone, Copy, Debug, Default)]
 struct Entry {
-    /// 0: none.
+    /// 0 marks a free entry.
     tag: u32,
     second: u32,
 }
 
-/// Connections that are over.
+/// The closed connections of a shard.
 #[derive(Debug)]
 pub(super) struct ClosedConnections {
     sets: Box<[[Entry; ASSOCIATIVITY]]>,
@@ -32,7 +32,7 @@ pub(super) struct ClosedConnections {
 }
 
 impl ClosedConnections {
-    /// Room for so many.
+    /// Creates a table for at least `count` connections.
     pub fn new(count: usize, hasher: Hasher) -> Self {
         let sets = count.div_ceil(ASSOCIATIVITY).next_power_of_two();
         Self {
@@ -41,7 +41,7 @@ impl ClosedConnections {
         }
     }
 
-    /// Which set, and which tag in it: the same for both directions of a connection.
+    /// Set and tag of a connection; equal for both directions.
     fn find(&self, ends: &Endpoints) -> (usize, u32) {
         let end = |address: IpAddr, port: u16| {
             let bits = match address {
@@ -56,7 +56,7 @@ impl ClosedConnections {
         (hash as usize & (self.sets.len() - 1), (hash >> 32) as u32 | 1)
     }
 
-    /// A connection is over.
+    /// Adds a closed connection.
     pub fn add(&mut self, ends: &Endpoints, now: u64) {
         let ((set, tag), second) = (self.find(ends), second(now));
         let places = &mut self.sets[set];
@@ -74,7 +74,7 @@ impl ClosedConnections {
         places[place] = Entry { tag, second };
     }
 
-    /// Another connection begins between the same ports.
+    /// Removes a connection because a new one begins between the same ports.
     pub fn remove(&mut self, ends: &Endpoints) {
         let (set, tag) = self.find(ends);
         if let Some(place) = self.sets[set].iter_mut().find(|place| place.tag == tag) {
@@ -82,7 +82,7 @@ impl ClosedConnections {
         }
     }
 
-    /// Whether a connection is over.
+    /// Whether a connection is in the table.
     pub fn has(&self, ends: &Endpoints, now: u64) -> bool {
         let (set, tag) = self.find(ends);
         let is_it = |place: &Entry| place.tag == tag && second(now).wrapping_sub(place.second) <= LIFETIME;

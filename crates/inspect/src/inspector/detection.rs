@@ -1,4 +1,4 @@
-//! Rules that were found are asked, and what they say is done.
+//! Evaluates candidate rules and records their matches.
 
 use super::buffers::WithPayload;
 use super::fired::{FiredRules, RuleSet};
@@ -15,43 +15,45 @@ use crate::ruleset::{PortSelection, Ruleset};
 use crate::scope::{Endpoints, HeaderPrecheck};
 use crate::signature::{Action, Buffer, DatasetCommand, RateKind, Service, Toward, Track};
 
-/// Units of work for a rule that a search has found at a place, or that is looked up for a piece of a message.
+/// Units of work charged for a rule that the prefilter reports at a position, or that is looked up for new data of a
+/// message.
 const LOOKUP_COST: u32 = 2;
-/// Bytes of a stream or a file from a place that is remembered: what is nearer is kept, and what is further away is given up, so
-/// that a rule that asks for what follows anywhere does not wait for ever.
+/// Range of distances from the end of a partial match to the end of the data in which the match is recorded. Nearer bytes are
+/// retained anyway. A partial match further away is discarded, so that a rule with an unbounded distance does not stay pending
+/// for ever.
 const PARTIAL_DISTANCE: std::ops::Range<i64> = RETAINED_BYTES..RETAINED_BYTES + 65_536;
-/// Units of work for a rule that is asked because of what a sender has sent: one that was found, or waits.
+/// Units of work charged for a rule that is evaluated because of what a sender has sent: a candidate or a pending rule.
 const CANDIDATE_COST: u32 = 32;
 
-/// What a worker asks with.
+/// Scratch state that a worker needs for detection.
 pub struct DetectionContext {
     pub(super) evaluator: Evaluator,
-    /// Serves the databases of the rules.
+    /// Vectorscan scratch, large enough for the databases of the rules.
     pub(super) scratch: Scratch,
-    /// Rules that one search found.
+    /// Candidate rules that one search found.
     candidates: RuleSet,
-    /// Rules that matched with the packet that is looked at.
+    /// Rules that matched with the current packet.
     pub(super) fired: FiredRules,
-    /// Rules for which only notes were missing, with this packet.
+    /// Rules that fail with the current packet only because a flow variable is not set.
     pub(super) blocked: RuleSet,
-    /// Notes have changed since those were asked.
+    /// Flow variables have changed since the blocked rules were evaluated.
     vars_changed: bool,
-    /// A rule had no place to wait in, with this packet.
+    /// No place was free to record a pending or matched rule of the current packet.
     pub(super) no_place: bool,
-    /// Rules that were found in part and had to be forgotten, with this packet.
+    /// Number of partial matches that were discarded with the current packet.
     pub(super) forgotten: u32,
 }
 
 impl DetectionContext {
-    /// Of a worker, for these rules.
+    /// Creates the detection context of a worker for these rules.
     pub fn new(scratch: Scratch, rules: &Ruleset) -> Self {
         Self::with(scratch, rules.rules().len())
     }
 
-    /// Of a worker, for rules and those that give way to them.
+    /// Creates the detection context of a worker for a ruleset and its predecessor.
     ///
     /// # Errors
-    /// There is no memory.
+    /// No memory is left.
     pub fn for_rulesets(rules: [&Ruleset; 2]) -> Result<Self, vectorscan::Error> {
         let mut scratch = Scratch::new();
         for rules in rules {
@@ -74,57 +76,57 @@ impl DetectionContext {
         }
     }
 
-    /// What was searched since [`super::Inspector::record`].
+    /// Returns the scans recorded since [`Inspector::record_scans`](super::Inspector::record_scans).
     pub fn take_scan_log(&mut self) -> Option<Box<ScanLog>> {
         self.scratch.take_log()
     }
 
-    /// Rules that took too many steps to ask.
+    /// Number of rule evaluations that were given up because they took too many steps.
     pub fn exhausted(&self) -> u64 {
         self.evaluator.exhausted
     }
 }
 
-/// What is to become of a flow.
+/// Action for the remaining packets of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FlowAction {
-    /// It goes on, and so does inspection.
+    /// Forward and inspect them.
     #[default]
     Open,
-    /// A rule passes it: it goes on uninspected.
+    /// Forward them without inspection, because of a pass rule.
     Passed(Skipped),
-    /// A rule or exception has ended it.
+    /// Drop them, because of a rule or an exception.
     Dropped,
-    /// The same, and both ends are to be told.
+    /// Drop them, and notify both ends.
     Rejected,
 }
 
-/// A rule: its number in the rules of a generation.
+/// Identifies a rule in the ruleset of a generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RuleNumber {
-    /// Which rules.
+    /// Generation of the ruleset.
     pub generation: u32,
-    /// Its place among them.
+    /// Index of the rule in the ruleset.
     pub number: u32,
 }
 
-/// A rule that matched.
+/// A match of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RuleMatch {
     /// Number of the flow.
     pub flow: u64,
-    /// Its application, where it is known.
+    /// Application of the flow, if identified.
     pub service: Option<Service>,
-    /// Which.
+    /// The rule that matched.
     pub rule: RuleNumber,
-    /// What was done about it.
+    /// Action of the rule.
     pub action: Action,
 }
 
-/// Rules that match go here.
+/// Sink of rule matches.
 pub type MatchSink<'r> = &'r mut dyn FnMut(RuleMatch);
 
-/// Asking about one packet of one flow.
+/// Detection in one packet of one flow.
 pub(super) struct PacketDetection<'a> {
     pub rules: &'a Ruleset,
     pub hosts: &'a HostTable,
@@ -136,16 +138,17 @@ pub(super) struct PacketDetection<'a> {
     pub pending: &'a mut PendingRules,
     pub lists: &'a mut PendingLists,
     pub action: &'a mut FlowAction,
-    /// What the sender sent before its message, with that: for rules to which its begin makes no difference.
+    /// Data that the sender sent before its current message, together with the message; for rules that are independent
+    /// of message boundaries.
     pub stream: Option<BufferView<'a>>,
-    /// The application may still become known.
+    /// The application may still be identified.
     pub unknown: bool,
-    /// What is asked about is a packet by itself, of which a rule says something each time.
+    /// Single packets are evaluated, so that a rule can match in each of them.
     pub by_packet: bool,
 }
 
 impl PacketDetection<'_> {
-    /// Search a block of data, of which the first `old` bytes were searched before, and ask the rules that are found.
+    /// Searches a block of data, whose first `old` bytes were searched before, and evaluates the candidate rules.
     pub fn block(&mut self, group: &PatternGroup, data: &[u8], buffers: &impl BufferSource) {
         let Some(database) = group.block() else { return };
         let (scratch, found) = Self::add_candidate(self.context, group);
@@ -153,7 +156,7 @@ impl PacketDetection<'_> {
         self.evaluate_candidates(buffers);
     }
 
-    /// A search found a pattern.
+    /// Adds the rules of a found pattern to the candidates.
     pub fn add_candidate<'f>(
         found: &'f mut DetectionContext,
         group: &'f PatternGroup,
@@ -167,7 +170,8 @@ impl PacketDetection<'_> {
         let work = &evaluator.work;
         (scratch, move |id, _| {
             let rules = group.rules(id);
-            // A search that has begun goes on, for streams keep its state; what it finds is no longer of use.
+            // The search continues without budget, because stream states must be updated; its further matches are
+            // ignored.
             if work.charge(LOOKUP_COST * (1 + rules.len() as u32)) {
                 rules.iter().for_each(|&rule| found.add(rule));
             }
@@ -175,7 +179,7 @@ impl PacketDetection<'_> {
         })
     }
 
-    /// Ask what was found.
+    /// Evaluates the candidate rules.
     pub fn evaluate_candidates(&mut self, buffers: &impl BufferSource) {
         if self.context.candidates.rules.is_empty() {
             return;
@@ -196,7 +200,7 @@ impl PacketDetection<'_> {
         self.context.candidates.put_back(found);
     }
 
-    /// Ask the rules that wait for more: those that look in the buffer that has grown, or all.
+    /// Evaluates pending rules: those that inspect the buffer that has grown, or all.
     pub fn evaluate_pending(&mut self, grown: Option<Buffer>, buffers: &impl BufferSource) {
         if self.pending.is_empty(self.lists) {
             return;
@@ -214,7 +218,8 @@ impl PacketDetection<'_> {
         }
     }
 
-    /// Ask a rule that waited. It waits on where that can make no difference, or there is no work left for it.
+    /// Evaluates a pending rule. The rule stays pending if the new data can't change its result, or if no work budget
+    /// is left.
     fn reevaluate(&mut self, number: u32, grown: Option<Buffer>, buffers: &impl BufferSource) {
         let work = &self.context.evaluator.work;
         let looks = |buffer| self.rules.rule(number).is_some_and(|rule| rule.looks_in(buffer));
@@ -225,19 +230,19 @@ impl PacketDetection<'_> {
         self.add_pending(number);
     }
 
-    /// Nothing is decided about the flow, and the packet may cause more work.
+    /// Whether the flow has no final action yet and work budget is left.
     fn may_continue(&self) -> bool {
         *self.action == FlowAction::Open && !self.context.evaluator.work.is_exhausted()
     }
 
-    /// A piece of a message is about to be looked at, for which so many rules are asked. False where the packet may cause no
-    /// more work.
+    /// Begins the evaluation of new data of a message with this number of rules, and charges the work. Returns false if no
+    /// work budget is left.
     pub fn begin_piece(&self, units: u32, rules: usize) -> bool {
         let rules = LOOKUP_COST.saturating_mul(rules as u32);
         *self.action == FlowAction::Open && self.context.evaluator.work.charge(units.saturating_add(rules))
     }
 
-    /// Ask again the rules for which only notes were missing, as long as others take some: the order of rules and buffers
+    /// Evaluates blocked rules again as long as other rules set flow variables, so that the order of rules and buffers
     /// within a packet makes no difference.
     pub fn evaluate_blocked(&mut self, buffers: &impl BufferSource) {
         self.context.evaluator.is_usual = false;
@@ -252,7 +257,7 @@ impl PacketDetection<'_> {
         }
     }
 
-    /// Ask rules that need nothing found.
+    /// Evaluates rules that need no pattern match.
     pub fn evaluate_all(&mut self, rules: &[u32], buffers: &impl BufferSource) {
         self.context.evaluator.is_usual = true;
         for &rule in rules {
@@ -268,7 +273,7 @@ impl PacketDetection<'_> {
         }
     }
 
-    /// The same of those that the flow's ports leave.
+    /// Evaluates the rules that the ports of the flow select; they need no pattern match.
     pub fn evaluate_of_ports(
         &mut self,
         rules: &[(HeaderPrecheck, u32)],
@@ -284,7 +289,7 @@ impl PacketDetection<'_> {
         }
     }
 
-    /// The same, where what most are ruled out by stands beside each.
+    /// Evaluates rules that need no pattern match and have a precheck beside them.
     pub fn evaluate_prechecked<'r>(
         &mut self,
         rules: impl IntoIterator<Item = &'r (HeaderPrecheck, u32)>,
@@ -304,7 +309,7 @@ impl PacketDetection<'_> {
         }
     }
 
-    /// Ask rules about something odd that was met in a message.
+    /// Evaluates the rules for an anomaly in a message.
     pub fn evaluate_anomaly(&mut self, rules: &[(u32, Option<Toward>)], buffers: &impl BufferSource) {
         self.context.evaluator.is_usual = true;
         for &(rule, toward) in rules {
@@ -338,7 +343,7 @@ impl PacketDetection<'_> {
         if rule.resumes && matches!(answer, RuleResult::NoMatch | RuleResult::Incomplete) {
             answer = self.resume_partial(number, rule, answer, buffers);
         }
-        // What is cut by something that the other side says is one for its receiver.
+        // Data that is split into two messages by data from the other side is contiguous for its receiver.
         if let (Some(payload), RuleResult::NoMatch | RuleResult::Incomplete, true) = (self.stream, answer, rule.floats)
         {
             let whole = WithPayload { buffers, payload };
@@ -359,7 +364,7 @@ impl PacketDetection<'_> {
         }
     }
 
-    /// What a rule says that may have been found in part, where that is no longer kept.
+    /// Resumes a rule from its recorded partial match, if the matched bytes are no longer retained.
     fn resume_partial(
         &mut self,
         number: u32,
@@ -374,7 +379,7 @@ impl PacketDetection<'_> {
         let partial = self.context.evaluator.partial.take();
         let known = self.pending.partial(number, self.lists);
         if known.is_some_and(|known| known.message != buffers.message(known.buffer)) {
-            // The other message may go on: streams of HTTP/2 have theirs at the same time.
+            // The other message may continue: several HTTP/2 streams can have open messages at the same time.
             return RuleResult::Incomplete;
         }
         if let Some(known) = known
@@ -399,16 +404,16 @@ impl PacketDetection<'_> {
         answer
     }
 
-    /// Whether a rule is about what happens, each time: a packet by itself, or something odd.
+    /// Whether a rule can match repeatedly in one message: a packet rule, or a rule for an event.
     fn may_match_again(&self, rule: &Rule) -> bool {
         rule.is_of_event || self.by_packet && rule.has_packet_conditions()
     }
 
-    /// Whether hosts are as a rule asks.
+    /// Whether the conditions of a rule on hosts hold.
     fn host_condition_holds(&self, gate: &HostCondition) -> bool {
         match gate {
             HostCondition::Bits(bits, name) => self.hosts.xbits_match(bits, *name, self.ends, self.second),
-            // A list is changed once everything else holds.
+            // A list is changed only after all other conditions hold.
             HostCondition::Address(_, DatasetCommand::Set | DatasetCommand::Unset, _) => true,
             HostCondition::Address(track, command, set) => self.with_address(*track, |address| {
                 set.accepts(address) && apply_dataset(set, *command, address)
@@ -416,7 +421,8 @@ impl PacketDetection<'_> {
         }
     }
 
-    /// Change what a rule changes of hosts. False where the rule does not match for it: an address was in its list already.
+    /// Applies a rule's changes to xbits and address lists. Returns false if a change had no effect, for example
+    /// because the address was in the list already: the rule then does not match.
     fn update_hosts(&self, gate: &HostCondition) -> bool {
         match gate {
             HostCondition::Bits(bits, name) => {
@@ -456,14 +462,14 @@ impl PacketDetection<'_> {
         let counted = signature.rate.map_or(ThresholdResult::Reported, |rate| {
             self.hosts.count_match(signature.id, &rate, self.ends, self.second)
         });
-        // It may match again in this message, which counts.
+        // A rule below its rate may match again in this message, and that match counts.
         let is_after = signature.rate.is_some_and(|rate| rate.kind == RateKind::After);
         if !(is_after && counted == ThresholdResult::Below || self.may_match_again(rule)) {
             self.context.no_place |= !self.pending.add_matched(number, self.lists);
         }
         match (counted, signature.action) {
             (ThresholdResult::Below, _) => {}
-            // Nothing comes before it: what else matched with this packet is void.
+            // Nothing precedes a pass rule: all other matches with this packet are void.
             (_, Action::Pass) => *self.action = FlowAction::Passed(Skipped::Rule),
             (counted, _) => {
                 let is_reported = counted == ThresholdResult::Reported && !signature.noalert;

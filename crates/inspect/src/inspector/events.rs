@@ -1,4 +1,4 @@
-//! What happens in a TCP connection, and rules that ask for it.
+//! Events in TCP connections, and the rules that test them.
 
 use super::buffers::PacketBuffers;
 use super::detection::PacketDetection;
@@ -7,7 +7,7 @@ use crate::evaluate::BufferView;
 use crate::stream::{SegmentKind, StreamEvent};
 
 impl Inspector<'_> {
-    /// What a segment is to its stream, for the rules that ask for it.
+    /// Stream events that a segment causes.
     #[inline(always)]
     pub(super) fn step_events(
         &mut self,
@@ -36,7 +36,7 @@ impl Inspector<'_> {
         }
     }
 
-    /// Ask the rules that ask for an event about the packet with which it happens.
+    /// Evaluates the rules for a stream event with the packet that caused it.
     pub(super) fn stream_event(
         &mut self,
         handle: FlowHandle,

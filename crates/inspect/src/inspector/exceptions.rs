@@ -1,10 +1,10 @@
-//! What can't be inspected, and what its policy makes of it.
+//! Applies exception policies to packets that can't be inspected.
 
 use super::{FlowAction, FlowHandle, Inspector, Settings, Verdict};
 use crate::stream::{self, Exception, Policy};
 
 impl Inspector<'_> {
-    /// What the policy says about a packet that can't be inspected.
+    /// Applies the policy of an exception to a packet that can't be inspected.
     pub fn apply_policy(&mut self, handle: FlowHandle, exception: Exception, settings: &Settings) -> Verdict {
         match settings.policy(exception) {
             Policy::DropPacket => Verdict::Drop(exception.into()),
@@ -14,7 +14,7 @@ impl Inspector<'_> {
                 }
                 Verdict::Drop(exception.into())
             }
-            // What follows data that were not kept can't be put in order.
+            // Data that follows bytes which were not retained can't be reassembled.
             Policy::Pass if !matches!(exception, Exception::NoMemory | Exception::SourceFull) => {
                 Verdict::Skip(exception.into())
             }
@@ -22,8 +22,8 @@ impl Inspector<'_> {
         }
     }
 
-    /// What the policies say about a packet whose content can't be inspected whole, where no rule has decided about it. It is
-    /// part of its stream already, so that only its flow as a whole can be dropped.
+    /// Applies exception policies to a packet whose content can't be inspected completely, if no rule has decided about it.
+    /// The packet is part of its stream already, so that only the whole flow can be dropped.
     #[cold]
     pub(super) fn apply_content_policies(
         &mut self,
@@ -54,7 +54,7 @@ impl Inspector<'_> {
     }
 }
 
-/// Exceptions that the content of a packet met.
+/// Exceptions that the content of a packet raised.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ExceptionSet(u32);
 

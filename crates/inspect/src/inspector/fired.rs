@@ -1,17 +1,17 @@
-//! Rules that matched with the packet that is looked at. What they do is decided at its end, so that a rule that passes
-//! comes before one that drops, whichever buffer each of them looks in.
+//! Rules that matched with the current packet. Their actions are applied at its end, so that a pass rule precedes a
+//! drop rule, whichever buffer each of them inspects.
 
-/// A set of rules, and the list of those in it; room for all of them is there from the start.
+/// A set of rules with a list of its members, preallocated for all rules.
 #[derive(Debug)]
 pub(super) struct RuleSet {
     pub rules: Vec<u32>,
-    /// Takes the list's place while that is out.
+    /// Replaces the list while it is taken out.
     spare: Vec<u32>,
     is_there: Box<[u64]>,
 }
 
 impl RuleSet {
-    /// Of so many rules.
+    /// Creates an empty set for this number of rules.
     pub fn with_capacity(count: usize) -> Self {
         Self {
             rules: Vec::with_capacity(count),
@@ -20,7 +20,7 @@ impl RuleSet {
         }
     }
 
-    /// Add a rule, once.
+    /// Adds a rule, if it is not in the set.
     pub fn add(&mut self, rule: u32) {
         let Some(word) = self.is_there.get_mut(rule as usize / 64) else {
             return;
@@ -32,7 +32,8 @@ impl RuleSet {
         }
     }
 
-    /// All of them, in the order in which rules are asked; none is left. The list comes back by [`Set::put_back`].
+    /// Takes all members out, in evaluation order, and leaves the set empty. [`RuleSet::put_back`] returns the list for
+    /// reuse.
     pub fn take(&mut self) -> Vec<u32> {
         let spare = std::mem::take(&mut self.spare);
         let mut rules = std::mem::replace(&mut self.rules, spare);
@@ -45,7 +46,7 @@ impl RuleSet {
         rules
     }
 
-    /// The list is used again.
+    /// Returns a list for reuse.
     pub fn put_back(&mut self, mut rules: Vec<u32>) {
         rules.clear();
         self.spare = rules;
@@ -55,14 +56,14 @@ impl RuleSet {
 /// Rules that matched with a packet.
 #[derive(Debug)]
 pub(super) struct FiredRules {
-    /// Their actions are due.
+    /// Rules whose actions apply.
     pub acts: RuleSet,
-    /// Those that are reported among them, by rule.
+    /// Bit set of the matched rules that are reported.
     reported: Box<[u64]>,
 }
 
 impl FiredRules {
-    /// Of so many rules.
+    /// Creates an empty set for this number of rules.
     pub fn with_capacity(count: usize) -> Self {
         Self {
             acts: RuleSet::with_capacity(count),
@@ -70,7 +71,7 @@ impl FiredRules {
         }
     }
 
-    /// A rule matched.
+    /// Adds a matched rule.
     pub fn add(&mut self, rule: u32, is_reported: bool) {
         self.acts.add(rule);
         if let Some(word) = self.reported.get_mut(rule as usize / 64) {
@@ -78,7 +79,7 @@ impl FiredRules {
         }
     }
 
-    /// Whether a rule is reported; it is not from now on.
+    /// Clears the reported flag of a rule, and returns it.
     pub fn take_reported(&mut self, rule: u32) -> bool {
         let Some(word) = self.reported.get_mut(rule as usize / 64) else {
             return false;

@@ -1,4 +1,4 @@
-//! Flows that are inspected: a fixed pool, reached by handle and serial.
+//! Inspected flows: a fixed pool, addressed by handles of index and generation.
 
 use sluice_table::prefetch::{prefetch_read_at, prefetch_write};
 use sluice_wire::Direction;
@@ -16,55 +16,55 @@ use crate::stream;
 use crate::transactions::PendingTransactions;
 use crate::work_budget::WorkTokens;
 
-/// A flow's place in its shard's pool, and which use of the place; never 0.
+/// Index and generation of a flow in its shard's pool; never 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FlowHandle(pub u32);
 
-/// No handle is below 1 shifted by so many bits: those numbers are for the engine.
+/// All handles are at least 1 shifted left by this number: the engine uses the lower numbers itself.
 const RESERVED_BITS: u32 = 4;
 
-/// Whether the client of a flow is who it says it is (conntrack's word).
+/// Whether the address of a flow's client is verified (states as in conntrack).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum ReplyStatus {
-    /// It may be forged, and gives way to others where there is no place.
+    /// The client's address may be spoofed. The flow can be evicted.
     #[default]
     Unreplied,
-    /// The server has answered what may be forged: the same.
+    /// The server has replied, but the client's address may still be spoofed. The flow can be evicted.
     Replied,
-    /// The client has answered the server: it stays, and counts for its source.
+    /// The client has answered the server: the flow is not evicted, and counts towards the quota of its source.
     Assured,
 }
 
-/// What is known of a flow, what every packet needs first.
+/// State of a flow; fields that every packet needs come first.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(super) struct FlowState {
     serial: u32,
     is_open: bool,
     pub reply_status: ReplyStatus,
-    /// Whom it counts for, once it is assured.
+    /// Source that the flow is accounted to, once it is assured.
     pub source: Source,
-    /// Of the rules that it goes by.
+    /// Generation of the flow's ruleset.
     pub generation: u32,
-    /// Who sent last.
+    /// Direction of the last packet.
     pub last_sender: Option<Direction>,
     pub action: FlowAction,
     pub stream: stream::StreamHandle,
-    /// States of the search, by direction.
+    /// Search states, by direction.
     pub scans: [Option<u32>; 2],
-    /// Bytes.
+    /// Searched bytes.
     pub searched: u64,
     /// Bytes of a direction were missed.
     pub has_missed: [bool; 2],
     pub tokens: WorkTokens,
     pub service: Option<Service>,
-    /// Rules that are asked about all that these ports have: about the stream, and about single packets; by direction.
+    /// Rules selected by the flow's ports for the stream and for single packets, by direction.
     pub port_rules: [(PortSelection, PortSelection); 2],
     pub summary: FlowSummary,
     pub parser: FlowParser,
-    /// Rules, by direction.
+    /// Pending rules, by direction.
     pub pending: [PendingRules; 2],
-    /// What it has said that is not told yet.
+    /// Transactions of the flow that are not logged yet.
     pub transactions: PendingTransactions,
 }
 
@@ -73,19 +73,19 @@ pub(super) struct FlowTable {
     flows: Box<[FlowState]>,
     free: Vec<u32>,
     bits: u32,
-    /// Those that are not assured, the oldest first.
+    /// Flows that are not assured, the oldest first.
     queue: Queue,
-    /// Those that are, by source.
+    /// Assured flows, by source.
     quota: SourceQuota,
     assured: usize,
 }
 
-/// A source may have so many times as many flows as are left to all others.
+/// Multiple of the free flows that one source may own.
 const QUOTA_MULTIPLE: usize = 4;
 
-/// Places in the order in which they came, any of which may leave.
+/// A linked list of pool indices in order of insertion, with removal of any element.
 struct Queue {
-    /// The place before and the place behind each; the last pair is the begin and the end.
+    /// Previous and next index of each element; the last pair holds the ends of the list.
     links: Box<[[u32; 2]]>,
 }
 
@@ -96,7 +96,7 @@ impl Queue {
         }
     }
 
-    /// The number of what is before the first and behind the last.
+    /// Index of the sentinel before the first and after the last element.
     fn end(&self) -> u32 {
         self.links.len() as u32 - 1
     }
@@ -147,7 +147,7 @@ impl FlowTable {
         Self {
             flows: (0..count).map(flow).collect(),
             free: (0..count).rev().collect(),
-            // No handle is one of the numbers that the engine has for itself.
+            // No handle may be one of the numbers that the engine reserves.
             bits: (32 - count.leading_zeros()).max(RESERVED_BITS),
             queue: Queue::new(count),
             quota: SourceQuota::new(QUOTA_MULTIPLE),
@@ -155,7 +155,7 @@ impl FlowTable {
         }
     }
 
-    /// What gives way to another flow: the oldest of those that are not assured, where no place is free.
+    /// Flow to evict if the pool is full: the oldest one that is not assured.
     pub fn eviction_candidate(&self) -> Option<FlowHandle> {
         if !self.free.is_empty() {
             return None;
@@ -165,7 +165,8 @@ impl FlowTable {
         Some(FlowHandle(serial << self.bits | place))
     }
 
-    /// A flow stays from now on, and counts for its source. False, and nothing done, where that has as many as it may.
+    /// Marks a flow as assured and accounts it to its source. Returns false, without effect, if the source has reached
+    /// its quota.
     #[cold]
     pub fn assure(&mut self, handle: FlowHandle) -> bool {
         let left = self.flows.len() - self.assured;
@@ -183,7 +184,7 @@ impl FlowTable {
         true
     }
 
-    /// Whether a handle is of a flow that is there.
+    /// Whether the flow of a handle still exists.
     #[inline(always)]
     pub fn contains(&self, handle: FlowHandle) -> bool {
         let place = (handle.0 & ((1 << self.bits) - 1)) as usize;
@@ -196,7 +197,7 @@ impl FlowTable {
         let place = self.free.pop()?;
         let flow = self.flows.get_mut(place as usize)?;
         let serials = 1 << (32 - self.bits);
-        // Serial 0 is never used, so that no handle is 0; the last neither, which is for the engine.
+        // Generation 0 is never used, so that no handle is 0; nor is the last generation, which the engine reserves.
         flow.serial = match flow.serial + 1 {
             serial if serial + 1 >= serials => 1,
             serial => serial,
@@ -220,7 +221,7 @@ impl FlowTable {
         Some(handle)
     }
 
-    /// A flow and its place.
+    /// The flow of a handle, and its index.
     pub fn get(&mut self, handle: FlowHandle) -> Option<(&mut FlowState, usize)> {
         let place = (handle.0 & ((1 << self.bits) - 1)) as usize;
         let flow = self.flows.get_mut(place)?;
@@ -228,13 +229,13 @@ impl FlowTable {
         is_it.then_some((flow, place))
     }
 
-    /// Ask for the first line of a flow, some time before it is looked at.
+    /// Prefetches the first cache line of a flow some time before its packet is processed.
     #[inline(always)]
     pub fn prefetch(&self, handle: FlowHandle) {
         prefetch_read_at(&self.flows, (handle.0 & ((1 << self.bits) - 1)) as usize);
     }
 
-    /// Ask for the other lines that most packets need.
+    /// Prefetches the other cache lines of a flow that most packets need.
     #[inline(always)]
     pub fn prefetch_more(&self, handle: FlowHandle) -> Option<&FlowState> {
         let flow = self.flows.get((handle.0 & ((1 << self.bits) - 1)) as usize)?;
@@ -262,7 +263,7 @@ impl FlowTable {
     }
 }
 
-/// States of the search of streams, by direction of the connection.
+/// Search states of streams, by direction of the connection.
 pub(super) struct ScanStates([Option<ScanStreams>; 2]);
 
 impl ScanStates {
@@ -278,8 +279,8 @@ impl ScanStates {
         Ok(Self([pool(Toward::Server)?, pool(Toward::Client)?]))
     }
 
-    /// Search the next bytes of a direction, and what is kept of its message where nothing of that was searched for these
-    /// rules. False where there is no state for it.
+    /// Searches the next bytes of a direction. If nothing of the message was searched with these rules before, the
+    /// retained part of the message is searched, too. Returns false if no search state is free.
     pub fn scan(
         &mut self,
         states: &mut [Option<u32>; 2],
@@ -303,7 +304,7 @@ impl ScanStates {
         true
     }
 
-    /// Ask for the state that a direction is searched with.
+    /// Prefetches the search state of a direction.
     #[inline(always)]
     pub fn prefetch(&self, states: &[Option<u32>; 2], direction: usize) {
         if let (Some(Some(pool)), Some(state)) = (self.0.get(direction), states[direction]) {
@@ -311,13 +312,13 @@ impl ScanStates {
         }
     }
 
-    /// Scans are written down from now on, streams under numbers from `first` on.
+    /// Records scans from now on; streams are numbered from `first` on.
     pub fn record(&mut self, first: u32) {
         let pools = self.0.iter_mut().flatten();
         pools.for_each(|pool| pool.record(first));
     }
 
-    /// Another message begins.
+    /// Resets the search state because a new message begins.
     pub fn begin(&mut self, states: &mut [Option<u32>; 2], direction: usize) {
         if let (Some(Some(pool)), Some(state)) = (self.0.get_mut(direction), states[direction]) {
             pool.reset(state);

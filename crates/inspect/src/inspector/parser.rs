@@ -1,4 +1,4 @@
-//! Which protocol a flow speaks, and its parser.
+//! Application-layer protocol of a flow, and its parser.
 
 use crate::protocols::expectations::{DataEndpoints, Transfer};
 use crate::protocols::ftp::{ControlHosts, Ftp};
@@ -9,16 +9,16 @@ use crate::protocols::{
 };
 use crate::signature::{Service, Toward};
 
-/// A flow's parser; which it is comes first, as that is all that most packets need of it.
+/// Parser of a flow. The variant comes first in memory, because most packets need nothing else.
 #[derive(Debug)]
 #[repr(u8)]
 pub(super) enum FlowParser {
-    /// Not yet known.
+    /// The protocol is not identified yet.
     Unknown(ProtocolProbe),
     Http(Http),
     /// The client's hello; the server's hello and certificate; the records of each side.
     Tls(ClientHello, TlsServer, [TlsRecords; 2]),
-    /// Of both sides: the questions are all that is read.
+    /// DNS over TCP, both sides; only the questions are parsed.
     DnsStream(DnsStream),
     Dns(Dns),
     Ftp(Ftp),
@@ -26,7 +26,7 @@ pub(super) enum FlowParser {
     Smtp(Smtp),
     Http2(Http2),
     Quic(Quic),
-    /// Nothing that is parsed.
+    /// The protocol has no parser.
     None,
 }
 
@@ -36,31 +36,31 @@ impl Default for FlowParser {
     }
 }
 
-/// What is learnt of a flow.
+/// An event in a flow.
 pub(super) enum ParserEvent<'s> {
-    /// A parser found something.
+    /// A parser reported an event.
     Piece(Slot<'s>, MessageEvent),
-    /// Bytes of a stream of which parsers do not read all.
+    /// Bytes of a stream that parsers do not read completely.
     Bytes(Toward, &'s [u8]),
 }
 
-/// Who learns it, and of which application.
+/// Receives events with the application of the flow.
 pub(super) trait Sink: FnMut(ParserEvent<'_>, Option<Service>) {}
 impl<S: FnMut(ParserEvent<'_>, Option<Service>)> Sink for S {}
 
 impl FlowParser {
-    /// Whether the protocol may still become known.
+    /// Whether the protocol may still be identified.
     pub fn is_unknown(&self) -> bool {
         matches!(self, Self::Unknown(_))
     }
 
-    /// Whether both sides send nothing more in the clear: a client and a server of TLS that have agreed on keys. A server that
-    /// is none answers with no such records.
+    /// Whether both sides send only encrypted data: TLS client and server have agreed on keys. A server that does not speak
+    /// TLS does not send such records.
     pub fn is_encrypted(&self) -> bool {
         matches!(self, Self::Tls(_, _, records) if records.iter().all(TlsRecords::are_encrypted))
     }
 
-    /// What parses a protocol over TCP.
+    /// Parser of a protocol over TCP.
     fn of_stream(service: Service) -> Self {
         match service {
             Service::Http => Self::Http(Http::default()),
@@ -73,7 +73,7 @@ impl FlowParser {
         }
     }
 
-    /// The first bytes of a stream to this port: whether a control connection has agreed on it.
+    /// FTP data connection that was negotiated for this server port, if there is one; for the first bytes of a stream.
     fn expected(&mut self, store: &mut ParserPools, hosts: &ControlHosts, port: u16) -> Option<Transfer> {
         let ends = DataEndpoints {
             listener: hosts.server,
@@ -84,7 +84,7 @@ impl FlowParser {
         begins.then(|| store.expected.take(&ends, hosts.second)).flatten()
     }
 
-    /// The next bytes of a stream between these hosts, to this port of the server.
+    /// Parses the next bytes of a stream between these hosts, to this port of the server.
     pub fn bytes(
         &mut self,
         (toward, hosts, port): (Toward, &ControlHosts, u16),
@@ -105,14 +105,14 @@ impl FlowParser {
         let (parser, known) = match said {
             ProbeResult::NeedMore => return,
             ProbeResult::Identified(service) => (Self::of_stream(service), Some(service)),
-            // Of what is within a tunnel that is all that is known.
+            // Within a tunnel the application remains that of the tunnel.
             ProbeResult::Unknown => (Self::None, *service),
         };
         let Self::Unknown(recognise) = std::mem::replace(self, parser) else {
             return;
         };
         *service = known;
-        // What was kept until it was known is parsed now, the other side's first bytes before this one's.
+        // The bytes buffered during identification are parsed now, those of the other side first.
         let other = match toward {
             Toward::Server => Toward::Client,
             Toward::Client => Toward::Server,
@@ -175,7 +175,7 @@ impl FlowParser {
         }
     }
 
-    /// A side sends no more.
+    /// Handles the end of one side's stream.
     pub fn close(&mut self, toward: Toward, store: &mut ParserPools, sink: &mut impl Sink) {
         let service = match self {
             Self::FtpData(_) => Service::FtpData,
@@ -190,7 +190,7 @@ impl FlowParser {
         }
     }
 
-    /// What is known of the message that a side sends.
+    /// Slot of the message that a side is sending.
     #[inline(always)]
     pub fn slot<'s>(&self, toward: Toward, store: &'s ParserPools) -> Option<Slot<'s>> {
         match self {
@@ -213,7 +213,7 @@ impl FlowParser {
         }
     }
 
-    /// A datagram.
+    /// Parses a datagram.
     pub fn datagram(
         &mut self,
         (toward, ports): (Toward, [u16; 2]),
@@ -249,7 +249,7 @@ impl FlowParser {
         }
     }
 
-    /// The flow ends.
+    /// Releases the parser's resources when the flow ends.
     pub fn release(&mut self, store: &mut ParserPools) {
         match std::mem::replace(self, Self::None) {
             Self::Http(mut http) => http.release(store),

@@ -1,26 +1,26 @@
-//! Rules that wait for more of a message, and those that have matched in it: a few in the flow itself, more in a list of
-//! the shard that has a bit for each rule, so that none gives way to another.
+//! Pending rules, which need more data of a message, and rules that have matched in it. A flow stores a few of them
+//! itself; more are stored in a list of the shard with a bit for each rule, so that no rule displaces another.
 
 use crate::evaluate::PartialMatch;
 use crate::source_quota::{SlotPool, Source};
 use arrayvec::ArrayVec;
 
-/// Rules that a direction of a flow keeps without a list.
+/// Maximum number of rules that a direction of a flow stores without a list.
 pub const INLINE_RULES: usize = 16;
-/// Rules of a direction that are remembered to have been found in part.
+/// Maximum number of partial matches recorded for a direction.
 pub const MAX_PARTIALS: usize = 32;
-/// No list.
+/// No list is allocated.
 const NO_LIST: u32 = u32::MAX;
 
-/// Rules of one direction that wait for more, and those that have matched in this message.
+/// Pending rules of one direction, and rules that have matched in the current message.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct PendingRules {
-    /// There may be any: of most flows, all that is read.
+    /// Whether any rule may be stored; for most flows nothing else is read.
     any: bool,
-    /// Place of the list that holds all of them, once they are more than fit here.
+    /// Index of the list that stores all rules once they exceed the inline capacity.
     list: u32,
-    /// Place where those are remembered that were found in part.
+    /// Index of the entry with recorded partial matches.
     partials: u32,
     rules: ArrayVec<u32, INLINE_RULES>,
     matched: ArrayVec<u32, INLINE_RULES>,
@@ -39,7 +39,7 @@ impl Default for PendingRules {
 }
 
 impl PendingRules {
-    /// Another message begins.
+    /// Clears everything because a new message begins.
     #[inline(always)]
     pub(super) fn begin(&mut self, lists: &mut PendingLists) {
         if self.any {
@@ -47,11 +47,11 @@ impl PendingRules {
         }
     }
 
-    /// Another message begins, whose begin makes no difference to the rules that wait.
+    /// Begins a new message, but keeps the pending rules, which are independent of message boundaries.
     #[inline(always)]
     pub(super) fn next_message(&mut self, lists: &mut PendingLists) {
         if self.any {
-            // Places are counted from where a message begins.
+            // Positions are relative to the start of the message.
             self.forget_partials(lists);
             self.clear_matched(lists);
         }
@@ -73,7 +73,7 @@ impl PendingRules {
         self.forget();
     }
 
-    /// Nothing is kept; a list that it had is released, or gone with its rules.
+    /// Forgets all rules without releasing the list: it is released already, or was freed with its ruleset.
     pub(super) fn forget(&mut self) {
         (self.any, self.list, self.partials) = (false, NO_LIST, NO_LIST);
         self.rules.clear();
@@ -87,14 +87,15 @@ impl PendingRules {
         }
     }
 
-    /// Where a rule goes on that was found in part.
+    /// Recorded partial match of a rule.
     pub(super) fn partial(&self, rule: u32, lists: &PendingLists) -> Option<PartialMatch> {
         let all = lists.partials.all.get(self.partials as usize)?;
         all.iter().find(|(of, _)| *of == rule).map(|(_, partial)| *partial)
     }
 
-    /// A rule was found in part. Of two parts the longer one is remembered, else the later one. False where one had to be
-    /// forgotten for it, that which is furthest back, or it finds no place itself.
+    /// Records a partial match. Of two partial matches of a rule the longer one is kept, or the later one if they are
+    /// equally long. Returns false if another rule's partial match was discarded for it (the one furthest back), or if it
+    /// could not be stored.
     pub(super) fn add_partial(&mut self, rule: u32, partial: PartialMatch, lists: &mut PendingLists) -> bool {
         if self.partials == NO_LIST {
             let Some(place) = lists.partials.take() else {
@@ -121,20 +122,20 @@ impl PendingRules {
         false
     }
 
-    /// A rule can't go on from where it was found in part.
+    /// Removes the partial match of a rule.
     pub(super) fn forget_partial(&mut self, rule: u32, lists: &mut PendingLists) {
         if let Some(all) = lists.partials.all.get_mut(self.partials as usize) {
             all.retain(|(of, _)| *of != rule);
         }
     }
 
-    /// Whether no rule waits.
+    /// Whether no rule is pending.
     #[inline(always)]
     pub(super) fn is_empty(&self, lists: &PendingLists) -> bool {
         !self.any || self.rules.is_empty() && lists.of(self.list).is_none_or(|list| list.waiting == 0)
     }
 
-    /// Whether a rule waits.
+    /// Whether a rule is pending.
     pub(super) fn is_pending(&self, rule: u32, lists: &PendingLists) -> bool {
         self.any && (self.rules.contains(&rule) || lists.holds(self.list, Kind::Pending, rule))
     }
@@ -144,7 +145,7 @@ impl PendingRules {
         self.any && (self.matched.contains(&rule) || lists.holds(self.list, Kind::Matched, rule))
     }
 
-    /// A rule waits. False where there is no place to note it.
+    /// Marks a rule as pending. Returns false if no space is left to store it.
     pub(super) fn add_pending(&mut self, rule: u32, lists: &mut PendingLists) -> bool {
         self.any = true;
         if lists.of(self.list).is_none() && self.rules.try_push(rule).is_ok() {
@@ -153,7 +154,7 @@ impl PendingRules {
         self.listed(lists) && lists.add(self.list, Kind::Pending, rule)
     }
 
-    /// A rule has matched. False where there is no place to note it.
+    /// Marks a rule as matched. Returns false if no space is left to store it.
     pub(super) fn add_matched(&mut self, rule: u32, lists: &mut PendingLists) -> bool {
         self.any = true;
         if lists.of(self.list).is_none() && self.matched.try_push(rule).is_ok() {
@@ -162,7 +163,7 @@ impl PendingRules {
         self.listed(lists) && lists.add(self.list, Kind::Matched, rule)
     }
 
-    /// Whether there is a list, with all that was kept here.
+    /// Moves all rules to a list, unless they are in one. Returns whether there is a list.
     fn listed(&mut self, lists: &mut PendingLists) -> bool {
         if lists.of(self.list).is_some() {
             return true;
@@ -176,12 +177,12 @@ impl PendingRules {
         true
     }
 
-    /// Those that wait here, which wait no more.
+    /// Removes and returns the pending rules that are stored inline.
     pub(super) fn take_inline(&mut self) -> ArrayVec<u32, INLINE_RULES> {
         std::mem::take(&mut self.rules)
     }
 
-    /// The next that waits in a list from a number on, which waits no more.
+    /// Removes and returns the next pending rule of the list, from a rule number on.
     pub(super) fn take_listed(&mut self, from: u32, lists: &mut PendingLists) -> Option<u32> {
         lists.take_next(self.list, from)
     }
@@ -195,12 +196,12 @@ enum Kind {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct List {
-    /// Rules that wait.
+    /// Number of pending rules.
     waiting: u32,
     is_used: bool,
 }
 
-/// Where rules are remembered that were found in part.
+/// Recorded partial matches of flow directions.
 #[derive(Debug)]
 struct PartialMatches {
     all: Box<[ArrayVec<(u32, PartialMatch), MAX_PARTIALS>]>,
@@ -215,20 +216,20 @@ impl PartialMatches {
     }
 }
 
-/// Lists of a shard, each with two bits for each of its rules.
+/// Lists of a shard, each with two bits for each rule.
 #[derive(Debug)]
 pub struct PendingLists {
     lists: Box<[List]>,
     free: SlotPool,
-    /// Of each list those that wait, then those that have matched.
+    /// For each list a bit set of the pending rules, followed by one of the matched rules.
     bits: Box<[u64]>,
-    /// Words of a half.
+    /// Words of one bit set.
     words: usize,
     partials: PartialMatches,
 }
 
 impl PendingLists {
-    /// So many, for so many rules.
+    /// Creates `count` lists for `rules` rules.
     pub fn new(count: u32, rules: usize) -> Self {
         let words = rules.div_ceil(64);
         Self {
@@ -243,7 +244,7 @@ impl PendingLists {
         }
     }
 
-    /// A list that is taken from now on is for a source.
+    /// Accounts lists that are allocated from now on to a source.
     #[inline(always)]
     pub(super) fn set_source(&mut self, source: Source) {
         self.free.owners.source = source;
@@ -279,7 +280,7 @@ impl PendingLists {
         self.free.release(list);
     }
 
-    /// None of a list's rules has matched.
+    /// Clears the matched rules of a list.
     fn unspeak(&mut self, list: u32) {
         if self.of(list).is_some() {
             let spoken = self.half(list, Kind::Matched);
@@ -294,7 +295,7 @@ impl PendingLists {
                 .is_some_and(|word| word >> (rule % 64) & 1 == 1)
     }
 
-    /// False where the list has no place for the rule, which is none of its rules.
+    /// Adds a rule to a list. Returns false if the number is not a rule of the list's ruleset.
     fn add(&mut self, list: u32, kind: Kind, rule: u32) -> bool {
         let half = self.half(list, kind);
         let Some(word) = self.bits[half].get_mut(rule as usize / 64) else {

@@ -1,4 +1,4 @@
-//! Which flows stay: those whose clients have answered the server, as far as their source has a share.
+//! Decides which flows become assured: those whose clients have answered the server, within the quota of their source.
 
 use sluice_wire::Direction;
 use sluice_wire::tcp::flag;
@@ -9,10 +9,11 @@ use crate::source_quota::Source;
 use crate::stream::{self, Exception};
 
 impl Inspector<'_> {
-    /// A packet of a flow whose client may be forged: it stays once that answers the server.
+    /// Updates the reply status of a flow whose client address may be spoofed: the flow becomes assured when the client
+    /// answers the server.
     ///
     /// # Errors
-    /// Its source has as many flows as it may.
+    /// The source has reached its quota of flows.
     #[cold]
     pub(super) fn update_reply_status(&mut self, handle: FlowHandle, seen: &FlowPacket<'_>) -> Result<(), Exception> {
         let Some((flow, _)) = self.flows.get(handle) else {
@@ -44,7 +45,7 @@ impl Inspector<'_> {
         Ok(())
     }
 
-    /// Whether a flow goes on where a connection was reset, closed or dropped.
+    /// Whether a flow continues a connection that was reset, closed or dropped.
     #[cold]
     pub(super) fn is_closed(&mut self, handle: FlowHandle) -> bool {
         let flow = self.flows.get(handle);

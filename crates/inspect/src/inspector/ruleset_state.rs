@@ -1,5 +1,5 @@
-//! Rules that the flows of a shard go by, and how they give way to others: flows that are under way keep those that they
-//! began with for a while.
+//! Rulesets of the flows of a shard, and their replacement: existing flows keep the ruleset that they began with for a
+//! while.
 
 use std::sync::Arc;
 
@@ -10,25 +10,25 @@ use crate::bindings::vectorscan;
 use crate::ruleset::Ruleset;
 use crate::scope::Endpoints;
 
-/// Rules of one generation, with what flows keep for them: states of the search, and notes.
+/// Ruleset of one generation with its per-flow state: search states and flow variables.
 pub struct RulesetState {
     generation: u32,
     rules: Arc<Ruleset>,
     pub(super) scans: ScanStates,
     flow_vars: FlowVars,
     lists: PendingLists,
-    /// Open flows that go by it.
+    /// Number of open flows that use the ruleset.
     flows: u32,
 }
 
-/// What rules have noted of flows, by the flow's place.
+/// Flow variables, by index of the flow.
 struct FlowVars {
     bits: Box<[u64]>,
     words: usize,
 }
 
 impl FlowVars {
-    /// Those of a flow.
+    /// Variables of a flow.
     fn of(&mut self, place: usize) -> &mut [u64] {
         let from = place * self.words;
         self.bits.get_mut(from..from + self.words).unwrap_or_default()
@@ -36,7 +36,7 @@ impl FlowVars {
 }
 
 impl RulesetState {
-    /// What a shard of this plan needs for rules. It allocates.
+    /// Allocates the state that a shard of this capacity needs for a ruleset.
     pub fn new(plan: &InspectorCapacity, rules: Arc<Ruleset>, generation: u32) -> Result<Self, vectorscan::Error> {
         let windows = u32::try_from(plan.streams.windows).unwrap_or(u32::MAX);
         let words = rules.flow_var_words();
@@ -53,12 +53,12 @@ impl RulesetState {
         })
     }
 
-    /// All of it, as it is for the flow at a place.
+    /// All parts of the state, for the flow at an index.
     pub(super) fn parts(&mut self, place: usize) -> (&Ruleset, &mut ScanStates, &mut [u64], &mut PendingLists) {
         (&self.rules, &mut self.scans, self.flow_vars.of(place), &mut self.lists)
     }
 
-    /// Which rules a flow's ports leave, where it is known between whom it is.
+    /// Selects rules by the ports of a flow, if its endpoints are known.
     fn select_rules(&self, flow: &mut FlowState) {
         let rules = &self.rules;
         flow.port_rules = flow.summary.ends.map_or_else(Default::default, |ends| {
@@ -77,12 +77,12 @@ impl RulesetState {
     }
 }
 
-/// The rules of a shard.
+/// Rulesets of a shard.
 pub(super) struct RulesetStates {
     current: Box<RulesetState>,
-    /// Those before, and until when flows that began with them go by them.
+    /// The previous ruleset, and the time until which existing flows use it.
     previous: Option<(Box<RulesetState>, u64)>,
-    /// Flows that went over to other rules than they began with.
+    /// Number of flows that switched to a newer ruleset.
     pub switches: u64,
 }
 
@@ -95,7 +95,7 @@ impl RulesetStates {
         }
     }
 
-    /// The rules that flows begin with now.
+    /// The ruleset that new flows use.
     pub fn current(&mut self) -> &mut RulesetState {
         &mut self.current
     }
@@ -104,26 +104,26 @@ impl RulesetStates {
         self.current.generation
     }
 
-    /// A flow begins.
+    /// Attaches a new flow to the current ruleset.
     pub fn begin_flow(&mut self, flow: &mut FlowState, place: usize) {
         self.current.attach(flow, place);
     }
 
-    /// It is known between whom a flow is that has begun.
+    /// Selects the rules of a new flow when its endpoints become known.
     pub fn set_endpoints(&self, flow: &mut FlowState) {
         self.current.select_rules(flow);
     }
 
-    /// Ask for the state that a direction of a flow is searched with.
+    /// Prefetches the search state of a direction.
     #[inline(always)]
     pub fn prefetch(&self, flow: &FlowState, direction: usize) {
-        // The few flows that go by other rules wait for theirs.
+        // The search state of the few flows with an older ruleset is not prefetched.
         if flow.generation == self.current.generation {
             self.current.scans.prefetch(&flow.scans, direction);
         }
     }
 
-    /// The rules that a flow goes by at a nanosecond: its own, or those of now once its own are over.
+    /// The ruleset that a flow uses at a time in nanoseconds: its own, or the current one after its own has expired.
     #[inline(always)]
     pub fn of(&mut self, flow: &mut FlowState, place: usize, now: u64) -> &mut RulesetState {
         match flow.generation == self.current.generation {
@@ -138,7 +138,8 @@ impl RulesetStates {
         let keeps = before.is_some_and(|(book, until)| book.generation == flow.generation && now < *until);
         if !keeps {
             self.end_flow(flow);
-            // Where its streams and parsers are stays; what was found of a message, and what waited, was of other rules.
+            // Streams and parsers keep their state; matched, partially matched and pending rules belonged to the other
+            // ruleset.
             flow.pending.iter_mut().for_each(PendingRules::forget);
             self.current.attach(flow, place);
             self.current.select_rules(flow);
@@ -150,7 +151,7 @@ impl RulesetStates {
         }
     }
 
-    /// A flow goes by no rules any more.
+    /// Detaches a flow from its ruleset.
     pub fn end_flow(&mut self, flow: &mut FlowState) {
         let before = self.previous.as_mut().map(|(book, _)| book);
         let mut books = before.into_iter().chain([&mut self.current]);
@@ -161,12 +162,12 @@ impl RulesetStates {
                 flow.pending.iter_mut().for_each(|waiting| waiting.begin(lists));
                 book.flows = book.flows.saturating_sub(1);
             }
-            // Its states went with their pool.
+            // The search states were freed with their pool.
             None => flow.scans = [None; 2],
         }
     }
 
-    /// The lists of the rules of a generation; those of now where they are gone.
+    /// Pending lists of the ruleset of a generation, or of the current one if that generation has expired.
     pub fn lists(&self, generation: u32) -> &PendingLists {
         match &self.previous {
             Some((book, _)) if book.generation == generation => &book.lists,
@@ -174,15 +175,15 @@ impl RulesetStates {
         }
     }
 
-    /// Flows begin with other rules from now on; those under way go by theirs until a nanosecond. The rules before those
-    /// of now are over, and go back.
+    /// Replaces the current ruleset for new flows; existing flows use theirs until a time in nanoseconds. Returns the
+    /// ruleset before the replaced one, which expires now.
     pub fn replace(&mut self, book: Box<RulesetState>, until: u64) -> Option<Box<RulesetState>> {
         let current = std::mem::replace(&mut self.current, book);
         let before = self.previous.replace((current, until));
         before.map(|(book, _)| book)
     }
 
-    /// The rules before those of now, once no flow goes by them or their time is over.
+    /// Returns the previous ruleset once no flow uses it or its time is over.
     pub fn retire_rules(&mut self, now: u64) -> Option<Box<RulesetState>> {
         let over = |(book, until): &mut (Box<RulesetState>, u64)| book.flows == 0 || now >= *until;
         self.previous.take_if(over).map(|(book, _)| book)
@@ -190,24 +191,24 @@ impl RulesetStates {
 }
 
 impl Inspector<'_> {
-    /// The same, with its rules as those of a generation.
+    /// Sets the generation of the current ruleset.
     pub fn of_generation(mut self, generation: u32) -> Self {
         self.rulesets.current().generation = generation;
         self
     }
 
-    /// Of the rules that flows begin with.
+    /// Generation of the current ruleset.
     pub fn generation(&self) -> u32 {
         self.rulesets.generation()
     }
 
-    /// Flows begin with other rules from now on; those under way go by theirs until a nanosecond. Rules that are over go
-    /// back, to be freed where that may take long.
+    /// Replaces the current ruleset for new flows; existing flows use theirs until a time in nanoseconds. Returns an
+    /// expired ruleset, to be freed where a long operation is allowed.
     pub fn replace_rules(&mut self, book: Box<RulesetState>, until: u64) -> Option<Box<RulesetState>> {
         self.rulesets.replace(book, until)
     }
 
-    /// The rules before those of now, once no flow goes by them or their time is over. To be asked now and then.
+    /// Returns the previous ruleset once no flow uses it or its time is over. Call it periodically.
     pub fn retire_previous(&mut self, now: u64) -> Option<Box<RulesetState>> {
         self.rulesets.retire_rules(now)
     }

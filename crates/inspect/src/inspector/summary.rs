@@ -1,31 +1,31 @@
-//! What a flow is told of when it is spoken of: which it is, since when, and what became of it.
+//! Flow summary for logs: identity, time of the first and last packet, and outcome.
 
 use super::{FlowAction, FlowHandle, Inspector, RuleNumber};
 use crate::scope::Endpoints;
 use crate::signature::Service;
 use crate::transactions::{LoggedProtocols, TransactionRecorder, TransactionSink};
 
-/// A flow's story so far.
+/// Summary of a flow.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FlowSummary {
-    /// Which of its shard's it is, from 1: no other has had or will have this number.
+    /// Number of the flow in its shard, from 1; never reused.
     pub number: u64,
-    /// When its first packet was looked at, and its last, in nanoseconds.
+    /// Time of the first and the last inspected packet in nanoseconds.
     pub seen: [u64; 2],
-    /// The client's end of it, and the server's, as the first packet had them.
+    /// Endpoints of the first packet from the client's side.
     pub ends: Option<Endpoints>,
-    /// Interface that its first packet came in by.
+    /// Interface on which the first packet arrived.
     pub interface: u16,
-    /// A rule has reported.
+    /// A rule has been reported.
     pub alerted: bool,
-    /// The rule that ended it.
+    /// The rule that ended the flow.
     pub ended_by: Option<RuleNumber>,
-    /// The application.
+    /// Application of the flow, if identified.
     pub service: Option<Service>,
 }
 
 impl Inspector<'_> {
-    /// A flow's story; none where there is no such flow.
+    /// Summary of a flow; `None` if the flow does not exist.
     pub fn summary(&mut self, handle: FlowHandle) -> Option<FlowSummary> {
         let (flow, _) = self.flows.get(handle)?;
         Some(FlowSummary {
@@ -34,7 +34,8 @@ impl Inspector<'_> {
         })
     }
 
-    /// A flow that was just opened begins with a packet between these ends, from the client's side, at a nanosecond.
+    /// Initialises a new flow with the endpoints of its first packet, from the client's side, and the time in
+    /// nanoseconds.
     pub fn begin_flow(&mut self, handle: FlowHandle, ends: Endpoints, interface: u16, now: u64) {
         let number = self.next_number;
         if let Some((flow, _)) = self.flows.get(handle) {
@@ -50,8 +51,9 @@ impl Inspector<'_> {
         }
     }
 
-    /// A flow was opened once more that had given way to others. Where a rule or an exception had ended it, it stays so.
-    /// `begins`: where the data of its sides begin, the client's first, where the session knows it.
+    /// Resumes a flow that was evicted and is created again. If a rule or an exception had dropped its connection, it
+    /// stays dropped. `begins`: sequence numbers at which the data of client and server begin, if the session knows
+    /// them.
     pub fn resume_flow(&mut self, handle: FlowHandle, begins: Option<[u32; 2]>) {
         let Some((flow, _)) = self.flows.get(handle) else {
             return;
@@ -66,7 +68,8 @@ impl Inspector<'_> {
         }
     }
 
-    /// What a flow said and is not over is told: nothing more will come. To be called before it is closed.
+    /// Logs the incomplete transactions of a flow, because no more data will arrive. Call it before the flow is
+    /// removed.
     pub fn log_unfinished(&mut self, handle: FlowHandle, tell: TransactionSink<'_>) {
         if let Some((flow, _)) = self.flows.get(handle) {
             let mut noting = TransactionRecorder {

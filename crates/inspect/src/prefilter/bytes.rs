@@ -1,8 +1,8 @@
-//! How plans and databases are written down: numbers little-endian, lengths before what they count.
+//! Serialisation of pattern sets and databases: numbers are little-endian, and a length precedes the data.
 
 use crate::signature::Protocol;
 
-/// The bytes end before what they promise, or say what has no meaning.
+/// The bytes are truncated or contain invalid values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("what was written down is not understood")]
 pub struct Truncated;

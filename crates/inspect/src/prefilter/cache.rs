@@ -1,8 +1,8 @@
 //! A compiled prefilter in a file.
 //!
-//! All numbers are little-endian. The header says by whom and from what the file was made, and ends in the digest of
-//! the rest; the rest is read only once all of that is as expected, so that nothing in it is believed that another
-//! program, processor, user or accident wrote.
+//! All numbers are little-endian. The header identifies the library, the processor and the signatures from which the
+//! file was made, and ends with the digest of the payload. The payload is parsed only if the whole header is as
+//! expected, so that content from another program, processor or user and damaged content is rejected.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
@@ -18,72 +18,72 @@ use super::{Fingerprint, PatternClass, PatternGroup, Prefilter, Search};
 use crate::bindings::vectorscan::{self, Database, Platform};
 
 const MAGIC: &[u8; 8] = b"SLUICEPF";
-/// Raised with every change of what follows.
+/// Version of the file format; raised with every change of it.
 const FORMAT: u32 = 2;
-/// Bytes kept of the library's version.
+/// Bytes of the field with the library's version.
 const VERSION: usize = 64;
 const HEADER: usize = 8 + 4 + VERSION + 4 + 8 + 32 + 8 + 32;
 
-/// Why a file is not used.
+/// Why a cache file is not used.
 #[derive(Debug, thiserror::Error)]
 pub enum CacheError {
-    /// There is none.
+    /// The file does not exist.
     #[error("there is no cache")]
     Missing,
-    /// The system did not let it be read or written.
+    /// The file could not be read or written.
     #[error("the cache: {0}")]
     Io(#[from] io::Error),
-    /// It is something else than a file.
+    /// The path is not a regular file.
     #[error("the cache is not an ordinary file")]
     Kind,
-    /// It belongs to another user.
+    /// The file belongs to another user.
     #[error("the cache belongs to user {uid}")]
     Owner {
-        /// Whom it belongs to.
+        /// User that owns the file.
         uid: u32,
     },
-    /// Others may write it.
+    /// Other users may write the file.
     #[error("the cache may be written by others (mode {mode:o})")]
     Writable {
-        /// Its permissions.
+        /// Permissions of the file.
         mode: u32,
     },
-    /// It does not begin as a cache does.
+    /// The file does not begin with the magic number of a cache.
     #[error("the file is not a cache of patterns")]
     Magic,
-    /// It was written in another format.
+    /// The file has another format version.
     #[error("the cache has format {found}, not {FORMAT}")]
     Format {
-        /// Its number.
+        /// Format version of the file.
         found: u32,
     },
-    /// Another version of Vectorscan made it.
+    /// The file was compiled by another version of Vectorscan.
     #[error("the cache was compiled by Vectorscan {found:?}")]
     Library {
         /// That version.
         found: Box<str>,
     },
-    /// It was made for another processor.
+    /// The file was compiled for another processor.
     #[error("the cache was compiled for another processor")]
     Processor,
-    /// It was made from other signatures.
+    /// The file was compiled from other signatures.
     #[error("the cache was compiled from other signatures")]
     Signatures,
-    /// It is not as long as it says.
+    /// The length of the file differs from its header.
     #[error("the cache has {found} bytes, not {expected}")]
     Length {
-        /// Bytes that its header promises.
+        /// Length in bytes according to the header.
         expected: u64,
-        /// Bytes that there are.
+        /// Actual length in bytes.
         found: u64,
     },
-    /// Its content is not what was written.
+    /// The digest does not match the payload.
     #[error("the cache is damaged")]
     Digest,
-    /// Its content makes no sense although it is what was written.
+    /// The payload is invalid although its digest matches.
     #[error("the content of the cache is not understood")]
     Content,
-    /// Vectorscan.
+    /// Vectorscan returned an error.
     #[error("the cache: {0}")]
     Vectorscan(#[from] vectorscan::Error),
 }
@@ -95,7 +95,8 @@ impl From<Truncated> for CacheError {
 }
 
 impl Prefilter {
-    /// Writes it to a file that only this user may write. Whoever reads the path sees the old file or the new one.
+    /// Writes the prefilter to a file that only this user may write. The file is replaced atomically: a reader of the
+    /// path sees either the old or the new one.
     pub fn store(&self, path: &Path) -> Result<(), CacheError> {
         let payload = self.payload()?;
         let header = header(self.fingerprint, &payload)?;
@@ -107,7 +108,7 @@ impl Prefilter {
         let fresh = folder.join(format!(".{name}.{}", std::process::id()));
         let written = write(&fresh, &[&header, &payload]).and_then(|()| std::fs::rename(&fresh, path));
         if written.is_err() {
-            // The first error is the one to tell of.
+            // The first error is the one that is returned.
             let _ = std::fs::remove_file(&fresh);
         }
         written?;
@@ -115,7 +116,7 @@ impl Prefilter {
         Ok(())
     }
 
-    /// Reads what [`Prefilter::store`] wrote, if it is what compiling these signatures here would give.
+    /// Loads a file that [`Prefilter::store`] wrote, if it equals the result of compiling these signatures here.
     pub fn load(path: &Path, expected: Fingerprint) -> Result<Prefilter, CacheError> {
         let file = read(path)?;
         let mut reader = Reader(&file);
@@ -206,7 +207,7 @@ fn header(fingerprint: Fingerprint, payload: &[u8]) -> Result<Vec<u8>, CacheErro
 }
 
 fn write(path: &PathBuf, parts: &[&[u8]]) -> io::Result<()> {
-    // A process of the same number may have died here.
+    // A process with the same process identifier may have terminated here.
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -218,9 +219,9 @@ fn write(path: &PathBuf, parts: &[&[u8]]) -> io::Result<()> {
     file.sync_all()
 }
 
-/// The bytes of a file that nobody else can have written.
+/// Reads a file that no other user can have written.
 fn read(path: &Path) -> Result<Vec<u8>, CacheError> {
-    // Neither a link to follow nor a pipe to wait for.
+    // Don't follow a symbolic link, and don't block on a pipe.
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let opened = OpenOptions::new()
         .read(true)
@@ -241,7 +242,7 @@ fn read(path: &Path) -> Result<Vec<u8>, CacheError> {
     Ok(bytes)
 }
 
-/// Root may write anything anyhow.
+/// Files of root are trusted, because root can write any file.
 pub fn trusted(uid: u32, mode: u32) -> Result<(), CacheError> {
     if uid != 0 && uid != rustix::process::geteuid().as_raw() {
         return Err(CacheError::Owner { uid });

@@ -1,40 +1,41 @@
-//! What is searched for on behalf of a rule, and where.
+//! Selects the pattern that the prefilter searches for on behalf of a rule, and the buffer to search.
 
 use super::{PatternClass, rarity, required_literal};
 use crate::evaluate::RETAINED_BYTES;
 use crate::signature::{Buffer, Condition, Content, Expression, FastPattern, Protocol, Signature, Toward, Value};
 
-/// What is searched for.
+/// Pattern of a rule.
 pub enum PatternChoice {
     /// Bytes of a content or of an expression, and whether their letters match in either case.
     Literal(Buffer, Box<[u8]>, bool),
-    /// Nothing in this buffer, for it is nearly everywhere, or nobody knows what: the rule is asked about all that is there
-    /// and has its ports.
+    /// No pattern in this buffer, because it would match nearly everywhere or is unknown: the rule is evaluated for all
+    /// data in the buffer on its ports.
     All(Buffer),
-    /// Nothing: the rule is always asked.
+    /// No pattern: the rule is always evaluated.
     Nothing,
-    /// Nothing: the rule is asked when something odd is met, and only then.
+    /// No pattern: the rule is evaluated only when an event occurs.
     Event,
 }
 
-/// A content of so few bytes is in most packets: a search that must report each of them takes several times as long as one
-/// that need not, whoever sends them.
+/// Contents up to this length occur in most packets. A search that has to report all of these matches takes several
+/// times as long as one without them, whoever sends the packets.
 const SHORT_CONTENT: usize = 2;
 
-/// Bytes of a literal that are searched for at most: more find no fewer candidates, and take memory.
+/// Maximum length of a literal: longer ones don't reduce the candidates, and take memory.
 const MAX_LITERAL: usize = 128;
 
-/// Chooses the content that the rule names (`fast_pattern`), else the rarest; of a rule without contents, bytes that every match of
-/// an expression holds.
+/// Chooses the content that the rule names (`fast_pattern`), otherwise the rarest content. For a rule without contents it chooses
+/// bytes that every match of an expression contains.
 pub fn choice(signature: &Signature) -> PatternChoice {
     if is_of_event(signature) {
         return PatternChoice::Event;
     }
-    // A file's hash is there at its end, when its begin is no longer: nothing is looked for before.
+    // The hash of a file is available at its end, when its start is no longer retained, so that nothing can be searched
+    // for earlier.
     if let Some(hash) = signature.file_hashes().next() {
         return PatternChoice::All(hash);
     }
-    // Buffers first, for the reason that `worth` gives; of a kind, the rarest bytes say most.
+    // Prefer buffers to the payload, for the reason given at `score`; among equals prefer the rarest bytes.
     let rank = |(buffer, literal): &(Buffer, Option<(Vec<u8>, bool)>)| {
         let rarity = literal.as_ref().map(|(bytes, caseless)| rarity::of(bytes, *caseless));
         (rarity.is_some(), *buffer != Buffer::Payload, rarity)
@@ -63,7 +64,7 @@ pub fn choice(signature: &Signature) -> PatternChoice {
     }
 }
 
-/// A content of nothing but zeros.
+/// A content that consists of zeros only.
 fn zeros(signature: &Signature) -> Option<&Content> {
     signature.conditions.iter().find_map(|condition| match condition {
         Condition::Content(content) => {
@@ -73,7 +74,8 @@ fn zeros(signature: &Signature) -> Option<&Content> {
     })
 }
 
-/// The content whose search ends where it does itself: of each of its places the rule is told once it is there as a whole.
+/// The chosen content, if its pattern ends where the content ends: every match is then reported when the whole content has
+/// arrived.
 pub fn anchor_content(signature: &Signature) -> Option<&Content> {
     chosen(signature).filter(|content| content.bytes.ends_with(part(content)))
 }
@@ -83,7 +85,7 @@ fn is_of_event(signature: &Signature) -> bool {
     signature.conditions.iter().any(is_event)
 }
 
-/// The content that the rule asks for, else the best.
+/// The content that the rule names, otherwise the best one.
 fn chosen(signature: &Signature) -> Option<&Content> {
     if is_of_event(signature) || signature.file_hashes().next().is_some() {
         return None;
@@ -96,7 +98,7 @@ fn chosen(signature: &Signature) -> Option<&Content> {
         .clone()
         .find(|content| content.fast != FastPattern::Unspecified);
     let asked = begins_far(signature).or(asked);
-    // Of equals, the first: `max_by_key` would take the last.
+    // Of equal contents take the first one: `max_by_key` returns the last maximum, so the order is reversed.
     asked.or_else(|| {
         contents
             .rev()
@@ -104,8 +106,8 @@ fn chosen(signature: &Signature) -> Option<&Content> {
     })
 }
 
-/// The content of a stream or a file that another one follows at a distance at which it need no longer be kept: the rule must be asked
-/// when it comes, so that where it lay is remembered.
+/// A content of a stream or a file whose successor may begin so far away that the content is no longer retained then. The rule must be
+/// evaluated when this content arrives, so that its position is recorded.
 fn begins_far(signature: &Signature) -> Option<&Content> {
     let is_far = |value: Option<Value>| matches!(value, Some(Value::Constant(bytes)) if bytes > RETAINED_BYTES);
     let mut begins = None;
@@ -131,12 +133,12 @@ fn usable(content: &Content) -> bool {
     !content.negated && is_searchable_buffer(content.buffer) && !searched(&content.bytes).is_empty()
 }
 
-/// What is decoded or changed while a rule is asked is not there to be searched before.
+/// Buffers that are decoded or transformed during the evaluation of a rule don't exist when the prefilter searches.
 fn is_searchable_buffer(buffer: Buffer) -> bool {
     buffer != Buffer::Base64 && buffer.transformed().is_none()
 }
 
-/// The bytes of a content that are searched for: all, where the part that the rule names is not one of it.
+/// Bytes of a content that are searched for: the part that the rule names, or all bytes if that part is invalid.
 fn part(content: &Content) -> &[u8] {
     let named = match content.fast {
         FastPattern::Part(first, count) => content
@@ -149,17 +151,17 @@ fn part(content: &Content) -> &[u8] {
     named.unwrap_or_else(|| searched(&content.bytes))
 }
 
-/// What is searched for of these bytes: the last [`LONG`], without leading zeros, which Vectorscan does not take and most data is
-/// full of.
+/// Bytes that are searched for: the last [`MAX_LITERAL`] bytes without leading zeros, which Vectorscan rejects and which occur in
+/// most data.
 fn searched(bytes: &[u8]) -> &[u8] {
     let last = &bytes[bytes.len().saturating_sub(MAX_LITERAL)..];
     let zeros = last.iter().take_while(|&&byte| byte == 0).count();
     &last[zeros..]
 }
 
-/// How good a content is, in bits. A buffer of a protocol is a small part of what is sent, so it is scanned less
-/// often and holds a pattern by chance less often: worth three letters against the payload; a body is nearly all of
-/// it. Methods and status are among a handful, whatever their length.
+/// Score of a content in bits. Protocol buffers are a small part of the data, so that they are scanned less often and
+/// contain a pattern by chance less often: in the score this equals three letters. A body is nearly all of the data.
+/// Methods and status codes have few values, whatever their length.
 fn score(content: &Content, part: &[u8]) -> u32 {
     let rarity = rarity::of(part, content.nocase);
     match content.buffer {
@@ -175,7 +177,7 @@ fn searchable(expression: &Expression) -> bool {
     !expression.negated && is_searchable_buffer(expression.buffer)
 }
 
-/// The classes in which a rule's pattern in this buffer is searched for.
+/// Classes in which a rule's pattern for this buffer is searched for.
 pub fn classes(signature: &Signature, buffer: Buffer) -> Vec<PatternClass> {
     if buffer != Buffer::Payload {
         return vec![PatternClass::Buffer(buffer)];
@@ -198,7 +200,7 @@ pub fn classes(signature: &Signature, buffer: Buffer) -> Vec<PatternClass> {
     classes
 }
 
-/// Whether a rule is about single packets: it says so, or asks for what only a packet has.
+/// Whether a rule applies to single packets: it says so, or tests what only a packet has.
 fn per_packet(signature: &Signature) -> bool {
     match signature.flow.stream {
         Some(stream) => !stream,

@@ -1,4 +1,4 @@
-//! From signatures to databases.
+//! Patterns of signatures, and their compilation into databases.
 
 mod serialised;
 
@@ -10,33 +10,34 @@ use super::{Error, PatternClass, PatternGroup, Prefilter, Search};
 use crate::bindings::vectorscan::{self, Database, Pattern};
 use crate::signature::{Protocol, Signature};
 
-/// Bytes that are searched for; small letters, where either case matches.
+/// Bytes to search for; in lower case if either case matches.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Literal {
     bytes: Box<[u8]>,
     caseless: bool,
 }
 
-/// Patterns with the positions of their rules.
+/// Patterns with the indices of their rules.
 type Literals = BTreeMap<Literal, Vec<u32>>;
 
-/// SHA-256 of everything that a prefilter is made from: two sets of rules that are searched for alike have the same.
+/// SHA-256 of everything that a prefilter is compiled from: two rulesets with the same patterns have the same
+/// fingerprint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fingerprint(pub [u8; 32]);
 
-/// What is searched for on behalf of which rule.
+/// Patterns and the rules that they belong to.
 #[derive(Debug)]
 pub struct PatternSet {
     literals: [Literals; PatternClass::COUNT],
     unconditional: Vec<(Protocol, Vec<u32>)>,
-    /// By class.
+    /// Rules without a usable pattern, indexed by class.
     unsearched: [Vec<u32>; PatternClass::COUNT],
-    /// How many rules there are.
+    /// Number of rules.
     rules: u32,
 }
 
 impl PatternSet {
-    /// Chooses a pattern for each signature; milliseconds, for thousands of them.
+    /// Chooses a pattern for each signature. It takes milliseconds for thousands of signatures.
     pub fn of<'s>(signatures: impl IntoIterator<Item = &'s Signature>) -> PatternSet {
         let mut plan = PatternSet {
             literals: std::array::from_fn(|_| BTreeMap::new()),
@@ -77,7 +78,7 @@ impl PatternSet {
         plan
     }
 
-    /// Compiles the databases; `progress` is told how many patterns are done, and of how many.
+    /// Compiles the databases. `progress` receives the number of compiled patterns and the total.
     pub fn compile(self, progress: &mut dyn FnMut(usize, usize)) -> Result<Prefilter, Error> {
         let fingerprint = self.fingerprint();
         let total = self.literals.iter().map(BTreeMap::len).sum::<usize>();
@@ -106,7 +107,7 @@ impl PatternSet {
 }
 
 impl Prefilter {
-    /// Chooses and compiles; as [`Plan::of`] and [`Plan::compile`].
+    /// Chooses patterns and compiles them, as [`PatternSet::of`] and [`PatternSet::compile`].
     pub fn compile(signatures: &[Signature], progress: &mut dyn FnMut(usize, usize)) -> Result<Prefilter, Error> {
         PatternSet::of(signatures).compile(progress)
     }

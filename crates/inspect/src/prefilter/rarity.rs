@@ -1,9 +1,9 @@
-//! How rare bytes are: the rarer a pattern, the fewer candidates.
+//! Estimates how rare bytes are: the rarer a pattern, the fewer candidates.
 
-/// Past this many bits, random data holds neither of two patterns, and what is longer is only slower.
+/// Maximum score: random data contains no pattern of this many bits, and a longer pattern only slows the search down.
 const MAX_BITS: u32 = 64;
 
-/// What parts of these are searched for is found in nearly every message, however long it is.
+/// Strings that occur in nearly every message. Parts of them are poor patterns, however long they are.
 const COMMON: [&str; 16] = [
     "http://www.",
     "https://www.",
@@ -23,8 +23,8 @@ const COMMON: [&str; 16] = [
     "<script type=\"text/javascript\"></script>",
 ];
 
-/// About -log2 of how often a byte is seen, over text of protocols and binary formats: letters of words, digits and
-/// separators are common, zeros and fillers most of all.
+/// Approximately -log2 of the frequency of a byte in text protocols and binary formats: letters, digits and separators
+/// are common, zeros and filler bytes most of all.
 const fn bits(byte: u8) -> u32 {
     match byte {
         0 => 2,
@@ -46,14 +46,14 @@ static BITS: [u32; 256] = {
     table
 };
 
-/// Bits that a pattern tells apart, at most [`ENOUGH`].
+/// Rarity of a pattern in bits, at most [`MAX_BITS`].
 pub fn of(pattern: &[u8], caseless: bool) -> u32 {
     let mut sum = 0;
     let mut before = None;
     for &byte in pattern {
         let byte = if caseless { byte.to_ascii_lowercase() } else { byte };
         sum += match BITS[usize::from(byte)] {
-            // Runs of one byte are filling.
+            // Runs of one byte are mostly padding.
             _ if before == Some(byte) => 1,
             weight if caseless && byte.is_ascii_lowercase() => weight - 1,
             weight => weight,

@@ -1,13 +1,12 @@
-//! Bytes that every match of an expression holds.
+//! Finds bytes that every match of an expression contains.
 //!
-//! The expression is read just as far as needed to be sure of them: outside of groups and classes, without an
-//! alternative, not optional. What is not understood holds none.
+//! The parser covers only what is needed to be certain: bytes outside of groups and classes, without alternatives and
+//! not optional. An expression that it does not understand yields no bytes.
 
 use super::rarity;
 use crate::signature::Expression;
 
-/// The rarest bytes that stand one behind the other in every match of an expression, and whether their letters match in
-/// either case.
+/// The rarest contiguous bytes in every match of an expression, and whether their letters match in either case.
 pub fn literal(expression: &Expression) -> Option<(Vec<u8>, bool)> {
     if expression.extended {
         return None;
@@ -21,21 +20,21 @@ pub fn literal(expression: &Expression) -> Option<(Vec<u8>, bool)> {
     Some((rarest, caseless))
 }
 
-/// Bytes that stand one behind the other, each run of them by itself; none where an alternative may stand for all.
+/// All runs of contiguous bytes in every match; `None` if an alternative may replace all of them.
 fn runs(pattern: &[u8], caseless: &mut bool) -> Option<Vec<Vec<u8>>> {
     let (mut runs, mut run) = (Vec::new(), Vec::new());
     let mut rest = pattern;
     while let Some((&byte, after)) = rest.split_first() {
         rest = after;
         let atom = match byte {
-            // What seemed to be a group went on.
+            // An apparent group was not closed here.
             b'|' | b')' => return None,
             b'(' => {
                 rest = match options(rest) {
                     Some((on, after)) => {
-                        // Looking for either case finds the one, too.
+                        // A case-insensitive search finds the case-sensitive match, too.
                         *caseless |= on.contains(&b'i');
-                        // White space and comments are no bytes then.
+                        // With `x` white space and comments are not part of the pattern.
                         (!on.contains(&b'x')).then_some(after)?
                     }
                     None => group(rest)?,
@@ -51,9 +50,9 @@ fn runs(pattern: &[u8], caseless: &mut bool) -> Option<Vec<Vec<u8>>> {
                 rest = after;
                 atom
             }
-            // A brace that is no quantifier stands for itself; nothing depends on it.
+            // A brace that is not a quantifier is a literal; the result need not contain it.
             b'.' | b'^' | b'$' | b'{' | b'}' => None,
-            // A quantifier of what was no byte.
+            // A quantifier of something other than a byte.
             b'*' | b'+' | b'?' => None,
             plain if plain.is_ascii() => Some(plain),
             _ => None,
@@ -74,29 +73,29 @@ fn runs(pattern: &[u8], caseless: &mut bool) -> Option<Vec<Vec<u8>>> {
     Some(runs)
 }
 
-/// How often something is there.
+/// Number of repetitions.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Times {
     Once,
-    /// Once at least.
+    /// At least once.
     Some,
-    /// Perhaps not at all.
+    /// Possibly not at all.
     Any,
 }
 
-/// What the quantifiers that stand here make of what is before them, and what follows.
+/// Combined effect of the quantifiers at this position, and the rest after them.
 fn quantifiers(mut rest: &[u8]) -> (Times, &[u8]) {
     let mut all = Times::Once;
     loop {
         match quantifier(rest) {
             (Times::Once, after) => return (all, after),
-            // One of one: nothing is sure that either makes unsure.
+            // With several quantifiers the atom is certain only if each of them requires it.
             (times, after) => (all, rest) = (if all == Times::Any { all } else { times }, after),
         }
     }
 }
 
-/// The first of them, and what follows it.
+/// The first quantifier, and the rest after it.
 fn quantifier(rest: &[u8]) -> (Times, &[u8]) {
     let (times, after) = match rest {
         [b'*' | b'?', after @ ..] => (Times::Any, after),
@@ -112,21 +111,21 @@ fn quantifier(rest: &[u8]) -> (Times, &[u8]) {
             {
                 return (Times::Once, rest);
             }
-            // `{0,3}`, `{00}`, `{,3}`: perhaps not at all.
+            // `{0,3}`, `{00}`, `{,3}`: possibly not at all.
             let least = inside.split(|&byte| byte == b',').next().unwrap_or_default();
             let is_sure = least.iter().any(|byte| (b'1'..=b'9').contains(byte));
             (if is_sure { Times::Some } else { Times::Any }, &after[end + 1..])
         }
         _ => return (Times::Once, rest),
     };
-    // Lazy or possessive: as often.
+    // Lazy and possessive quantifiers repeat as often.
     match after {
         [b'?' | b'+', after @ ..] => (times, after),
         _ => (times, after),
     }
 }
 
-/// Options that hold from here on, as in `(?i)`, and what follows them; the begin of a group is behind.
+/// Options that apply from here on, as in `(?i)`, and the rest after them. The opening parenthesis is consumed already.
 fn options(rest: &[u8]) -> Option<(&[u8], &[u8])> {
     let inside = rest.strip_prefix(b"?")?;
     let end = inside.iter().position(|&byte| byte == b')')?;
@@ -134,18 +133,18 @@ fn options(rest: &[u8]) -> Option<(&[u8], &[u8])> {
     options
         .iter()
         .all(|byte| byte.is_ascii_alphabetic() || b"^-".contains(byte))
-        // `(?R)` is the whole expression again.
+        // `(?R)` recurses into the whole expression.
         .then_some(())?;
     let on = options.split(|&byte| byte == b'-').next().unwrap_or_default();
     (!options.contains(&b'R')).then_some((on, &inside[end + 1..]))
 }
 
-/// What follows a group; none for those whose end is not where it seems to be: verbs and comments.
+/// The rest after a group; `None` for verbs and comments, which end differently.
 fn group(mut rest: &[u8]) -> Option<&[u8]> {
     if rest.starts_with(b"*") || rest.starts_with(b"?#") {
         return None;
     }
-    // `(?x:`: comments may hold parentheses.
+    // `(?x:`: comments in the group may contain parentheses.
     if let Some(inside) = rest.strip_prefix(b"?") {
         let options = inside
             .iter()
@@ -169,10 +168,10 @@ fn group(mut rest: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// What follows a class.
+/// The rest after a character class.
 fn class(rest: &[u8]) -> Option<&[u8]> {
     let rest = rest.strip_prefix(b"^").unwrap_or(rest);
-    // One that stands first is one of its members.
+    // A closing bracket in the first position is a member of the class.
     let mut rest = rest.strip_prefix(b"]").unwrap_or(rest);
     loop {
         let (&byte, after) = rest.split_first()?;
@@ -181,7 +180,7 @@ fn class(rest: &[u8]) -> Option<&[u8]> {
             (b'\\', [b'Q' | b'E' | b'c', ..]) => return None,
             (b'\\', [_, after @ ..]) => after,
             (b'[', [b'.' | b'=', ..]) => return None,
-            // `[:alpha:]`: its end is none of the class.
+            // `[:alpha:]`: its closing bracket does not end the class.
             (b'[', [b':', named @ ..]) => {
                 let name = named
                     .iter()
@@ -193,7 +192,7 @@ fn class(rest: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// The byte that stands behind a backslash, where it is one, and what follows.
+/// The byte that an escape sequence represents, if it represents one, and the rest after it.
 fn escaped(rest: &[u8]) -> Option<(Option<u8>, &[u8])> {
     let (&byte, after) = rest.split_first()?;
     Some(match byte {
@@ -212,13 +211,13 @@ fn escaped(rest: &[u8]) -> Option<(Option<u8>, &[u8])> {
         b'a' => (Some(0x07), after),
         b'd' | b'D' | b'w' | b'W' | b's' | b'S' | b'h' | b'H' | b'v' | b'V' | b'b' | b'B' | b'A' | b'Z' | b'z'
         | b'G' | b'R' | b'X' | b'K' => (None, after),
-        // A reference, or a byte in octal.
+        // A back reference, or a byte in octal.
         b'0'..=b'9' => {
             let digits = after.iter().take_while(|digit| digit.is_ascii_digit()).count();
             (None, &after[digits..])
         }
         other if other.is_ascii() && !other.is_ascii_alphanumeric() => (Some(other), after),
-        // Properties, names, quotations, control characters, and what is none.
+        // Properties, names, quotations, control characters, and invalid escapes.
         _ => return None,
     })
 }
@@ -297,7 +296,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(4096))]
 
-        /// PCRE2 says what a match is; the parts are those whose reading differs most easily.
+        /// PCRE2 is the reference. The generated parts are those that parsers confuse most easily.
         #[test]
         fn every_match_holds_what_is_named(
             parts in vec(prop::sample::select(&PARTS[..]), 1..9),

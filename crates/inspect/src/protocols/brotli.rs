@@ -1,8 +1,8 @@
-//! Brotli (RFC 7932), decoded as the bytes arrive: in steps of a few thousand bytes, whatever a few bits ask for, so that each
-//! can be paid for before the next.
+//! Decoder for Brotli (RFC 7932). It decodes the bytes as they arrive, in steps of a few thousand bytes, so that each step can
+//! be charged to the work budget before the next.
 //!
-//! The words and their transforms are those of `brotli-decompressor`. Its decoder is not used: between two pieces of input it
-//! makes as much as its window holds, 16 MiB, of which as little as 12 bytes ask for (decision 0023).
+//! The dictionary and the transforms are those of `brotli-decompressor`. Its decoder is not used, because between two input
+//! segments it produces as much as its window holds, 16 MiB, which 12 bytes of input can request (decision 0023).
 
 mod bits;
 mod code;
@@ -19,21 +19,21 @@ use code::{Code, EXTRA_ENTRIES};
 pub use pages::{PAGE, Pages};
 use tables::BLOCK_COUNTS;
 
-/// Units of work between two returns, beside the bytes that are made.
+/// Maximum units of work of a step, beside the decoded bytes.
 const STEP: u32 = 4096;
 /// Units of work of a meta-block, of a command, and of a change of the block type.
 const COMMAND: u32 = 6;
 /// Units of work of a literal, beside its byte.
 const LITERAL: u32 = 1;
-/// The largest window, in pages: 16 MiB.
+/// Number of pages of the largest window: 16 MiB.
 const WINDOW_PAGES: usize = (1 << 24) / PAGE;
-/// The most pages of tables: 256 codes of each kind, of which none crosses a page.
+/// Maximum number of pages with tables: 256 codes of each kind, none of which crosses a page boundary.
 const TABLE_PAGES: usize = 24;
 const _: () = {
     let all = 256 * (256 + code::ALPHABET + header::DISTANCE_ALPHABET + 3 * EXTRA_ENTRIES);
     assert!(all <= TABLE_PAGES * (pages::WORDS - code::ALPHABET - EXTRA_ENTRIES));
 };
-/// The most bytes that a transformed word has, and what transforms write behind it.
+/// Maximum number of bytes of a transformed word, including what the transforms write after it.
 const WORD: usize = 64;
 
 const LITERALS: usize = 0;
@@ -51,26 +51,26 @@ const MAP_CODES: usize = 256 + 16;
 /// Why decoding stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// Of work that was done, or where there is no room for more.
+    /// The work limit of a step is reached, or the output is full.
     Step,
-    /// All input is taken.
+    /// The input is consumed.
     Input,
-    /// The stream is over.
+    /// The stream is complete.
     Done,
     Broken,
     /// No page is free.
     Memory,
 }
 
-/// What came of a step.
+/// Result of a step.
 #[derive(Debug)]
 pub struct Step {
     pub stop: Stop,
-    /// Bytes of the input that were taken.
+    /// Number of consumed input bytes.
     pub taken: usize,
-    /// Bytes that were made.
+    /// Number of decoded bytes.
     pub made: usize,
-    /// Units of work, beside the bytes that were made.
+    /// Units of work, beside the decoded bytes.
     pub work: u32,
 }
 
@@ -86,7 +86,7 @@ enum State {
     FirstCount(usize),
     Parameters,
     Mode(usize),
-    /// The number of trees of a context map: 0 for literals, 1 for distances.
+    /// Number of trees of a context map: 0 for literals, 1 for distances.
     MapTrees(usize),
     MapRuns(usize),
     MapCode(usize),
@@ -108,25 +108,25 @@ enum State {
     Literals,
     Distance,
     Copy(usize),
-    /// A word of the dictionary, from here to there.
+    /// Range of the dictionary word that is not copied yet.
     Word(usize, usize),
-    /// The next block type.
+    /// Next block type.
     Switch(usize),
     End,
     Done,
 }
 
-/// Blocks of one kind.
+/// Blocks of one category.
 #[derive(Clone, Copy, Debug, Default)]
 struct Blocks {
     types: usize,
-    /// Symbols that are left of the block.
+    /// Remaining symbols of the block.
     left: u32,
     current: usize,
     previous: usize,
 }
 
-/// The input and the output of a step.
+/// Input and output of a step.
 struct Io<'a> {
     reader: Reader<'a>,
     out: &'a mut [u8],
@@ -134,17 +134,17 @@ struct Io<'a> {
     work: u32,
 }
 
-/// One decoder.
+/// A decoder of one stream.
 pub struct Brotli {
     bits: Bits,
     state: State,
     window: usize,
-    /// Bytes that were made.
+    /// Number of decoded bytes.
     at: usize,
-    /// The last byte, and the one before it.
+    /// The last decoded byte, and the one before it.
     before: [u8; 2],
     last: bool,
-    /// Bytes that are left of the meta-block.
+    /// Remaining bytes of the meta-block.
     left: usize,
     blocks: [Blocks; 3],
     postfix: u32,
@@ -164,17 +164,17 @@ pub struct Brotli {
     literal_map: [u8; 256 << LITERAL_CONTEXTS],
     distance_map: [u8; 256 << DISTANCE_CONTEXTS],
     front: [u8; 256],
-    /// Where the tables of each kind begin.
+    /// Offsets of the tables of each category.
     trees: [[u32; 256]; 3],
     word: [u8; WORD],
     pages: ArrayVec<u32, WINDOW_PAGES>,
     tables: ArrayVec<u32, TABLE_PAGES>,
-    /// Entries that are used of pages of tables.
+    /// Number of used entries in the pages with tables.
     used: usize,
 }
 
 impl Brotli {
-    /// At the begin of a stream, without pages.
+    /// Creates a decoder at the start of a stream, without pages.
     pub fn new() -> Self {
         Self {
             bits: Bits::default(),
@@ -209,7 +209,7 @@ impl Brotli {
         }
     }
 
-    /// Begins another stream; gives all pages back.
+    /// Resets the decoder for another stream, and releases all pages.
     pub fn reset(&mut self, pages: &mut Pages) {
         let all = self.pages.drain(..).chain(self.tables.drain(..));
         all.for_each(|page| pages.places.release(page));
@@ -220,7 +220,7 @@ impl Brotli {
         self.code.reset();
     }
 
-    /// Decodes into `out`, which has room for a byte at least.
+    /// Decodes into `out`, which has space for at least one byte.
     pub fn step(&mut self, pages: &mut Pages, input: &[u8], out: &mut [u8]) -> Step {
         let mut io = Io {
             reader: Reader::new(self.bits, input),
@@ -250,7 +250,7 @@ impl Brotli {
         }
     }
 
-    /// Reads the next part of the stream; returns what follows it.
+    /// Decodes the next part of the stream; returns the state that follows it.
     fn part(&mut self, pages: &mut Pages, io: &mut Io<'_>) -> Result<State, Stop> {
         match self.state {
             State::Command => self.command(pages, io),

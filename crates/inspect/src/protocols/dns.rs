@@ -1,16 +1,16 @@
-//! Questions of DNS messages (RFC 1035), over UDP and with a length before each over TCP (RFC 7766).
+//! Questions of DNS messages (RFC 1035), over UDP, and over TCP with a length before each message (RFC 7766).
 //!
-//! [`Buffer::DnsQuery`] holds one name after the other, each complete when it is told: labels as sent, dots between,
-//! nothing for the root.
+//! [`Buffer::DnsQuery`] contains one name after the other, and each is complete when it is reported: labels as sent,
+//! separated by dots; empty for the root.
 
 use super::anomaly::AnomalySet;
 use super::writer::MessageWriter;
 use super::{Anomaly, MessageEvent, ParserPools, Slot, SlotHandle};
 use crate::signature::Buffer;
 
-/// Questions that are read of a message.
+/// Maximum number of parsed questions of a message.
 pub const QUESTIONS: usize = 16;
-/// Bytes of a message over TCP that are kept: the questions stand in front.
+/// Bytes retained of a message over TCP: the questions are at the start.
 pub const KEPT: usize = 512;
 const HEADER: usize = 12;
 const JUMPS: usize = 16;
@@ -23,7 +23,7 @@ pub struct Dns {
 }
 
 impl Dns {
-    /// One message of one datagram.
+    /// Parses the message of a datagram.
     pub fn message(&mut self, store: &mut ParserPools, bytes: &[u8], sink: &mut impl FnMut(Slot<'_>, MessageEvent)) {
         let (handle, seen) = (self.handle, self.seen);
         let mut writer = MessageWriter {
@@ -39,14 +39,14 @@ impl Dns {
         (self.handle, self.seen) = (writer.handle, writer.seen);
     }
 
-    /// What is known of the last question.
+    /// Slot of the last question.
     pub fn slot<'a>(&self, store: &'a ParserPools) -> Slot<'a> {
         self.handle
             .and_then(|handle| store.names.slot(handle))
             .unwrap_or(Slot::NO_SLOT)
     }
 
-    /// Gives the slot back: the message was evaluated, or the flow ended.
+    /// Releases the slot after the message was evaluated, or at the end of the flow.
     pub fn release(&mut self, store: &mut ParserPools) {
         if let Some(handle) = self.handle.take() {
             store.names.release(handle);
@@ -58,7 +58,7 @@ impl Dns {
 #[derive(Debug)]
 pub struct DnsStream {
     dns: Dns,
-    /// Bytes of the length and the message that arrived.
+    /// Bytes of the length field and the message received so far.
     at: usize,
     length: usize,
     kept: [u8; KEPT],
@@ -76,7 +76,7 @@ impl Default for DnsStream {
 }
 
 impl DnsStream {
-    /// Bytes of the stream, in order.
+    /// Parses the next bytes of the stream.
     pub fn bytes(&mut self, store: &mut ParserPools, mut bytes: &[u8], sink: &mut impl FnMut(Slot<'_>, MessageEvent)) {
         while let Some(&first) = bytes.first() {
             if self.at < 2 {
@@ -121,18 +121,18 @@ impl DnsStream {
         (self.at, self.length) = (0, 0);
     }
 
-    /// What is known of the last question.
+    /// Slot of the last question.
     pub fn slot<'a>(&self, store: &'a ParserPools) -> Slot<'a> {
         self.dns.slot(store)
     }
 
-    /// Gives the slot back: the message was evaluated, or the flow ended.
+    /// Releases the slot after the message was evaluated, or at the end of the flow.
     pub fn release(&mut self, store: &mut ParserPools) {
         self.dns.release(store);
     }
 }
 
-/// Whether a message answers; false also where it is too short to say.
+/// Whether a message is a response; false for a truncated header, too.
 pub fn is_answer(message: &[u8]) -> bool {
     message.get(2).is_some_and(|flags| flags & 0x80 != 0)
 }
@@ -168,8 +168,8 @@ enum Wrong {
     Pointer,
 }
 
-/// Writes the name at `at`; returns where it ends. A pointer must point before the name that it is in, and a name is
-/// at most 255 bytes, so this ends.
+/// Writes the name at `at`; returns where it ends. A pointer must refer to a position before the name that it is in,
+/// and a name has at most 255 bytes, so parsing terminates.
 fn name<S: FnMut(Slot<'_>, MessageEvent)>(
     message: &[u8],
     at: usize,

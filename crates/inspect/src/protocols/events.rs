@@ -1,12 +1,12 @@
-//! Anomalies as events that rules ask for (`app-layer-event`): under the names that Suricata's rules have for them, and under
-//! one of ours where those have none.
+//! Anomalies as events that rules test (`app-layer-event`): under Suricata's names, or under a name of this project if
+//! Suricata has none.
 
 use super::Anomaly;
 use crate::signature::Toward;
 use crate::stream::Exception;
 
 impl Anomaly {
-    /// Names of the event that an anomaly is, in what goes toward a side: never none.
+    /// Event names of an anomaly, for a direction; never empty.
     pub fn event_names(self, toward: Toward) -> &'static [&'static str] {
         use Anomaly::*;
         let by_side = |request: &'static [&'static str], response: &'static [&'static str]| match toward {
@@ -111,14 +111,14 @@ impl Anomaly {
         }
     }
 
-    /// Anomalies that an event of this name stands for, and toward which side; none where no parser tells it.
+    /// Anomalies and directions of an event name; none if no parser reports the event.
     pub fn of_event(name: &str) -> impl Iterator<Item = (Anomaly, Toward)> {
         let both = |&anomaly: &Anomaly| [Toward::Server, Toward::Client].map(|toward| (anomaly, toward));
         let all = Anomaly::ALL.iter().flat_map(both);
         all.filter(move |(anomaly, toward)| anomaly.event_names(*toward).contains(&name))
     }
 
-    /// The exception that a message is which has it, if it is one.
+    /// Exception that a message with this anomaly raises, if there is one.
     pub fn exception(self) -> Option<Exception> {
         use Anomaly::*;
         match self {
@@ -129,7 +129,8 @@ impl Anomaly {
         }
     }
 
-    /// Hosts read a message differently that has it: what one of them takes may not be what was searched.
+    /// Whether hosts interpret a message with this anomaly differently, so that a receiver may read other data than was
+    /// searched.
     pub fn hosts_differ(self) -> bool {
         use Anomaly::*;
         match self {
@@ -165,8 +166,8 @@ impl Anomaly {
             | BadFrame
             | BadHeaderBlock
             | BadField => true,
-            // All read it alike, or it is ours: a lack of memory, a limit of a buffer, what is not decoded here. DNS and TLS are
-            // not decoded into what a host takes.
+            // All hosts interpret these alike, or they are local: a lack of memory, the limit of a buffer, an encoding that is
+            // not supported here. DNS and TLS messages are not converted into content that a host reads.
             NoSlot
             | TooLong
             | NotHttp
@@ -204,7 +205,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// Events of which Suricata has no name.
+    /// Events that Suricata has no name for.
     const OWN: [&str; 20] = [
         "dns.bad_pointer",
         "http.bad_escape",
@@ -227,7 +228,7 @@ mod tests {
         "smtp.deep_mail",
         "ftp.expectation_lost",
     ];
-    /// Names that Suricata's rules ask for.
+    /// Names of events that Suricata's rules use.
     const SURICATA: [&str; 41] = [
         "dns.malformed_data",
         "http.abnormal_ce_header",

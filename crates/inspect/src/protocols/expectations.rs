@@ -1,31 +1,31 @@
-//! Data connections that control connections of FTP have agreed on, until they come.
+//! FTP data connections that control connections have negotiated, until they are established.
 
 use std::net::IpAddr;
 
 use super::{Anomaly, AnomalyCounts};
 
-/// Data connections that are expected at once in a shard.
+/// Maximum number of expected data connections in a shard.
 pub const MAX_EXPECTATIONS: usize = 256;
-/// Units of work to look through all of them.
+/// Units of work to search all of them.
 pub(super) const LOOKUP_COST: u32 = MAX_EXPECTATIONS as u32;
-/// Seconds that a data connection is expected for.
+/// Lifetime of an expectation in seconds.
 pub const LIFETIME: u32 = 300;
 
-/// The address that listens, its peer, and the port that it listens on.
+/// Addresses and port of an expected connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataEndpoints {
-    /// Who listens.
+    /// Address of the side that listens.
     pub listener: IpAddr,
-    /// Who connects.
+    /// Address of the side that connects.
     pub peer: IpAddr,
-    /// Where.
+    /// Port that the listener listens on.
     pub port: u16,
 }
 
-/// What a control connection asked of the data connection.
+/// Command on the control connection that a data connection belongs to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Transfer {
-    /// Nothing yet, or a listing.
+    /// No command yet, or a listing.
     #[default]
     Other,
     /// `RETR`
@@ -38,15 +38,15 @@ pub enum Transfer {
 struct Entry {
     ends: DataEndpoints,
     transfer: Transfer,
-    /// When it was agreed on.
+    /// Second in which the connection was negotiated.
     second: u32,
 }
 
-/// A table of fixed size; the oldest entry gives way.
+/// A table of fixed size, which evicts the oldest entry when it is full.
 #[derive(Debug)]
 pub struct Expectations {
     entries: Box<[Option<Entry>]>,
-    /// The control connection of each entry; 0 of those that are free.
+    /// Number of the control connection of each entry; 0 marks a free entry.
     controls: Box<[u64]>,
     next: usize,
     count: usize,
@@ -64,7 +64,7 @@ impl Default for Expectations {
 }
 
 impl Expectations {
-    /// A control connection has agreed on a data connection.
+    /// Adds a data connection that a control connection has negotiated.
     pub fn add(&mut self, ends: DataEndpoints, control: u64, second: u32, counts: &mut AnomalyCounts) {
         let entry = Entry {
             ends,
@@ -76,7 +76,7 @@ impl Expectations {
         };
         *of = control;
         match place.replace(entry) {
-            // What is too old would not have been found.
+            // An expired entry would not have been found any more.
             Some(old) if second.saturating_sub(old.second) <= LIFETIME => counts.add(Anomaly::ExpectationLost),
             Some(_) => {}
             None => self.count += 1,
@@ -84,9 +84,9 @@ impl Expectations {
         self.next = (self.next + 1) % MAX_EXPECTATIONS;
     }
 
-    /// A control connection says what its latest data connection is for.
+    /// Sets the command of the latest data connection of a control connection.
     pub fn transfer(&mut self, control: u64, transfer: Transfer) {
-        // The latest is before the next place.
+        // The latest entry precedes the next free one.
         let (later, earlier) = self.controls.split_at(self.next);
         let last = |controls: &[u64]| controls.iter().rposition(|&of| of == control);
         let latest = last(later).or_else(|| last(earlier).map(|place| self.next + place));
@@ -95,7 +95,7 @@ impl Expectations {
         }
     }
 
-    /// Whether a connection is one of these; it is not expected any more.
+    /// Finds an expected connection, and removes it from the table.
     pub fn take(&mut self, ends: &DataEndpoints, second: u32) -> Option<Transfer> {
         if self.count == 0 {
             return None;

@@ -1,5 +1,5 @@
-//! The control connection of FTP (RFC 959, RFC 2428): commands, replies, and the data connections that they agree on.
-//! Behind `AUTH TLS` (RFC 4217) nothing is read.
+//! The FTP control connection (RFC 959, RFC 2428): commands, replies, and the data connections that they negotiate.
+//! Nothing is parsed after `AUTH TLS` (RFC 4217).
 
 use std::net::IpAddr;
 
@@ -11,19 +11,19 @@ use super::writer::MessageWriter;
 use super::{Anomaly, MessageEvent, ParserPools, Slot};
 use crate::signature::{Buffer, Toward};
 
-/// Bytes of a line that are read; a longer line is read up to there.
+/// Parsed bytes of a line; a longer line is cut.
 pub const MAX_LINE: usize = 448;
-/// Units of work for a line: what the packets of a command and of its reply earn is more than both take.
+/// Units of work for a line. The packets of a command and its reply earn more than both cost.
 const LINE_COST: u32 = 192;
-/// The first byte of TLS: a record of a handshake.
+/// First byte of TLS: a handshake record.
 const HANDSHAKE: u8 = 22;
 
-/// The two hosts of a control connection, and when something came.
+/// The two hosts of a control connection, with the flow and the time of a packet.
 #[derive(Clone, Copy, Debug)]
 pub struct ControlHosts {
-    /// Who called.
+    /// Address of the client.
     pub client: IpAddr,
-    /// Who was called.
+    /// Address of the server.
     pub server: IpAddr,
     /// Number of the flow.
     pub flow: u64,
@@ -35,20 +35,20 @@ pub struct ControlHosts {
 #[derive(Debug, Default)]
 struct Line {
     bytes: ArrayVec<u8, MAX_LINE>,
-    /// It is longer than [`LINE`].
+    /// The line is longer than [`MAX_LINE`].
     is_cut: bool,
 }
 
-/// Whether the control connection goes over to TLS (RFC 4217, section 4).
+/// Progress of the switch to TLS (RFC 4217, section 4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Security {
     #[default]
     Clear,
     /// The client sent `AUTH`.
     Requested,
-    /// The server agreed: what the client sends next may be TLS.
+    /// The server accepted: the next bytes of the client may be TLS.
     Accepted,
-    /// Nothing more is read.
+    /// Nothing more is parsed.
     Encrypted,
 }
 
@@ -57,12 +57,12 @@ enum Security {
 pub struct Ftp {
     lines: [Line; 2],
     security: Security,
-    /// Code of a reply of several lines that is not over.
+    /// Code of the multi-line reply in progress.
     multiline: Option<[u8; 3]>,
 }
 
 impl Ftp {
-    /// Bytes of one side. Each command, and each line of a reply, is a message of its own.
+    /// Parses bytes of one side. Each command, and each line of a reply, is a separate message.
     pub fn bytes<S>(
         &mut self,
         store: &mut ParserPools,
@@ -86,7 +86,7 @@ impl Ftp {
             }
             let fits = part.len().min(line.bytes.remaining_capacity());
             line.bytes.extend(part[..fits].iter().copied());
-            // A line end is not of the line.
+            // The line end is not a part of the line.
             line.is_cut |= part[fits..].iter().any(|byte| !b"\r\n".contains(byte));
             if part.ends_with(b"\n") {
                 let mut line = std::mem::take(line);
@@ -105,7 +105,7 @@ impl Ftp {
         let begin = line.bytes.len() - line.bytes.trim_ascii_start().len();
         let words = &mut line.bytes[begin..];
         let end = words.iter().position(u8::is_ascii_whitespace).unwrap_or(words.len());
-        // Commands are the same in capitals and small letters (RFC 959, section 5.3).
+        // Commands are case-insensitive (RFC 959, section 5.3).
         words[..end].make_ascii_uppercase();
         let (word, value) = (&words[..end], words[end..].trim_ascii());
         // The client listens.
@@ -122,7 +122,7 @@ impl Ftp {
             b"STOR" | b"STOU" | b"APPE" => Some(Transfer::Store),
             _ => None,
         };
-        // All of them are looked through.
+        // The whole table is searched.
         if let Some(transfer) = transfer
             && store.work.charge(LOOKUP_COST)
         {
@@ -146,7 +146,7 @@ impl Ftp {
             Some(code) => {
                 let goes_on = text.get(3) == Some(&b'-');
                 match self.multiline {
-                    // Lines within a reply of several may have codes of their own (RFC 959, section 4.2).
+                    // Lines within a multi-line reply may have codes of their own (RFC 959, section 4.2).
                     Some(open) if goes_on || open != *code => {}
                     _ => self.multiline = goes_on.then_some(*code),
                 }
@@ -157,7 +157,7 @@ impl Ftp {
         if self.security == Security::Requested {
             match own {
                 Some(b"234") => self.security = Security::Accepted,
-                // Others may be to earlier commands.
+                // Other replies may belong to earlier commands.
                 Some([b'4' | b'5', ..]) => self.security = Security::Clear,
                 _ => {}
             }
@@ -185,7 +185,7 @@ impl Ftp {
     }
 }
 
-/// Report a line as a message of its own. Its slot is released at once, so that idle connections hold none.
+/// Reports a line as a separate message. Its slot is released immediately, so that idle connections hold none.
 fn report<S: FnMut(Slot<'_>, MessageEvent)>(
     store: &mut ParserPools,
     toward: Toward,
@@ -225,7 +225,7 @@ fn report<S: FnMut(Slot<'_>, MessageEvent)>(
     writer.release();
 }
 
-/// Some servers leave out the parentheses (RFC 1123, section 4.1.2.6).
+/// Some servers omit the parentheses (RFC 1123, section 4.1.2.6).
 fn behind_text(text: &[u8]) -> &[u8] {
     let begin = text.iter().position(u8::is_ascii_digit).unwrap_or(text.len());
     let digits = text[begin..]
@@ -235,8 +235,8 @@ fn behind_text(text: &[u8]) -> &[u8] {
     &text[begin..begin + digits]
 }
 
-/// The data connection is between the two hosts of the control connection, whatever address is named: a third host would
-/// be a bounce (RFC 2577, section 3).
+/// Expects the data connection between the two hosts of the control connection, whatever address was sent: a third host
+/// would be a bounce attack (RFC 2577, section 3).
 fn expect(store: &mut ParserPools, (listener, peer): (IpAddr, IpAddr), port: u16, hosts: &ControlHosts) {
     let ends = DataEndpoints { listener, peer, port };
     store.expected.add(ends, hosts.flow, hosts.second, &mut store.anomalies);
@@ -272,7 +272,7 @@ mod tests {
     const CLIENT: [u8; 4] = [10, 0, 0, 1];
     const SERVER: [u8; 4] = [192, 0, 2, 1];
 
-    /// Ports that are expected of the client, and of the server, after these bytes, in pieces of so many.
+    /// Expected ports of the client and of the server after these bytes, in segments of `step` bytes.
     fn expected(toward: Toward, bytes: &[u8], step: usize) -> Vec<(bool, u16)> {
         let mut store = ParserPools::new(&ParserCapacity {
             messages: 1,

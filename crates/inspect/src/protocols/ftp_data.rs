@@ -1,4 +1,4 @@
-//! A data connection of FTP: all of it is a file.
+//! An FTP data connection: its whole content is a file.
 
 use super::anomaly::AnomalySet;
 use super::expectations::Transfer;
@@ -6,18 +6,18 @@ use super::writer::MessageWriter;
 use super::{Anomaly, MessageEvent, ParserPools, Slot, SlotHandle};
 use crate::signature::{Buffer, Toward};
 
-/// A data connection; either side sends.
+/// A data connection; either side may send.
 #[derive(Debug, Default)]
 pub struct FtpData {
     handle: Option<SlotHandle>,
     seen: AnomalySet,
     transfer: Transfer,
-    /// Whom the file goes to.
+    /// Side that receives the file.
     toward: Option<Toward>,
 }
 
 impl FtpData {
-    /// For what the control connection asked.
+    /// Creates the parser for a command on the control connection.
     pub fn new(transfer: Transfer) -> Self {
         Self {
             transfer,
@@ -53,7 +53,7 @@ impl FtpData {
         (self.handle, self.seen) = (writer.handle, writer.seen);
     }
 
-    /// Bytes of the file, in order.
+    /// Parses the next bytes of the file.
     pub fn bytes<S>(&mut self, store: &mut ParserPools, toward: Toward, bytes: &[u8], sink: &mut S)
     where
         S: FnMut(Slot<'_>, MessageEvent),
@@ -70,7 +70,7 @@ impl FtpData {
         });
     }
 
-    /// A side sends no more: the file is over where it is the one that sends it.
+    /// Handles the end of a side's stream, which ends the file if this side sends it.
     pub fn close<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, store: &mut ParserPools, toward: Toward, sink: &mut S) {
         if self.handle.is_some() && self.toward == Some(toward) {
             self.write(store, sink, |writer| {
@@ -80,14 +80,14 @@ impl FtpData {
         }
     }
 
-    /// What is known of the file.
+    /// Slot of the file.
     pub fn slot<'a>(&self, store: &'a ParserPools) -> Slot<'a> {
         self.handle
             .and_then(|handle| store.messages.slot(handle))
             .unwrap_or(Slot::NO_SLOT)
     }
 
-    /// Gives the slot back: the flow ended.
+    /// Releases the slot at the end of the flow.
     pub fn release(&mut self, store: &mut ParserPools) {
         if let Some(handle) = self.handle.take() {
             store.messages.release(handle);

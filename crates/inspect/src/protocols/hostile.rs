@@ -1,4 +1,4 @@
-//! Any bytes as what parsers read: what the fuzz targets and the tests that replay their corpora do.
+//! Arbitrary bytes as parser input, for the fuzz targets and for the tests that replay their corpora.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::{
 use crate::signature::{Buffer, Toward};
 use crate::work_budget::{PACKET_BUDGET, WorkTokens};
 
-/// What was told: the bytes of each buffer, how often each ended, and the anomalies.
+/// Output of a parser: the bytes of each buffer, the number of its ends, and the anomalies.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct ParserOutput {
     buffers: BTreeMap<Buffer, Vec<u8>>,
@@ -27,7 +27,7 @@ fn store() -> ParserPools {
     })
 }
 
-/// Parses bytes of one side by one parser, in pieces of so many.
+/// Parses bytes of one side with one parser, in segments of `step` bytes.
 fn parse(parser: u8, toward: Toward, bytes: &[u8], step: usize) -> ParserOutput {
     let (mut store, mut told) = (store(), ParserOutput::default());
     let mut sink = |slot: Slot<'_>, piece: MessageEvent| match piece {
@@ -73,16 +73,17 @@ fn parse(parser: u8, toward: Toward, bytes: &[u8], step: usize) -> ParserOutput 
         store.commands.available(),
     ];
     assert_eq!([8, 16, 4, 1, 1, 1], free, "everything came back");
-    // How often a buffer was told to end depends on no cut where it has an end at all.
+    // How often a buffer was completed must not depend on the segmentation; buffers that were never completed are
+    // ignored.
     told.ends.retain(|_, count| *count > 0);
     told.buffers.retain(|_, bytes| !bytes.is_empty());
     told
 }
 
-/// Parses bytes: the first names the parser, the second the pieces.
+/// Parses bytes: the first selects the parser, the second the segment size.
 ///
 /// # Panics
-/// Where a parser does, where it keeps memory, or where what it tells depends on how a stream is cut.
+/// A parser panics or leaks memory, or its output depends on the segmentation.
 pub fn stream(bytes: &[u8]) {
     let &[parser, step, ref rest @ ..] = bytes else { return };
     let toward = if parser & 0x80 == 0 {
@@ -112,11 +113,11 @@ pub fn stream(bytes: &[u8]) {
     assert_eq!((16, 1), (store.names.available(), store.hellos.available()));
 }
 
-/// Plays pieces of a connection, cut where bytes say so: a byte that begins a piece has the side that sends it in its highest
-/// bit, and its length in the others. Every packet has its share of work, and everything goes back in the end.
+/// Plays a connection with segments that the input determines: the first byte of a segment has the direction in its highest
+/// bit, and the length in the others. Every packet has its own work budget, and all resources must be released at the end.
 ///
 /// # Panics
-/// Where a packet brings more to search than its work allows, or a slot, a decoder or a page is not given back.
+/// A packet yields more data to search than its work budget allows, or a slot, a decoder or a page is not released.
 pub fn http(mut bytes: &[u8]) {
     let limits = BufferLimits {
         uri: 64,
@@ -149,7 +150,7 @@ pub fn http(mut bytes: &[u8]) {
             _ => http.response(&mut store, piece, &mut sink),
         };
         credit = store.work.end(begun);
-        // Bytes that are decoded, the last of which may be a step more; a body is in two buffers, a header in several.
+        // Decoded bytes may exceed the budget by a step; a body is in two buffers, a header in several.
         assert!(searched <= 2 * (PACKET_BUDGET as usize + 4096) + 4096, "{searched}");
     }
     http.close_request(&mut store, &mut |_: Slot<'_>, _| {});

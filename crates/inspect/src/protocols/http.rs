@@ -9,11 +9,12 @@
 //! | file data | the same bytes | chunks joined, decoded |
 //!
 //! Header buffers are complete when the header block ends. Folded lines are joined by one space, white space around
-//! values is taken off, and every normalised line ends with CR LF; the raw header ends with the empty line. Trailers are
+//! values is removed, and every normalised line ends with CR LF; the raw header ends with the empty line. Trailers are
 //! in no buffer.
 //!
-//! A message keeps its slot until the next one of its direction begins, or [`Http::settle`]; one that got none is
-//! followed all the same, so that the next is found. [`Http::release`] must be called when the flow ends.
+//! A message keeps its slot until the next message of its direction begins, or until [`Http::release_ended`]. A message
+//! without a slot is parsed nevertheless, so that the next one is found. [`Http::release`] must be called at the end of
+//! the flow.
 
 mod fields;
 mod lines;
@@ -26,7 +27,7 @@ use super::writer::MessageWriter;
 use super::{Anomaly, MessageEvent, ParserPools};
 use side::{Event, Side, Step};
 
-/// What a request says about the form of its response.
+/// How a request determines the format of its response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum RequestKind {
     #[default]
@@ -37,8 +38,8 @@ pub(super) enum RequestKind {
     Bare,
 }
 
-/// Requests that wait for responses: two bits each, a bit for each that asks for another protocol, and the number of those
-/// that found no room.
+/// Requests waiting for responses: two bits for each, one bit for each that requests an upgrade, and the number of those
+/// that did not fit.
 #[derive(Debug, Default)]
 struct RequestQueue {
     kinds: u64,
@@ -50,7 +51,7 @@ struct RequestQueue {
 impl RequestQueue {
     const QUEUE_CAPACITY: u32 = 32;
 
-    /// False where it is full.
+    /// Adds a request; returns false if the queue is full.
     fn push(&mut self, kind: RequestKind) -> bool {
         if self.length == Self::QUEUE_CAPACITY || self.forgotten > 0 {
             self.forgotten = self.forgotten.saturating_add(1);
@@ -71,7 +72,7 @@ impl RequestQueue {
         }
     }
 
-    /// The headers of the last request are over, and ask for another protocol.
+    /// Marks that the last request asks for an upgrade.
     fn upgrade(&mut self) {
         if self.forgotten == 0 && self.length > 0 {
             self.upgrades |= 1 << (self.length - 1);
@@ -118,7 +119,7 @@ impl Default for Http {
 }
 
 impl Http {
-    /// Bytes that the client sent, in order. Returns how many were parsed: fewer than given where the rest is opaque
+    /// Parses the next bytes of the client. Returns the number of parsed bytes: fewer than passed if the rest is opaque
     /// (not HTTP, a tunnel, another protocol after an upgrade).
     pub fn request<S>(&mut self, store: &mut ParserPools, bytes: &[u8], sink: &mut S) -> usize
     where
@@ -147,7 +148,8 @@ impl Http {
                         self.queue.upgrade();
                     }
                     if self.request.kind == RequestKind::Connect {
-                        // What follows may come before the answer, which may refuse the tunnel: requests are parsed there.
+                        // The client may send requests before the response, which may refuse the tunnel, so they are
+                        // parsed.
                         self.request.no_body(pool, &mut writer);
                     } else {
                         self.request.body_begins(true, pool, &mut writer);
@@ -161,7 +163,7 @@ impl Http {
         at
     }
 
-    /// Bytes that the server sent, in order; as [`Http::request`].
+    /// Parses the next bytes of the server, and returns the number of parsed bytes as [`Http::request`] does.
     pub fn response<S>(&mut self, store: &mut ParserPools, bytes: &[u8], sink: &mut S) -> usize
     where
         S: FnMut(Slot<'_>, MessageEvent),
@@ -195,20 +197,21 @@ impl Http {
         self.response.headers(writer);
         let changes = match self.response.status {
             101 if upgrade => true,
-            // Some take it for the response, others wait for another.
+            // Some clients take this as the final response, others wait for another one.
             101 => {
                 writer.anomaly(Anomaly::UnaskedUpgrade);
                 false
             }
-            // The response proper follows.
+            // The final response follows.
             100..=199 => return self.response.no_body(pool, writer),
             200..=299 => kind == RequestKind::Connect,
             _ => false,
         };
         self.queue.pop();
-        // A client that has gone on before it had the answer has begun what it says in the tunnel as HTTP.
+        // If the client has sent more before the response, that data was parsed as HTTP and is not the start of the
+        // tunnel.
         let tunnel = changes && self.queue.is_empty() && self.request.is_between();
-        // In answers to HEAD, and that say that nothing is new, a length is that of another response.
+        // Responses to HEAD, and 304 responses, have the length of a body that is not sent.
         let other = kind == RequestKind::Head || self.response.status == 304;
         if changes || other || self.response.status == 204 {
             match other {
@@ -224,21 +227,21 @@ impl Http {
         }
     }
 
-    /// The client will send no more: a message that is not over is complete as it is.
+    /// Handles the end of the client's stream: an incomplete message ends here.
     pub fn close_request<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, store: &mut ParserPools, sink: &mut S) {
         let (mut writer, pool) = writer(store, &self.request, sink);
         self.request.close(pool, &mut writer);
         (self.request.handle, self.request.seen) = (writer.handle, writer.seen);
     }
 
-    /// The server will send no more: a body without a length ends here.
+    /// Handles the end of the server's stream: a body without a length ends here.
     pub fn close_response<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, store: &mut ParserPools, sink: &mut S) {
         let (mut writer, pool) = writer(store, &self.response, sink);
         self.response.close(pool, &mut writer);
         (self.response.handle, self.response.seen) = (writer.handle, writer.seen);
     }
 
-    /// What is known of the last request.
+    /// Slot of the last request.
     pub fn request_slot<'a>(&self, store: &'a ParserPools) -> Slot<'a> {
         self.request
             .handle
@@ -246,7 +249,7 @@ impl Http {
             .unwrap_or(Slot::NO_SLOT)
     }
 
-    /// What is known of the last response.
+    /// Slot of the last response.
     pub fn response_slot<'a>(&self, store: &'a ParserPools) -> Slot<'a> {
         self.response
             .handle
@@ -254,29 +257,31 @@ impl Http {
             .unwrap_or(Slot::NO_SLOT)
     }
 
-    /// Both sides have gone over to another protocol, by CONNECT or an upgrade: it begins with what is not parsed here.
+    /// Whether both sides have switched to another protocol, by CONNECT or an upgrade. That protocol begins with the
+    /// bytes that are not parsed here.
     pub fn is_tunnel(&self) -> bool {
         self.tunnel
     }
 
-    /// What the client sends is not parsed any more.
+    /// Whether the client's bytes are no longer parsed.
     pub fn is_request_opaque(&self) -> bool {
         self.request.step == Step::Opaque
     }
 
-    /// What the server sends is not parsed any more.
+    /// Whether the server's bytes are no longer parsed.
     pub fn is_response_opaque(&self) -> bool {
         self.response.step == Step::Opaque
     }
 
-    /// The current messages are not whole.
+    /// Marks the files of the current messages as incomplete.
     pub(super) fn mark_incomplete(&mut self, store: &mut ParserPools) {
         for handle in [self.request.handle, self.response.handle].into_iter().flatten() {
             store.messages.file_incomplete(handle);
         }
     }
 
-    /// The slots of messages that ended go back: they were evaluated. The next message does the same.
+    /// Releases the slots of messages that have ended, after they were evaluated. The start of the next message
+    /// releases them, too.
     pub fn release_ended(&mut self, store: &mut ParserPools) {
         for side in [&mut self.request, &mut self.response] {
             if side.is_between() {
@@ -285,7 +290,7 @@ impl Http {
         }
     }
 
-    /// Everything goes back: the flow ended.
+    /// Releases all resources at the end of the flow.
     pub fn release(&mut self, store: &mut ParserPools) {
         self.request.release(store);
         self.response.release(store);

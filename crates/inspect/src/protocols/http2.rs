@@ -1,8 +1,8 @@
-//! HTTP/2 (RFC 9113) in the clear: frames are taken apart, header blocks are decoded, and each stream is given to a parser
-//! of HTTP/1 as the message that it would be there. So rules find the same in both, and bodies are decoded alike.
+//! HTTP/2 (RFC 9113) in clear text: frames are parsed, header blocks are decoded, and each stream is passed to an HTTP/1
+//! parser as the equivalent message. So rules find the same buffers in both, and bodies are decoded alike.
 //!
-//! A request with a body gets `Transfer-Encoding: chunked`. `content-length` and `transfer-encoding` are left out: frames
-//! alone say where a message ends. What would end a line of HTTP/1 within a field is replaced by a blank.
+//! A request with a body gets `Transfer-Encoding: chunked`. `content-length` and `transfer-encoding` are omitted, because
+//! the frames alone determine where a message ends. Bytes in a field that would end an HTTP/1 line are replaced by blanks.
 
 mod hpack;
 mod huffman;
@@ -16,17 +16,17 @@ use super::{Anomaly, MessageEvent, ParserPools, Slot};
 use crate::signature::Toward;
 use crate::source_quota::SlotPool;
 
-/// Streams of a connection that are followed at once.
+/// Maximum number of tracked streams of a connection.
 pub const STREAMS: usize = 32;
-/// Bytes of a header block, with its continuations.
+/// Maximum number of bytes of a header block, with its continuations.
 pub const BLOCK: usize = 8 << 10;
-/// Bytes of fields that a direction may decode to: so many, and…
+/// Initial budget of a direction for decoded field bytes.
 const FIELDS: usize = 64 << 10;
-/// … so many times what it has sent.
+/// Budget of decoded field bytes that a direction earns for each byte that it sends.
 const RATIO: usize = 64;
-/// Bytes of the fields of one message that are given on.
+/// Maximum number of field bytes of one message that are passed on.
 const LINES: usize = 32 << 10;
-/// Bytes of a target that are given on.
+/// Maximum number of target bytes that are passed on.
 const TARGET: usize = 8 << 10;
 
 const DATA: u8 = 0;
@@ -43,22 +43,22 @@ const PRIORITY: u8 = 0x20;
 /// One direction.
 #[derive(Debug)]
 struct Half {
-    /// Bytes of the preface that are to come.
+    /// Remaining bytes of the preface.
     preface: usize,
-    /// Nothing more of it is read.
+    /// The rest of this direction is not parsed.
     dead: bool,
     frame: ArrayVec<u8, 9>,
     kind: u8,
     flags: u8,
     stream: u32,
     length: u32,
-    /// Bytes that are left of the frame; those of them that are padding; those that come before its content.
+    /// Remaining bytes of the frame; those of them that are padding; those that precede its content.
     left: u32,
     padding: u32,
     before: u32,
-    /// The pad length is to come.
+    /// The pad length follows.
     padded: bool,
-    /// A header block is open: of which stream, and whether it ends the stream and is a promise.
+    /// A header block is open: its stream, whether it ends the stream, and whether it is a push promise.
     open: bool,
     block_stream: u32,
     ends: bool,
@@ -108,7 +108,7 @@ impl Default for Half {
 struct Stream {
     id: u32,
     http: Http,
-    /// The request's, and the response's, header has come; it has ended.
+    /// For request and response: the header was received; the message has ended.
     begun: [bool; 2],
     ended: [bool; 2],
 }
@@ -117,11 +117,11 @@ struct Stream {
 struct Connection {
     sides: [Half; 2],
     streams: ArrayVec<Stream, STREAMS>,
-    /// The stream that each side has spoken of last.
+    /// The stream of the last frame of each side.
     latest: [u32; 2],
 }
 
-/// Memory for connections, and what they share while packets are parsed.
+/// Memory for connections, and buffers that they share while packets are parsed.
 #[derive(Debug)]
 pub struct Connections {
     all: Box<[Connection]>,
@@ -151,22 +151,22 @@ impl Connections {
         }
     }
 
-    /// Connections that are free.
+    /// Number of free connections.
     pub fn available(&self) -> usize {
         self.places.available()
     }
 }
 
-/// A connection of HTTP/2.
+/// An HTTP/2 connection.
 #[derive(Debug, Default)]
 pub struct Http2 {
     place: Option<u32>,
-    /// There was no memory for it.
+    /// No memory was free for the connection.
     lost: bool,
 }
 
 impl Http2 {
-    /// Bytes of one direction, in order.
+    /// Parses the next bytes of one direction.
     pub fn bytes<S>(&mut self, store: &mut ParserPools, toward: Toward, bytes: &[u8], sink: &mut S)
     where
         S: FnMut(Slot<'_>, MessageEvent),
@@ -189,7 +189,7 @@ impl Http2 {
             }
         }
         let Some(place) = self.place else { return };
-        // The parsers of its streams need the rest of the store.
+        // The parsers of the streams need the rest of the pools.
         let mut all = std::mem::take(&mut store.connections.all);
         let mut shared = std::mem::take(&mut store.connections.shared);
         if let Some(connection) = all.get_mut(place as usize) {
@@ -199,7 +199,7 @@ impl Http2 {
         (store.connections.all, store.connections.shared) = (all, shared);
     }
 
-    /// What is known of the message that a direction has spoken of last.
+    /// Slot of the message of a direction's last frame.
     pub fn slot<'a>(&self, store: &'a ParserPools, toward: Toward) -> Slot<'a> {
         let connection = self.place.and_then(|place| store.connections.all.get(place as usize));
         let stream = connection.and_then(|connection| {
@@ -212,7 +212,7 @@ impl Http2 {
         })
     }
 
-    /// Everything goes back: the flow ended.
+    /// Releases all resources at the end of the flow.
     pub fn release(&mut self, store: &mut ParserPools) {
         let Some(place) = self.place.take() else { return };
         let mut all = std::mem::take(&mut store.connections.all);
@@ -255,7 +255,7 @@ impl Connection {
         }
     }
 
-    /// A direction can not be followed any more.
+    /// Stops parsing a direction.
     fn fail<S: FnMut(Slot<'_>, MessageEvent)>(
         &mut self,
         store: &mut ParserPools,
@@ -268,7 +268,7 @@ impl Connection {
         sink(Slot::NO_SLOT, MessageEvent::Anomaly(anomaly));
     }
 
-    /// The header of a frame has come (section 4.1).
+    /// Handles the header of a frame (section 4.1).
     fn frame_begins<S>(&mut self, store: &mut ParserPools, toward: Toward, sink: &mut S)
     where
         S: FnMut(Slot<'_>, MessageEvent),
@@ -291,7 +291,7 @@ impl Connection {
         };
         let continues = kind == CONTINUATION && side.stream == side.block_stream;
         if side.open != (kind == CONTINUATION) || side.open && !continues {
-            // Nothing may stand between a header block and its continuation (section 6.10).
+            // No other frame may be between a header block and its continuation (section 6.10).
             return self.fail(store, toward, Anomaly::BadFrame, sink);
         }
         if matches!(kind, HEADERS | PUSH_PROMISE) {
@@ -305,7 +305,7 @@ impl Connection {
         }
     }
 
-    /// Bytes of a frame; how many were taken.
+    /// Parses bytes of a frame; returns the number of consumed bytes.
     fn content<S>(&mut self, store: &mut ParserPools, toward: Toward, bytes: &[u8], sink: &mut S) -> usize
     where
         S: FnMut(Slot<'_>, MessageEvent),
@@ -382,7 +382,7 @@ impl Connection {
     {
         let side = &mut self.sides[toward as usize];
         side.frame.clear();
-        // A whole frame counts, however it was cut.
+        // The budget grows by whole frames, independently of the segmentation.
         let earned = (side.length as usize + 9) * RATIO;
         side.budget = side.budget.saturating_add(earned).min(16 * FIELDS);
         let (kind, flags, id) = (side.kind, side.flags, side.stream);
@@ -404,7 +404,7 @@ impl Connection {
         }
     }
 
-    /// A header block is whole.
+    /// Handles a complete header block.
     fn block<S>(&mut self, store: &mut ParserPools, shared: &mut Shared, toward: Toward, sink: &mut S)
     where
         S: FnMut(Slot<'_>, MessageEvent),
@@ -456,7 +456,7 @@ impl Connection {
                 return;
             }
         }
-        // A promise is a request that the server makes: its answer comes on another stream.
+        // A push promise is a request on behalf of the client: its response is on another stream.
         if promise {
             return;
         }
@@ -499,7 +499,7 @@ impl Connection {
         }
     }
 
-    /// The stream of a number, from the pool where it is new.
+    /// The stream with this number; a new one is allocated from the pool.
     fn stream<S>(&mut self, store: &mut ParserPools, toward: Toward, id: u32, sink: &mut S) -> Option<&mut Stream>
     where
         S: FnMut(Slot<'_>, MessageEvent),
@@ -508,7 +508,7 @@ impl Connection {
         let place = match self.streams.iter().position(|stream| stream.id == id) {
             Some(place) => place,
             None => {
-                // One that is over gives way, else the oldest.
+                // Evict a stream that has ended, otherwise the oldest.
                 if self.streams.is_full() {
                     let over = self.streams.iter().position(|stream| stream.ended == [true; 2]);
                     if over.is_none() {
@@ -517,7 +517,7 @@ impl Connection {
                     }
                     self.streams.remove(over.unwrap_or(0)).http.release(store);
                 }
-                // Of those that are over nothing has to be kept.
+                // Streams that have ended need no resources.
                 for stream in &mut self.streams {
                     if stream.ended == [true; 2] {
                         stream.http.release(store);
@@ -553,17 +553,17 @@ impl Connection {
     }
 }
 
-/// The head of a message as it is decoded.
+/// Decoded header of a message.
 struct Head<'a> {
     method: ArrayVec<u8, 32>,
     authority: ArrayVec<u8, 512>,
     status: ArrayVec<u8, 8>,
     target: &'a mut Vec<u8>,
-    /// Other fields, as lines of HTTP/1.
+    /// Other fields, as HTTP/1 lines.
     lines: &'a mut Vec<u8>,
-    /// A field has bytes that it may not have.
+    /// A field contains invalid bytes.
     odd: bool,
-    /// Something did not fit.
+    /// Some fields did not fit.
     cut: bool,
 }
 
@@ -623,7 +623,7 @@ impl Head<'_> {
     }
 }
 
-/// A byte of a value: what would end a line is a blank.
+/// Replaces a byte that would end a line by a blank.
 fn plain(byte: u8) -> u8 {
     match byte {
         b'\r' | b'\n' | 0 => b' ',

@@ -1,8 +1,8 @@
-//! Content encodings `gzip` (RFC 1952), `deflate` (RFC 1950, or RFC 1951 bare as some servers send it) and `br` (RFC 7932),
-//! one within another, decoded as the bytes arrive by decoders from a pool.
+//! Content encodings `gzip` (RFC 1952), `deflate` (RFC 1950, or raw RFC 1951 as some servers send it) and `br` (RFC 7932),
+//! also nested, decoded as the bytes arrive by decoders from a pool.
 //!
-//! Where clients look at the first bytes rather than at the name of an encoding, this does, too: `deflate` may be bare or not,
-//! and either name may stand for the other.
+//! Clients look at the first bytes rather than at the name of the encoding, and so does this decoder: `deflate` may be raw or
+//! not, and either name may stand for the other.
 
 use std::ops::Range;
 
@@ -19,19 +19,19 @@ use super::brotli::{Brotli, PAGE, Pages, Stop};
 use crate::source_quota::{POOL_MULTIPLE, SlotOwners, Source};
 use crate::work_budget::WorkBudget;
 
-/// Encodings of one body, one within another, at most: as many as curl undoes.
+/// Maximum number of nested encodings of a body: the limit of curl.
 pub(super) const MAX_LAYERS: usize = 5;
 
 const WINDOW: usize = 32768;
-/// Limits grow where so many encoded bytes begin, so that they do not depend on how the stream is cut.
+/// The limits are computed at multiples of this number of encoded bytes, so that they don't depend on the segmentation.
 const STRIDE: u64 = 256;
 const ALWAYS_ALLOWED: u64 = 64 << 10;
-/// Bytes that are made between two charges of the account.
+/// Number of decoded bytes between two charges of the work budget.
 const STEP: usize = 4096;
-/// Units of work of a block of deflate, beside its bytes: its tables are made anew, from as little as ten bytes.
+/// Units of work of a deflate block, beside its bytes: its tables are built anew, for as little as ten bytes of input.
 const BLOCK: u32 = 1024;
-/// Pages for windows and tables of brotli: so many that one source may have what the longest body takes that is decoded by
-/// default, and some for each decoder.
+/// Number of pages for windows and tables of Brotli: enough for one source to decode the longest body that is decoded by
+/// default, plus some for each decoder.
 const PAGES: u32 = (10 << 20) / PAGE as u32;
 const PAGES_EACH: u32 = 2;
 
@@ -43,7 +43,7 @@ struct Inflater {
     layer: Layer,
 }
 
-/// What a body may decode to.
+/// Limits of a decoded body.
 struct Allowance {
     bytes: u64,
     ratio: u64,
@@ -51,7 +51,7 @@ struct Allowance {
 }
 
 impl Allowance {
-    /// Bytes that so many encoded ones may decode to.
+    /// Maximum number of decoded bytes for a number of encoded bytes.
     fn bytes(&self, taken: u64) -> u64 {
         taken.saturating_mul(self.ratio).max(ALWAYS_ALLOWED).min(self.bytes)
     }
@@ -59,7 +59,7 @@ impl Allowance {
 
 /// A pool of decoders.
 pub struct Inflaters {
-    /// A decoder is away while it decodes, so that another may take what it makes.
+    /// Decoders. An entry is taken out while it decodes, so that the next decoder of the chain can process its output.
     all: Box<[Option<Box<Inflater>>]>,
     free: Box<[u16]>,
     available: usize,
@@ -105,17 +105,17 @@ impl Inflaters {
         }
     }
 
-    /// Decoders that are free.
+    /// Number of free decoders.
     pub fn available(&self) -> usize {
         self.available
     }
 
-    /// Pages that are free: windows and tables of brotli.
+    /// Number of free pages for windows and tables of Brotli.
     pub fn pages(&self) -> usize {
         self.pages.places.available()
     }
 
-    /// What is taken from now on is for a source.
+    /// Accounts later allocations to a source.
     pub(super) fn take_for(&mut self, source: Source) {
         self.holders.source = source;
         self.pages.places.owners.source = source;
@@ -144,7 +144,7 @@ impl Inflaters {
         self.holders.release(index.into());
     }
 
-    /// Decodes by the last of a chain, then by the one before it, and so on.
+    /// Decodes with the last decoder of a chain, then with the one before it, and so on.
     fn feed(&mut self, chain: &[u16], bytes: &[u8], out: &mut dyn FnMut(&[u8]), odd: &mut AnomalySet) {
         let Some((&last, inner)) = chain.split_last() else {
             return out(bytes);
@@ -157,7 +157,7 @@ impl Inflaters {
     }
 }
 
-/// How a body is encoded.
+/// Encoding of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     Gzip,
@@ -177,13 +177,13 @@ enum Stage {
     Name,
     Comment,
     HeaderSum(u8),
-    /// The nth byte of zlib's header; the first one is kept.
+    /// The nth byte of zlib's header, with the first byte if it was received.
     Zlib(Option<u8>),
     Data,
     Trailer,
-    /// Broken: nothing to the end of the stride.
+    /// Decoding was given up: bytes up to the end of the stride are discarded.
     Lost,
-    /// As sent.
+    /// Data is passed on as sent.
     Raw,
 }
 
@@ -206,12 +206,12 @@ const COMMENT: u8 = 16;
 const HEADER_SUM: u8 = 2;
 const MAGIC: [u8; 3] = [0x1f, 0x8b, 8];
 
-/// One encoded body: its decoders, the one that its bytes come to last.
+/// Decoders of one body, in the order in which the encodings were applied; the last one receives its bytes.
 #[derive(Debug)]
 pub(super) struct Decoding(ArrayVec<u16, MAX_LAYERS>);
 
 impl Decoding {
-    /// None where not as many decoders are free.
+    /// Allocates decoders; `None` if not enough are free.
     pub fn new(formats: &[Format], pool: &mut Inflaters) -> Option<Self> {
         if formats.len() > MAX_LAYERS || !pool.holders.permits(formats.len(), pool.available) {
             return None;
@@ -219,7 +219,7 @@ impl Decoding {
         Some(Self(formats.iter().filter_map(|&format| pool.take(format)).collect()))
     }
 
-    /// The body is over: whether it is whole.
+    /// Ends the body, and returns whether it is complete.
     pub fn release(self, pool: &mut Inflaters) -> bool {
         let mut whole = true;
         for index in self.0 {
@@ -231,7 +231,7 @@ impl Decoding {
         whole
     }
 
-    /// Decodes what arrived; returns what is wrong with it.
+    /// Decodes the next bytes; returns the anomalies.
     pub fn feed(&mut self, pool: &mut Inflaters, bytes: &[u8], out: &mut dyn FnMut(&[u8])) -> AnomalySet {
         let mut odd = AnomalySet::default();
         pool.feed(&self.0, bytes, out, &mut odd);
@@ -276,7 +276,7 @@ impl Inflater {
         }
     }
 
-    /// The first two bytes of what may be zlib's. Returns how many were taken beside the first.
+    /// Handles the first two bytes of a possible zlib header. Returns the number of bytes consumed beside the first.
     fn second_byte(
         &mut self,
         head: [u8; 2],
@@ -288,7 +288,7 @@ impl Inflater {
         let layer = &mut self.layer;
         layer.zlib = head[0] & 0x0f == 8 && u16::from_be_bytes(head).is_multiple_of(31);
         match (layer.format, layer.zlib) {
-            // No block of deflate begins with the first of them.
+            // No deflate block begins with the first byte of a gzip header.
             (Format::Deflate, _) if head == MAGIC[..2] => {
                 odd.insert(Anomaly::MislabelledEncoding);
                 (layer.format, layer.stage) = (Format::Gzip, Stage::Header(2));
@@ -316,7 +316,7 @@ impl Inflater {
         }
     }
 
-    /// Decodes data of the innermost kind: deflate or brotli.
+    /// Decodes compressed data: deflate or Brotli.
     fn inflate(
         &mut self,
         pool: &mut Inflaters,
@@ -329,8 +329,8 @@ impl Inflater {
         let mut used = 0;
         let mut paid = pool.allowance.work.charge(bytes.len() as u32);
         loop {
-            // Where decoding is given up, the rest of the stride is lost: how many bytes of it the decoder had read ahead depends
-            // on how they were cut.
+            // If decoding is given up, the rest of the stride is discarded, because the number of bytes that the decoder has read
+            // ahead depends on the segmentation.
             let exceeded = match paid {
                 false => Some(Anomaly::WorkExceeded),
                 true => (self.layer.made > allowed).then_some(Anomaly::BodyBomb),
@@ -338,7 +338,7 @@ impl Inflater {
             if let Some(anomaly) = exceeded {
                 return self.give_up(bytes, anomaly, odd);
             }
-            // One byte more than is allowed tells that there are more.
+            // Decode one byte more than allowed, to detect that the limit is exceeded.
             let room = STEP.min(usize::try_from((allowed - self.layer.made).saturating_add(1)).unwrap_or(STEP));
             let step = match self.layer.format {
                 Format::Brotli => self.brotli_step(&mut pool.pages, &bytes[used..], room),
@@ -353,14 +353,15 @@ impl Inflater {
                 _ if !paid || layer.made > allowed => {}
                 Stop::Step => paid = pool.allowance.work.charge(step.work),
                 Stop::Input => {
-                    // Where that can't be paid, what follows is not decoded.
+                    // If the budget is exhausted, the following data is not decoded.
                     let _ = pool.allowance.work.charge(step.work);
                     return bytes.len();
                 }
                 Stop::Done => {
-                    // The next member is a block at least. Where that can't be paid, what follows is not decoded either.
+                    // The next member has at least one block. If the budget is exhausted, the following data is not
+                    // decoded.
                     let _ = pool.allowance.work.charge(step.work);
-                    // Sums are not checked: the receiver may not do so either.
+                    // Checksums are not verified, because receivers may not verify them either.
                     layer.left = match layer.format {
                         Format::Gzip => 8,
                         Format::Deflate if layer.zlib => 4,
@@ -375,7 +376,7 @@ impl Inflater {
         }
     }
 
-    /// Decodes no more; returns how many bytes are lost.
+    /// Gives decoding up; returns the number of discarded bytes.
     fn give_up(&mut self, bytes: &[u8], anomaly: Anomaly, odd: &mut AnomalySet) -> usize {
         odd.insert(anomaly);
         self.layer.stage = Stage::Lost;
@@ -386,7 +387,8 @@ impl Inflater {
         let at = self.at;
         let mut flags = TINFL_FLAG_HAS_MORE_INPUT | TINFL_FLAG_STOP_ON_BLOCK_BOUNDARY;
         if at as u64 == self.layer.made {
-            // Before the window is full, what is repeated must have been made: behind it is another flow's.
+            // Before the window is full, copies must refer to decoded data: the rest of the buffer is another flow's
+            // data.
             flags |= TINFL_FLAG_USING_NON_WRAPPING_OUTPUT_BUF;
         }
         let (status, taken, made) =
@@ -421,13 +423,13 @@ impl Inflater {
     }
 }
 
-/// What came of a step of a decoder.
+/// Result of a decoder step.
 struct Step {
     stop: Stop,
     taken: usize,
-    /// Where in the window the bytes are that were made.
+    /// Range of the decoded bytes in the window.
     made: Range<usize>,
-    /// Units of work beside them.
+    /// Units of work, beside the decoded bytes.
     work: u32,
 }
 
@@ -450,18 +452,19 @@ impl Layer {
         }
     }
 
-    /// Its data has ended, or it has none, or it was given up.
+    /// Whether the data is complete, empty, or was given up.
     fn is_whole(&self) -> bool {
         match self.stage {
             Stage::Trailer | Stage::Lost | Stage::Raw => true,
             Stage::Header(0) => self.taken == 0 || self.members,
             Stage::Zlib(None) | Stage::Data => self.taken == 0,
-            // What follows the last member need not be another.
+            // Data after the last member need not be another member.
             _ => self.members,
         }
     }
 
-    /// One byte of a header or trailer: 0 if it is none of theirs, and whether that is odd.
+    /// Handles one byte of a header or trailer. Returns 0 if the byte belongs to neither, and whether that is an
+    /// anomaly.
     fn framing(&mut self, byte: u8, out: &mut dyn FnMut(&[u8])) -> (usize, bool) {
         self.stage = match self.stage {
             Stage::Header(0) if byte & 0x0f == 8 && !self.members => Stage::Zlib(Some(byte)),
@@ -524,7 +527,7 @@ impl Layer {
         (1, false)
     }
 
-    /// The first part of the gzip header from `from` on that the flags name.
+    /// The first optional part of the gzip header from `from` on that the flags select.
     fn optional(&self, from: u8) -> Stage {
         const PARTS: [(u8, Stage); 4] = [
             (EXTRA, Stage::ExtraLength(0)),

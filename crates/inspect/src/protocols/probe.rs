@@ -1,9 +1,9 @@
-//! Which protocol a connection or a datagram flow speaks, from the first bytes of each direction. Ports count only for
-//! protocols without a signature of their own: NTP, and malformed DNS.
+//! Application identification of a connection or a datagram flow from the first bytes of each direction. Ports matter only
+//! for protocols without a distinctive pattern: NTP, and malformed DNS.
 //!
-//! Each protocol has one function that compares the first bytes of one direction with it. A protocol is recognised when one
-//! direction is certain, or when both directions agree with it: `USER` belongs to FTP behind `220`, and to POP3 behind
-//! `+OK`. Every prefix of a recognised head is either undecided or gives the same protocol.
+//! Each protocol has one function that compares the first bytes of one direction with it. A protocol is identified when one
+//! direction is certain, or when both directions agree on it: `USER` belongs to FTP after `220`, and to POP3 after `+OK`.
+//! Every prefix of an identified head is either undecided or yields the same protocol.
 
 mod binary;
 mod datagram;
@@ -14,27 +14,27 @@ use arrayvec::ArrayVec;
 use crate::signature::{Service, Toward};
 pub use datagram::probe_datagram;
 
-/// What the first bytes say.
+/// Result of the identification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProbeResult {
-    /// Too few bytes.
+    /// More bytes are needed.
     NeedMore,
-    /// This protocol.
+    /// The protocol is identified.
     Identified(Service),
-    /// None of the protocols that are recognised.
+    /// The protocol is none of the known ones.
     Unknown,
 }
 
-/// How the first bytes of one direction compare with a protocol.
+/// Result of comparing the first bytes of one direction with a protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Confidence {
-    /// They are not of this protocol.
+    /// The bytes are not of this protocol.
     NoMatch,
-    /// Too few bytes to tell.
+    /// More bytes are needed.
     NeedMore,
-    /// They are valid in this protocol and in others: the other direction decides.
+    /// The bytes are valid in this protocol and in others: the other direction decides.
     Likely,
-    /// They are of this protocol.
+    /// The bytes are of this protocol.
     Certain,
 }
 
@@ -52,7 +52,7 @@ struct Head<'a> {
 /// Compares a head with a protocol.
 type Probe = fn(&Head<'_>) -> Confidence;
 
-/// Protocols over TCP. Where two are certain, the first one counts.
+/// Protocols over TCP. If two are certain, the first one is chosen.
 const PROBES: &[(Service, Probe)] = &[
     (Service::Http, http),
     (Service::Http2, http2),
@@ -78,13 +78,14 @@ const PROBES: &[(Service, Probe)] = &[
     (Service::Dns, dns),
 ];
 
-/// Bytes that are kept of each direction.
+/// Maximum number of bytes stored of each direction.
 pub const MAX_HEAD: usize = 64;
 
-/// Datagrams of a flow that are compared with the protocols.
+/// Maximum number of datagrams of a flow that are compared.
 const MAX_DATAGRAMS: u8 = 4;
 
-/// The first bytes of both directions, until they say something. The parser then gets [`Recognise::head`] first.
+/// Collects the first bytes of both directions until they identify the protocol. The parser then receives
+/// [`ProtocolProbe::head`] first.
 #[derive(Clone, Debug, Default)]
 pub struct ProtocolProbe {
     heads: [ArrayVec<u8, MAX_HEAD>; 2],
@@ -92,8 +93,8 @@ pub struct ProtocolProbe {
 }
 
 impl ProtocolProbe {
-    /// Takes bytes of one direction; returns what both directions say, and how many of the bytes became part of this
-    /// direction's head (the parser gets the others from the caller).
+    /// Adds bytes of one direction. Returns the result for both directions, and how many of the bytes were added to the
+    /// head of this direction (the caller passes the others to the parser).
     pub fn bytes(&mut self, toward: Toward, bytes: &[u8]) -> (ProbeResult, usize) {
         let head = &mut self.heads[toward as usize];
         let taken = bytes.len().min(head.remaining_capacity());
@@ -104,7 +105,7 @@ impl ProtocolProbe {
         (probe([&self.heads[0], &self.heads[1]]), taken)
     }
 
-    /// A datagram of a flow that is not recognised yet. Only the first few are compared.
+    /// Compares a datagram of an unidentified flow. Only the first few datagrams are compared.
     pub fn datagram(&mut self, toward: Toward, ports: [u16; 2], bytes: &[u8]) -> ProbeResult {
         self.datagrams += 1;
         match probe_datagram(toward, ports, bytes) {
@@ -114,18 +115,18 @@ impl ProtocolProbe {
         }
     }
 
-    /// What was taken of a direction.
+    /// The stored bytes of a direction.
     pub fn head(&self, toward: Toward) -> &[u8] {
         &self.heads[toward as usize]
     }
 
-    /// Nothing has come yet.
+    /// Whether no bytes are stored.
     pub fn is_empty(&self) -> bool {
         self.heads.iter().all(ArrayVec::is_empty)
     }
 }
 
-/// What the first bytes of both directions say, those to the server first. A head of [`HEAD`] bytes does not grow.
+/// Compares the first bytes of both directions, those to the server first. A head of [`MAX_HEAD`] bytes does not grow.
 pub fn probe(heads: [&[u8]; 2]) -> ProbeResult {
     let [client, server] = heads;
     let toward_server = Head {
@@ -160,12 +161,12 @@ pub fn probe(heads: [&[u8]; 2]) -> ProbeResult {
     }
 }
 
-/// A length in BER (X.690, section 8.1.3), and what follows it.
+/// A BER length (X.690, section 8.1.3), and the bytes after it.
 pub(super) fn length(bytes: &[u8]) -> Option<(usize, &[u8])> {
     binary::length(bytes).ok()
 }
 
-/// Compares the begin of a head with a word in any case.
+/// Compares the start of a head with a word, case-insensitively.
 fn begins(bytes: &[u8], with: &[u8], then: Confidence) -> Confidence {
     let common = bytes.len().min(with.len());
     match bytes[..common].eq_ignore_ascii_case(&with[..common]) {
@@ -175,7 +176,7 @@ fn begins(bytes: &[u8], with: &[u8], then: Confidence) -> Confidence {
     }
 }
 
-/// What fits best of several.
+/// The best match of several.
 fn best_of(compared: impl IntoIterator<Item = Confidence>) -> Confidence {
     let mut best = NoMatch;
     for said in compared {
@@ -189,7 +190,7 @@ fn best_of(compared: impl IntoIterator<Item = Confidence>) -> Confidence {
     best
 }
 
-/// A byte of a token (RFC 9110, section 5.6.2).
+/// Whether the byte may occur in a token (RFC 9110, section 5.6.2).
 pub(super) fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
@@ -235,14 +236,14 @@ fn http(head: &Head<'_>) -> Confidence {
     };
     match &head[end + target..] {
         [b'/', ..] if head[..end].iter().all(u8::is_ascii_uppercase) => Certain,
-        // Commands of a shell and of Git look so, too.
+        // Shell and Git commands look alike.
         [b'/', rest @ ..] => match rest.iter().position(|byte| matches!(byte, b'\n' | 0)) {
             _ if rest.windows(6).any(|part| part.eq_ignore_ascii_case(b" HTTP/")) => Certain,
             Some(_) => NoMatch,
             None if full => Certain,
             None => NeedMore,
         },
-        // Of `OPTIONS`; other protocols have it, too: `STAT *`, `EXPN *@host`.
+        // Target of `OPTIONS`; other protocols have it, too: `STAT *`, `EXPN *@host`.
         [b'*', rest @ ..] => {
             let blanks = rest.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
             match &rest[blanks..] {
@@ -251,15 +252,15 @@ fn http(head: &Head<'_>) -> Confidence {
                 version => begins(version, b"HTTP/", Certain),
             }
         }
-        // A word behind a word is what many a protocol begins with; this one names itself.
+        // Many protocols begin with two words; only a target with a `http` scheme is distinctive.
         target => begins(target, b"http", Certain),
     }
 }
 
-/// The client's connection preface of HTTP/2 (RFC 9113, section 3.4).
+/// The client's HTTP/2 connection preface (RFC 9113, section 3.4).
 pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// The preface; from the server a SETTINGS frame on stream 0, which it may send first where a connection was upgraded (RFC 7540,
+/// The preface; from the server a SETTINGS frame on stream 0, which it may send first on an upgraded connection (RFC 7540,
 /// section 3.2).
 fn http2(head: &Head<'_>) -> Confidence {
     match (head.toward, head.bytes) {
@@ -295,8 +296,8 @@ fn tls(head: &Head<'_>) -> Confidence {
     }
 }
 
-/// A length and a header with one to 16 questions that asks, or answers; and the first question, as far as the head has
-/// it.
+/// A length and a header of a query or response with one to 16 questions; and the first question, as far as it is in
+/// the head.
 fn dns(head: &Head<'_>) -> Confidence {
     let (toward, head) = (head.toward, head.bytes);
     let at = |at: usize| head.get(at).copied().unwrap_or(0);
@@ -324,7 +325,7 @@ fn dns(head: &Head<'_>) -> Confidence {
         }
     }
     match said {
-        // The name does not fit: its first labels do.
+        // The name is longer than the head: its first labels are valid.
         MAX_HEAD.. => Certain,
         _ => NeedMore,
     }

@@ -1,5 +1,5 @@
-//! The first flight of QUIC (RFC 9000, RFC 9001, RFC 9369): a client's Initial packets are decrypted with the keys that
-//! follow from their connection ID, their CRYPTO frames are put in order, and the ClientHello in them is parsed.
+//! The first flight of QUIC (RFC 9000, RFC 9001, RFC 9369): a client's Initial packets are decrypted with the keys
+//! derived from their connection ID, their CRYPTO frames are reassembled, and the ClientHello in them is parsed.
 
 mod initial;
 
@@ -9,34 +9,34 @@ pub use initial::PACKET;
 use super::{Anomaly, ClientHello, MessageEvent, ParserPools, Slot};
 use crate::source_quota::SlotPool;
 
-/// Datagrams of a client that are decrypted until its hello is whole.
+/// Maximum number of client datagrams that are decrypted until the hello is complete.
 pub const MAX_DATAGRAMS: u8 = 8;
-/// Initial packets of a datagram that are decrypted.
+/// Maximum number of Initial packets of a datagram that are decrypted.
 const MAX_PACKETS: usize = 4;
 /// Units of work to derive the keys of a connection ID and to try them, beside the bytes of the packet.
 const KEY_COST: u32 = 8 << 10;
-/// Bytes of a ClientHello that are put in order.
+/// Maximum number of reassembled bytes of a ClientHello.
 pub const MAX_HELLO: usize = 4096;
-/// Parts of it that may have gaps between.
+/// Maximum number of separate ranges of it.
 const MAX_RANGES: usize = 16;
 
-/// A hello that is being put in order.
+/// A hello that is being reassembled.
 #[derive(Debug)]
 struct HelloBuffer {
     bytes: [u8; MAX_HELLO],
-    /// What has come: begin and end, in order, with gaps between.
+    /// Received ranges: start and end, sorted, with gaps between them.
     ranges: ArrayVec<(usize, usize), MAX_RANGES>,
 }
 
 impl HelloBuffer {
-    /// Takes the data of a CRYPTO frame. Of bytes that come twice the first copy counts.
+    /// Stores the data of a CRYPTO frame. Of bytes received twice the first copy is kept.
     fn take(&mut self, offset: usize, data: &[u8]) -> bool {
         let end = offset.saturating_add(data.len());
         if end > MAX_HELLO {
             return false;
         }
         let mut at = offset;
-        // Gaps within the frame, before each range that reaches into it.
+        // Gaps within the frame, before each range that overlaps it.
         for &(begin, behind) in &self.ranges {
             if at < begin.min(end) {
                 self.bytes[at..begin.min(end)].copy_from_slice(&data[at - offset..begin.min(end) - offset]);
@@ -58,7 +58,7 @@ impl HelloBuffer {
         self.ranges.try_insert(place, (from, to)).is_ok()
     }
 
-    /// Bytes from the begin on without a gap.
+    /// Number of contiguous bytes from the start on.
     fn whole(&self) -> usize {
         self.ranges
             .first()
@@ -67,7 +67,7 @@ impl HelloBuffer {
     }
 }
 
-/// Memory for hellos that are put in order, and for the packet that is decrypted.
+/// Memory for hellos that are being reassembled, and for the packet that is being decrypted.
 #[derive(Debug)]
 pub struct HelloBuffers {
     all: Box<[HelloBuffer]>,
@@ -88,21 +88,21 @@ impl HelloBuffers {
         }
     }
 
-    /// Places that are free.
+    /// Number of free buffers.
     pub fn available(&self) -> usize {
         self.places.available()
     }
 }
 
-/// The client's side of a connection, until its hello is over.
+/// The client's side of a connection, until its hello is complete.
 #[derive(Debug)]
 pub struct Quic {
     tls: ClientHello,
     place: Option<u32>,
-    /// The destination connection ID of the first Initial packet, from which the keys follow.
+    /// Destination connection ID of the first Initial packet, from which the keys are derived.
     id: ArrayVec<u8, 20>,
     datagrams: u8,
-    /// Bytes of the hello that were parsed.
+    /// Number of parsed bytes of the hello.
     parsed: usize,
     done: bool,
 }
@@ -121,7 +121,7 @@ impl Default for Quic {
 }
 
 impl Quic {
-    /// A datagram of the client.
+    /// Parses a datagram of the client.
     pub fn datagram(&mut self, store: &mut ParserPools, bytes: &[u8], sink: &mut impl FnMut(Slot<'_>, MessageEvent)) {
         if self.done {
             return;
@@ -129,7 +129,7 @@ impl Quic {
         self.datagrams += 1;
         let mut packet = std::mem::take(&mut store.hellos.packet);
         let mut rest = bytes;
-        // Packets may stand behind one another (RFC 9000, section 12.2).
+        // A datagram may contain several packets (RFC 9000, section 12.2).
         for _ in 0..MAX_PACKETS {
             let Some((header, behind)) = initial::Header::read(rest) else {
                 break;
@@ -155,7 +155,7 @@ impl Quic {
         if self.id.is_empty() {
             self.id.extend(header.destination.iter().copied().take(20));
         }
-        // After a Retry the keys follow from the ID that the server chose (RFC 9001, section 5.2).
+        // After a Retry the keys are derived from the ID that the server chose (RFC 9001, section 5.2).
         let work = store.work.clone();
         let mut open = |id: &[u8]| match work.charge(KEY_COST + bytes.len() as u32) {
             true => initial::open(bytes, header, id, packet),
@@ -206,7 +206,7 @@ impl Quic {
         store.hellos.all = std::mem::take(&mut all);
     }
 
-    /// Everything goes back: the hello was evaluated, or the flow ended.
+    /// Releases all resources after the hello was evaluated, or at the end of the flow.
     pub fn release(&mut self, store: &mut ParserPools) {
         self.tls.release(store);
         if let Some(place) = self.place.take() {

@@ -1,4 +1,4 @@
-//! The memory of buffers: slots of fixed size from a pool, reached by handle and serial.
+//! Memory of buffers: slots of fixed size from a pool, addressed by handles of index and generation.
 
 mod digest;
 
@@ -52,7 +52,7 @@ pub(super) const PARSED_BUFFERS: [Buffer; 38] = [
     Buffer::Payload,
 ];
 
-/// They are in the order of their numbers, [`Buffer::Payload`] behind all others.
+/// They are in the order of their numbers, and [`Buffer::Payload`] is after all others.
 const _: () = {
     let mut place = 0;
     while place + 1 < PARSED_BUFFERS.len() {
@@ -62,10 +62,10 @@ const _: () = {
     assert!(PARSED_BUFFERS[place] as usize == 0);
 };
 
-/// Room of each buffer in bytes. What does not fit is not kept: the buffer is marked as truncated.
+/// Capacity of each buffer in bytes. Bytes that don't fit are discarded, and the buffer is marked as truncated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BufferLimits {
-    /// [`Buffer::HttpMethod`]; what has more than 32 bytes is none.
+    /// [`Buffer::HttpMethod`]; a word of more than 32 bytes is not a method.
     pub method: u32,
     /// [`Buffer::HttpUri`] and [`Buffer::HttpRawUri`], each.
     pub uri: u32,
@@ -79,8 +79,8 @@ pub struct BufferLimits {
     pub user_agent: u32,
     /// [`Buffer::HttpStatusMessage`].
     pub status_message: u32,
-    /// The window of a body: [`Buffer::HttpClientBody`] and [`Buffer::FileData`] share it. At least half of it is kept
-    /// when it goes on. Never truncated.
+    /// The window of a body: [`Buffer::HttpClientBody`] and [`Buffer::FileData`] share it. When it moves on, at least
+    /// half of it is retained. Never truncated.
     pub body: u32,
 }
 
@@ -102,7 +102,7 @@ impl Default for BufferLimits {
 const STATUS_CODE: u32 = 16;
 const HASH: u32 = 32;
 const JA4: u32 = 36;
-/// [`Buffer::TlsAlpn`]: a name of a protocol.
+/// [`Buffer::TlsAlpn`]: the name of a protocol.
 const PROTOCOL: u32 = 64;
 /// [`Buffer::TlsCertSubject`] and [`Buffer::TlsCertIssuer`], each.
 const DISTINGUISHED_NAME: u32 = 512;
@@ -110,10 +110,10 @@ const DISTINGUISHED_NAME: u32 = 512;
 const SERIAL: u32 = 63;
 /// [`Buffer::TlsCertFingerprint`]
 const FINGERPRINT: u32 = 59;
-/// Bytes of a certificate that are kept to be read.
+/// Maximum number of retained bytes of a certificate, for parsing.
 pub(super) const CERTIFICATE: u32 = 2048;
 
-/// Where each buffer lies in a slot: begin and length.
+/// Location of each buffer in a slot: start and length.
 #[derive(Clone, Debug)]
 pub(super) struct Layout {
     places: [(u32, u32); BUFFERS],
@@ -130,7 +130,7 @@ impl Layout {
         Self { places, bytes }
     }
 
-    /// For an HTTP message of either direction, a mail, or a file of FTP.
+    /// Layout for an HTTP message of either direction, a mail, or an FTP file.
     pub fn message(limits: &BufferLimits) -> Self {
         Self::new(&[
             (Buffer::HttpMethod, limits.method),
@@ -155,7 +155,7 @@ impl Layout {
         ])
     }
 
-    /// For a DNS message or a ClientHello.
+    /// Layout for a DNS message or a ClientHello.
     pub fn name(limits: &BufferLimits) -> Self {
         Self::new(&[
             (Buffer::DnsQuery, limits.host),
@@ -166,7 +166,7 @@ impl Layout {
         ])
     }
 
-    /// For a command or a line of a reply of FTP, none of which is longer than `line`.
+    /// Layout for an FTP command or a line of a reply, which are no longer than `line`.
     pub fn command(line: u32) -> Self {
         Self::new(&[
             (Buffer::FtpCommand, line),
@@ -178,7 +178,8 @@ impl Layout {
         ])
     }
 
-    /// For what a TLS server says. The certificate is kept where no payload is.
+    /// Layout for the messages of a TLS server. The certificate is stored in the place of the payload, which is not
+    /// used.
     pub fn server() -> Self {
         Self::new(&[
             (Buffer::Ja3sHash, HASH),
@@ -193,7 +194,7 @@ impl Layout {
     }
 }
 
-/// One buffer of a slot. Bytes from `shown` to `written` may still be taken back.
+/// One buffer of a slot. Bytes from `shown` to `written` may still be undone.
 #[derive(Clone, Copy, Debug, Default)]
 struct Field {
     base: u64,
@@ -209,14 +210,14 @@ struct State {
     serial: u32,
     open: bool,
     client: bool,
-    /// All of the message has come: its buffers are complete.
+    /// The whole message was received: its buffers are complete.
     whole: bool,
     dirty: u64,
-    /// Bytes of the body, as encoded.
+    /// Bytes of the encoded body.
     length: u64,
     /// Digits of the version, as bytes.
     version: u16,
-    /// Of HTTP/2, the stream.
+    /// HTTP/2 stream of the message.
     stream: u32,
     hashes: Progress,
     fields: [Field; BUFFERS],
@@ -239,7 +240,7 @@ impl Default for State {
     }
 }
 
-/// Which slot, and which use of it: a handle of an earlier use finds nothing.
+/// Index and generation of a slot: a stale handle finds nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotHandle {
     index: u32,
@@ -254,10 +255,10 @@ pub struct Slots {
     states: Box<[State]>,
     free: Box<[u32]>,
     available: usize,
-    /// Of slots that hold files.
+    /// File hashes, for slots that hold files.
     hashing: Option<Hashing>,
     pub(super) holders: SlotOwners,
-    /// The stream of HTTP/2 that what is taken from now on is of; 0: of none.
+    /// HTTP/2 stream of the slots allocated from now on; 0: none.
     pub(super) stream: u32,
 }
 
@@ -275,7 +276,7 @@ impl Slots {
         }
     }
 
-    /// The same, which hold files, whose hashes are charged to an account.
+    /// Creates a pool of slots that hold files. Hashing is charged to a work budget.
     pub(super) fn for_files(count: u32, layout: Layout, work: WorkBudget) -> Self {
         Self {
             hashing: Some(Hashing::new(count, work)),
@@ -283,7 +284,7 @@ impl Slots {
         }
     }
 
-    /// Slots that are free.
+    /// Number of free slots.
     pub fn available(&self) -> usize {
         self.available
     }
@@ -293,7 +294,7 @@ impl Slots {
         self.layout.bytes as usize + size_of::<State>() + size_of::<u32>()
     }
 
-    /// What a slot holds; nothing where the handle is of an earlier use.
+    /// Content of a slot; `None` if the handle is stale.
     pub fn slot(&self, handle: SlotHandle) -> Option<Slot<'_>> {
         let state = self.states.get(handle.index as usize)?;
         (state.open && state.serial == handle.serial).then(|| {
@@ -352,7 +353,7 @@ impl Slots {
         })
     }
 
-    /// So many more bytes of a body, as encoded.
+    /// Adds to the number of encoded body bytes.
     pub(super) fn add_length(&mut self, handle: SlotHandle, bytes: usize) {
         let state = self.states.get_mut(handle.index as usize);
         if let Some(state) = state.filter(|state| state.open && state.serial == handle.serial) {
@@ -360,7 +361,7 @@ impl Slots {
         }
     }
 
-    /// All of the message has come before the first of it is reported.
+    /// Marks that the whole message was received before its first event is reported.
     pub(super) fn set_whole(&mut self, handle: SlotHandle) {
         let state = self.states.get_mut(handle.index as usize);
         if let Some(state) = state.filter(|state| state.open && state.serial == handle.serial) {
@@ -368,7 +369,7 @@ impl Slots {
         }
     }
 
-    /// The message's version is known.
+    /// Sets the version of the message.
     pub(super) fn set_version(&mut self, handle: SlotHandle, version: u16) {
         let state = self.states.get_mut(handle.index as usize);
         if let Some(state) = state.filter(|state| state.open && state.serial == handle.serial) {
@@ -376,7 +377,7 @@ impl Slots {
         }
     }
 
-    /// A buffer that grew or became complete since the last call, with where its new bytes begin.
+    /// A buffer that grew or became complete since the last call, and where its new bytes begin.
     pub(super) fn next_dirty(&mut self, handle: SlotHandle) -> Option<(Buffer, usize)> {
         let state = self.states.get_mut(handle.index as usize)?;
         let place = match state.dirty & !(1 << Buffer::Payload as u64) {
@@ -392,7 +393,7 @@ impl Slots {
     }
 }
 
-/// One buffer that is being filled.
+/// A buffer that is being filled.
 pub(super) struct FieldMut<'a> {
     field: &'a mut Field,
     dirty: &'a mut u64,
@@ -401,7 +402,7 @@ pub(super) struct FieldMut<'a> {
 }
 
 impl FieldMut<'_> {
-    /// Bytes that are not shown yet; false if some did not fit.
+    /// Appends bytes that are not visible yet; false if some did not fit.
     pub fn push(&mut self, bytes: &[u8]) -> bool {
         if self.field.truncated || self.field.complete {
             return !self.field.truncated;
@@ -414,7 +415,7 @@ impl FieldMut<'_> {
         !self.field.truncated
     }
 
-    /// What was pushed is there for good.
+    /// Makes the appended bytes visible; they can't be undone any more.
     pub fn show(&mut self) {
         if self.field.shown != self.field.written {
             self.field.shown = self.field.written;
@@ -422,12 +423,12 @@ impl FieldMut<'_> {
         }
     }
 
-    /// What was pushed and not shown was not pushed.
+    /// Removes the appended bytes that are not visible yet.
     pub fn undo(&mut self) {
         self.field.written = self.field.shown;
     }
 
-    /// It will not grow any more.
+    /// Marks the buffer as complete.
     pub fn complete(&mut self) {
         if !self.field.complete {
             self.field.complete = true;
@@ -435,22 +436,23 @@ impl FieldMut<'_> {
         }
     }
 
-    /// It begins anew.
+    /// Clears the buffer.
     pub fn clear(&mut self) {
         *self.field = Field::default();
     }
 
-    /// Everything written, shown or not.
+    /// All bytes written, visible or not.
     pub fn written(&mut self) -> &mut [u8] {
         &mut self.bytes[..self.field.written as usize]
     }
 
-    /// Shortens what was written.
+    /// Shortens the bytes written, but not the visible ones.
     pub fn truncate(&mut self, length: usize) {
         self.field.written = self.field.written.min(length as u32).max(self.field.shown);
     }
 
-    /// As a window: takes what fits, going on when it is full. Returns how many were taken, and whether it is full.
+    /// Appends bytes to a window, which moves on when it is full. Returns the number of appended bytes, and whether the
+    /// window is full.
     pub fn slide(&mut self, bytes: &[u8]) -> (usize, bool) {
         let room = self.bytes.len();
         if self.field.written as usize == room {
@@ -475,28 +477,28 @@ struct Open<'a> {
     bytes: &'a [u8],
 }
 
-/// What a slot holds.
+/// Content of a slot.
 #[derive(Clone, Copy, Debug)]
 pub struct Slot<'a>(Option<Open<'a>>);
 
-/// What is known of a buffer.
+/// Content of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FieldView<'a> {
-    /// Its bytes; of a body the last ones.
+    /// Bytes of the buffer; of a body the last ones.
     pub bytes: &'a [u8],
-    /// Where `bytes` begin, counted from the begin of the buffer: not 0 only for a body.
+    /// Offset of `bytes` from the start of the buffer: not 0 only for a body.
     pub base: u64,
-    /// It will not grow any more.
+    /// The buffer will not grow any more.
     pub complete: bool,
-    /// It did not fit.
+    /// The content did not fit.
     pub truncated: bool,
 }
 
 impl<'a> Slot<'a> {
-    /// The slot of a message that got none.
+    /// The slot of a message for which no slot was free.
     pub(super) const NO_SLOT: Slot<'static> = Slot(None);
 
-    /// What is known of a buffer; empty where the message has none such.
+    /// Content of a buffer; empty if the message does not have it.
     pub fn buffer(&self, buffer: Buffer) -> FieldView<'a> {
         const NOTHING: FieldView = FieldView {
             bytes: &[],
@@ -524,34 +526,34 @@ impl<'a> Slot<'a> {
         }
     }
 
-    /// Bytes of the body of an HTTP message that have come, as encoded, chunks joined.
+    /// Encoded bytes of the body of an HTTP message received so far, chunks joined.
     pub fn length(&self) -> u64 {
         self.0.map_or(0, |open| open.state.length)
     }
 
-    /// Version of an HTTP message, its digits as bytes; 0 where it is not known.
+    /// Version of an HTTP message, its digits as bytes; 0 if unknown.
     pub fn version(&self) -> u16 {
         self.0.map_or(0, |open| open.state.version)
     }
 
-    /// Tells it from every other, and from every other use of its place.
+    /// Unique identifier of the slot and its generation.
     pub(crate) fn identity(&self) -> (usize, u32) {
         self.0.map_or((0, 0), |open| {
             (std::ptr::from_ref(open.state).addr(), open.state.serial)
         })
     }
 
-    /// The stream of HTTP/2 that it is of; 0: of none.
+    /// HTTP/2 stream of the message; 0: none.
     pub fn stream(&self) -> u32 {
         self.0.map_or(0, |open| open.state.stream)
     }
 
-    /// The message came as a whole: every buffer is complete with the first piece.
+    /// Whether the message was received as a whole: every buffer is complete with the first event.
     pub fn is_whole(&self) -> bool {
         self.0.is_some_and(|open| open.state.whole)
     }
 
-    /// It is of the side that called.
+    /// Whether the message is from the client.
     pub fn is_client(&self) -> bool {
         self.0.is_some_and(|open| open.state.client)
     }

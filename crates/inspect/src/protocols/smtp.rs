@@ -1,5 +1,5 @@
-//! Mail (RFC 5321): what a client names itself, sender and recipients, and the files of messages: bodies and parts of MIME
-//! (RFC 2045, RFC 2046), decoded.
+//! SMTP (RFC 5321): the client's HELO name, sender and recipients, and the files of messages: decoded bodies and MIME
+//! parts (RFC 2045, RFC 2046).
 
 use arrayvec::ArrayVec;
 
@@ -9,14 +9,14 @@ use super::{Anomaly, MessageEvent, ParserPools, Slot, SlotHandle};
 use crate::signature::{Buffer, Toward};
 use crate::source_quota::SlotPool;
 
-/// Bytes of a line that are taken at once; a longer one comes in several parts.
+/// Maximum number of bytes of a line processed at a time; a longer line is processed in several parts.
 const MAX_LINE: usize = 1024;
-/// Bytes of a boundary (RFC 2046, section 5.1.1), and how deep parts may stand in parts.
+/// Maximum number of bytes of a boundary (RFC 2046, section 5.1.1).
 const MAX_BOUNDARY: usize = 70;
-/// Parts within parts that are followed.
+/// Maximum nesting depth of parts.
 pub const MAX_DEPTH: usize = 4;
 
-/// How a part is encoded (RFC 2045, section 6).
+/// Encoding of a part (RFC 2045, section 6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Encoding {
     #[default]
@@ -29,14 +29,14 @@ enum Encoding {
 enum State {
     #[default]
     Commands,
-    /// `STARTTLS` was sent: what follows may be TLS.
+    /// `STARTTLS` was sent: the following data may be TLS.
     StartTls,
     /// The header of a message or of a part.
     Header,
     /// Text between parts.
     Between,
     Body,
-    /// Nothing more is read.
+    /// Nothing more is parsed.
     Opaque,
 }
 
@@ -55,7 +55,7 @@ impl MailSessions {
         }
     }
 
-    /// Connections that are free.
+    /// Number of free connections.
     pub fn available(&self) -> usize {
         self.places.available()
     }
@@ -65,12 +65,12 @@ impl MailSessions {
 #[derive(Debug, Default)]
 pub struct Smtp {
     place: Option<u32>,
-    /// There was no memory for it.
+    /// No memory was free for the connection.
     lost: bool,
 }
 
 impl Smtp {
-    /// Bytes of one side, in order.
+    /// Parses the next bytes of one side.
     pub fn bytes<S>(&mut self, store: &mut ParserPools, toward: Toward, bytes: &[u8], sink: &mut S)
     where
         S: FnMut(Slot<'_>, MessageEvent),
@@ -89,7 +89,7 @@ impl Smtp {
             }
         }
         let Some(place) = self.place else { return };
-        // The mail is parsed into the rest of the store.
+        // The session needs the rest of the pools.
         let mut all = std::mem::take(&mut store.mail_sessions.all);
         if let Some(mail) = all.get_mut(place as usize) {
             mail.bytes(store, toward, bytes, sink);
@@ -97,7 +97,7 @@ impl Smtp {
         store.mail_sessions.all = all;
     }
 
-    /// What is known of the message.
+    /// Slot of the message.
     pub fn slot<'a>(&self, store: &'a ParserPools) -> Slot<'a> {
         let mail = self.place.and_then(|place| store.mail_sessions.all.get(place as usize));
         mail.and_then(|mail| mail.handle)
@@ -105,7 +105,7 @@ impl Smtp {
             .unwrap_or(Slot::NO_SLOT)
     }
 
-    /// Everything goes back: the flow ended.
+    /// Releases all resources at the end of the flow.
     pub fn release(&mut self, store: &mut ParserPools) {
         let Some(place) = self.place.take() else { return };
         if let Some(handle) = store
@@ -127,30 +127,30 @@ struct MailSession {
     seen: AnomalySet,
     state: State,
     line: ArrayVec<u8, MAX_LINE>,
-    /// The line goes on where another part of it ended.
+    /// The line continues an earlier part.
     continued: bool,
-    /// `DATA` was sent, and no line of the message.
+    /// `DATA` was sent, and no line of the message yet.
     asked: bool,
     /// The server is within a line of a reply.
     in_reply: bool,
-    /// Bytes of a chunk that are to come (RFC 3030), and whether it is the last.
+    /// Remaining bytes of a chunk (RFC 3030), and whether it is the last.
     chunk: u64,
     last: bool,
-    /// The message comes in chunks: lines between them are commands. A line goes on in the next chunk.
+    /// The message is sent in chunks: lines between them are commands. A line may continue in the next chunk.
     chunked: bool,
     chunk_continued: bool,
-    /// A field of a header, unfolded.
+    /// A header field, unfolded.
     field: ArrayVec<u8, MAX_LINE>,
     encoding: Encoding,
     multipart: bool,
     boundaries: ArrayVec<ArrayVec<u8, MAX_BOUNDARY>, MAX_DEPTH>,
-    /// Bits of base64.
+    /// Bits of Base64 data.
     bits: u32,
     digits: u8,
 }
 
 impl MailSession {
-    /// Bytes of one side, in order.
+    /// Parses the next bytes of one side.
     fn bytes<S>(&mut self, store: &mut ParserPools, toward: Toward, mut bytes: &[u8], sink: &mut S)
     where
         S: FnMut(Slot<'_>, MessageEvent),
@@ -209,7 +209,7 @@ impl MailSession {
         (self.handle, self.seen) = (writer.handle, writer.seen);
     }
 
-    /// The server refuses a message where it does not answer `DATA` with 354.
+    /// Parses replies. The server refuses a message if it does not answer `DATA` with 354.
     fn replies(&mut self, bytes: &[u8]) {
         for &byte in bytes {
             if !self.in_reply && self.asked && matches!(byte, b'4' | b'5') && self.line.is_empty() {
@@ -235,7 +235,7 @@ impl MailSession {
         if !chunk && !continued && text == b"." {
             return self.message_ends(w);
         }
-        // A dot before a dot is not of the message (RFC 5321, section 4.5.2).
+        // A dot before a dot is not part of the message (RFC 5321, section 4.5.2).
         let stuffed = !chunk && !continued && text.first() == Some(&b'.');
         let (line, text) = (&line[usize::from(stuffed)..], &text[usize::from(stuffed)..]);
         if !continued && self.state != State::Header && self.boundary(text, w) {
@@ -250,7 +250,7 @@ impl MailSession {
 
     fn command<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, line: &[u8], w: &mut MessageWriter<'_, S>) {
         let begins = |word: &[u8]| line.len() >= word.len() && line[..word.len()].eq_ignore_ascii_case(word);
-        // Up to the next blank: parameters follow (RFC 5321, section 4.1.1.11).
+        // The value ends at the next blank: parameters follow (RFC 5321, section 4.1.1.11).
         let value = |word: &[u8]| {
             let rest = line[word.len()..].trim_ascii_start();
             let end = rest.iter().position(|&byte| byte == b' ').unwrap_or(rest.len());
@@ -308,7 +308,7 @@ impl MailSession {
         self.field.clear();
     }
 
-    /// A file ends, and another one may follow.
+    /// Ends a file; another one may follow.
     fn file_ends<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, w: &mut MessageWriter<'_, S>) {
         if self.state == State::Body {
             w.complete(&[Buffer::FileData]);
@@ -324,7 +324,7 @@ impl MailSession {
         self.field.clear();
     }
 
-    /// Whether a line is a boundary: the innermost first.
+    /// Whether a line is a boundary; the innermost one is compared first.
     fn boundary<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, line: &[u8], w: &mut MessageWriter<'_, S>) -> bool {
         let Some(line) = line.strip_prefix(b"--") else {
             return false;
@@ -345,7 +345,7 @@ impl MailSession {
         true
     }
 
-    /// Part of a line of a header.
+    /// Handles a part of a header line.
     fn header<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, line: &[u8], continued: bool, w: &mut MessageWriter<'_, S>) {
         let folded = continued || matches!(line.first(), Some(b' ' | b'\t'));
         if !folded {
@@ -385,7 +385,7 @@ impl MailSession {
         }
     }
 
-    /// Part of a line of a body; `text` is without the line's end.
+    /// Handles a part of a body line; `text` is without the line end.
     fn body<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, line: &[u8], text: &[u8], w: &mut MessageWriter<'_, S>) {
         match self.encoding {
             Encoding::Plain => w.body(line),

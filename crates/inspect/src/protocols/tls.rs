@@ -1,6 +1,6 @@
-//! The ClientHello of TLS (RFC 8446, section 4.1.2; RFC 6066, section 3) in records of any size: its server name, the
-//! protocols that it offers, and its fingerprints JA3 and JA4. [`Server`] reads the other direction, [`Records`] what follows
-//! the hello in either.
+//! The TLS ClientHello (RFC 8446, section 4.1.2; RFC 6066, section 3) in records of any size: its server name, the offered
+//! protocols, and its fingerprints JA3 and JA4. [`ServerFlight`] parses the other direction, [`Records`] what follows the
+//! hello in either.
 
 mod certificate;
 mod ja3;
@@ -17,7 +17,7 @@ use ja4::Ja4;
 pub use records::Records;
 pub use server::ServerFlight;
 
-/// Units of work for a byte of a hello: numbers in it are written out and hashed.
+/// Units of work for a byte of a hello: its numbers are formatted and hashed.
 const HASHED: u32 = 6;
 
 const RECORD: u32 = 5;
@@ -66,27 +66,27 @@ enum Step {
     Done,
 }
 
-/// The client's side of a connection, until its hello is over.
+/// The client's side of a connection, until its hello is complete.
 #[derive(Debug)]
 pub struct ClientHello {
     handle: Option<SlotHandle>,
     seen: AnomalySet,
-    /// Bytes of the record header that arrived, the record's length, and what is left of it.
+    /// Received bytes of the record header, length of the record, and its remaining bytes.
     header: u32,
     record: u32,
     step: Step,
-    /// Bytes that are left of the field, and its number so far.
+    /// Remaining bytes of the field, and its value so far.
     need: u32,
     number: u32,
-    /// Bytes that are left of the hello, of the list that the field is in, of the extensions, of the extension.
+    /// Remaining bytes of the hello, of the list that contains the field, of the extensions, and of the extension.
     hello: u32,
     list: u32,
     extensions: u32,
     extension: u32,
     named: bool,
-    /// Protocols that were offered.
+    /// Number of offered protocols.
     protocols: u32,
-    /// It stands in QUIC, without records.
+    /// The hello is in QUIC, without records.
     bare: bool,
     ja3: Ja3,
     ja4: Ja4,
@@ -116,7 +116,7 @@ impl Default for ClientHello {
 }
 
 impl ClientHello {
-    /// A hello in CRYPTO frames of QUIC: there are no records (RFC 9001, section 4).
+    /// Creates a parser for a hello in CRYPTO frames of QUIC, which has no records (RFC 9001, section 4).
     pub(super) fn within_quic() -> Self {
         Self {
             header: RECORD,
@@ -126,12 +126,12 @@ impl ClientHello {
         }
     }
 
-    /// Bytes of the stream, in order.
+    /// Parses the next bytes of the stream.
     pub fn bytes(&mut self, store: &mut ParserPools, bytes: &[u8], sink: &mut impl FnMut(Slot<'_>, MessageEvent)) {
         if self.is_done() || bytes.is_empty() {
             return;
         }
-        // All of it is read nevertheless: its rules are not asked.
+        // The hello is parsed completely even if the budget is exhausted; only its rules are not evaluated.
         store.work.charge(HASHED * bytes.len() as u32);
         let begins = (self.header == 0 || self.bare) && self.step == Step::Kind && self.need == 1;
         let (handle, seen) = (self.handle, self.seen);
@@ -162,19 +162,19 @@ impl ClientHello {
         (self.handle, self.seen) = (writer.handle, writer.seen);
     }
 
-    /// The hello is over, or there was none: nothing more is looked at.
+    /// Whether the hello is complete, or the data is not a hello: nothing more is parsed.
     pub fn is_done(&self) -> bool {
         self.step == Step::Done
     }
 
-    /// What is known of the hello.
+    /// Slot of the hello.
     pub fn slot<'a>(&self, store: &'a ParserPools) -> Slot<'a> {
         self.handle
             .and_then(|handle| store.names.slot(handle))
             .unwrap_or(Slot::NO_SLOT)
     }
 
-    /// Gives the slot back: the hello was evaluated, or the flow ended.
+    /// Releases the slot after the hello was evaluated, or at the end of the flow.
     pub fn release(&mut self, store: &mut ParserPools) {
         if let Some(handle) = self.handle.take() {
             store.names.release(handle);
@@ -187,7 +187,7 @@ impl ClientHello {
         self.step = Step::Done;
     }
 
-    /// A byte of a record's header; true if it is none of a handshake's.
+    /// Handles a byte of a record header; returns true if the record is not a handshake.
     fn record_header(&mut self, byte: u8) -> bool {
         self.header += 1;
         match self.header {
@@ -205,7 +205,7 @@ impl ClientHello {
         }
     }
 
-    /// A byte of the handshake; true if something is wrong.
+    /// Handles a byte of the handshake; returns true if it is invalid.
     fn byte<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, byte: u8, writer: &mut MessageWriter<'_, S>) -> bool {
         self.record -= 1;
         if self.record == 0 {
@@ -232,7 +232,7 @@ impl ClientHello {
                 self.ja4.protocol(byte);
             }
             if self.need == 0 {
-                // Each protocol is a buffer of its own.
+                // Each protocol is a separate buffer.
                 writer.show(Buffer::TlsAlpn);
                 writer.complete(&[Buffer::TlsAlpn]);
                 writer.flush();
@@ -246,7 +246,7 @@ impl ClientHello {
             self.field(number)
         };
         if !wrong && self.hello == 0 {
-            // A hello without extensions ends behind its compression methods.
+            // A hello without extensions ends after its compression methods.
             let between = self.step == Step::ExtensionsLength || self.step == Step::ExtensionKind;
             if !between || self.need != 2 || self.extensions > 0 {
                 return true;
@@ -268,7 +268,7 @@ impl ClientHello {
         false
     }
 
-    /// The next element of a list, or what is behind it.
+    /// Continues with the next element of a list, or with the field after the list.
     fn listed(&mut self, step: Step, size: u32, behind: (Step, u32)) -> bool {
         match self.list {
             0 => self.next(behind.0, behind.1),
@@ -280,7 +280,7 @@ impl ClientHello {
         }
     }
 
-    /// What is left of an extension, or the next one.
+    /// Continues with the rest of an extension, or with the next one.
     fn rest(&mut self) -> bool {
         match self.extension {
             0 => self.next(Step::ExtensionKind, 2),
@@ -288,7 +288,7 @@ impl ClientHello {
         }
     }
 
-    /// A field is whole; true if something is wrong.
+    /// Handles a complete field; returns true if it is invalid.
     fn field(&mut self, number: u32) -> bool {
         match self.step {
             Step::Kind => number != 1 || self.next(Step::Length, 3),
@@ -408,7 +408,7 @@ impl ClientHello {
         self.element(Step::Format, 1)
     }
 
-    /// The next element of a list of an extension, or what is left of the extension.
+    /// Continues with the next element of a list in an extension, or with the rest of the extension.
     fn element(&mut self, step: Step, size: u32) -> bool {
         match self.list {
             0 => self.rest(),

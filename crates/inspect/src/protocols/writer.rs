@@ -1,10 +1,10 @@
-//! How parsers write: into the slot of their message, if it got one, telling the sink.
+//! Writes the output of parsers to the slot of the message, if it has one, and reports events to the sink.
 
 use super::anomaly::AnomalySet;
 use super::{Anomaly, AnomalyCounts, MessageEvent, Slot, SlotHandle, Slots};
 use crate::signature::Buffer;
 
-/// The slot of a message while bytes are parsed.
+/// Access to the slot of a message while bytes are parsed.
 pub(super) struct MessageWriter<'a, S> {
     pub slots: &'a mut Slots,
     pub counts: &'a mut AnomalyCounts,
@@ -14,7 +14,7 @@ pub(super) struct MessageWriter<'a, S> {
 }
 
 impl<S: FnMut(Slot<'_>, MessageEvent)> MessageWriter<'_, S> {
-    /// A new message begins: the slot of the one before goes back.
+    /// Begins a new message, and releases the slot of the preceding one.
     pub fn begin(&mut self, client: bool) {
         self.release();
         self.seen = AnomalySet::default();
@@ -30,7 +30,7 @@ impl<S: FnMut(Slot<'_>, MessageEvent)> MessageWriter<'_, S> {
         }
     }
 
-    /// Counted and told once per message.
+    /// Counts and reports an anomaly, once per message.
     pub fn anomaly(&mut self, anomaly: Anomaly) {
         if anomaly.is_missed_content()
             && let Some(handle) = self.handle
@@ -51,7 +51,7 @@ impl<S: FnMut(Slot<'_>, MessageEvent)> MessageWriter<'_, S> {
         (self.sink)(slot, piece);
     }
 
-    /// Bytes that are not shown yet.
+    /// Appends bytes that are not visible yet.
     pub fn push(&mut self, buffer: Buffer, bytes: &[u8]) {
         let field = self.handle.and_then(|handle| self.slots.field(handle, buffer));
         if field.is_some_and(|mut field| !field.push(bytes)) {
@@ -59,13 +59,13 @@ impl<S: FnMut(Slot<'_>, MessageEvent)> MessageWriter<'_, S> {
         }
     }
 
-    /// Bytes that are there for good, and with them those pushed before.
+    /// Appends bytes, and makes them and those before visible.
     pub fn append(&mut self, buffer: Buffer, bytes: &[u8]) {
         self.push(buffer, bytes);
         self.show(buffer);
     }
 
-    /// Bytes of a buffer that were pushed.
+    /// Number of bytes appended to a buffer.
     pub fn length_of(&mut self, buffer: Buffer) -> usize {
         let field = self.handle.and_then(|handle| self.slots.field(handle, buffer));
         field.map_or(0, |mut field| field.written().len())
@@ -94,7 +94,7 @@ impl<S: FnMut(Slot<'_>, MessageEvent)> MessageWriter<'_, S> {
         }
     }
 
-    /// Another value of a list follows.
+    /// Separates the next value of a list from the preceding one.
     pub fn join(&mut self, buffer: Buffer) {
         let mut begun = false;
         self.edit(buffer, |written| {
@@ -106,7 +106,7 @@ impl<S: FnMut(Slot<'_>, MessageEvent)> MessageWriter<'_, S> {
         }
     }
 
-    /// The line end that the file ends with so far is left out of its hashes.
+    /// Excludes the line end at the end of the file so far from its hashes.
     pub fn file_ends_before_line_end(&mut self) {
         self.flush();
         if let Some(handle) = self.handle {
@@ -122,7 +122,7 @@ impl<S: FnMut(Slot<'_>, MessageEvent)> MessageWriter<'_, S> {
         }
     }
 
-    /// Edits what was written and not shown; the edit returns how much of it stays.
+    /// Edits the bytes written but not visible; the edit returns how many of them remain.
     pub fn edit(&mut self, buffer: Buffer, edit: impl FnOnce(&mut [u8]) -> usize) {
         if let Some(mut field) = self.handle.and_then(|handle| self.slots.field(handle, buffer)) {
             let length = edit(field.written());
@@ -130,21 +130,21 @@ impl<S: FnMut(Slot<'_>, MessageEvent)> MessageWriter<'_, S> {
         }
     }
 
-    /// So many more bytes of a body came, as encoded.
+    /// Adds to the number of encoded body bytes.
     pub fn count(&mut self, bytes: usize) {
         if let Some(handle) = self.handle {
             self.slots.add_length(handle, bytes);
         }
     }
 
-    /// The digits of the message's version.
+    /// Sets the digits of the message's version.
     pub fn version(&mut self, version: u16) {
         if let Some(handle) = self.handle {
             self.slots.set_version(handle, version);
         }
     }
 
-    /// Bytes of a body: the sink is told whenever the window is full, so that it sees every one.
+    /// Appends bytes of a body. An event is reported whenever the window is full, so that the sink receives every byte.
     pub fn body(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let Some(mut field) = self
@@ -161,7 +161,7 @@ impl<S: FnMut(Slot<'_>, MessageEvent)> MessageWriter<'_, S> {
         }
     }
 
-    /// Tells what grew.
+    /// Reports the buffers that grew.
     pub fn flush(&mut self) {
         let Some(handle) = self.handle else { return };
         while let Some((buffer, from)) = self.slots.next_dirty(handle) {
@@ -193,7 +193,7 @@ impl<S: FnMut(Slot<'_>, MessageEvent)> MessageWriter<'_, S> {
         }
     }
 
-    /// The message ended.
+    /// Ends the message.
     pub fn end(&mut self) {
         self.flush();
         self.report(MessageEvent::End);

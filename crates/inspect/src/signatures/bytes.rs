@@ -1,4 +1,4 @@
-//! Options that read numbers and places in data: `byte_test`, `byte_jump`, `byte_extract`, `isdataat`, lengths,
+//! Options that read numbers and test positions in data: `byte_test`, `byte_jump`, `byte_extract`, `isdataat`, lengths,
 //! `base64_decode`.
 
 use super::draft::SignatureDraft;
@@ -9,7 +9,7 @@ use crate::signature::{
     NumberFormat, Value,
 };
 
-/// What stands behind the fixed arguments.
+/// Optional arguments that follow the fixed ones.
 struct NumberArguments {
     number: NumberField,
     multiplier: u32,
@@ -18,7 +18,7 @@ struct NumberArguments {
     post_offset: Value,
 }
 
-/// Which words may stand in the tail besides those of every number.
+/// Option whose additional arguments are allowed, beside those common to all.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum NumberOption {
     Test,
@@ -128,7 +128,7 @@ pub(super) fn test(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleEr
         "<" => Comparison::Less,
         "<=" => Comparison::LessOrEqual,
         "=" => Comparison::Equal,
-        // A lone ! is: not equal.
+        // A single `!` means "not equal".
         "" if negated => Comparison::Equal,
         ">=" => Comparison::GreaterOrEqual,
         ">" => Comparison::Greater,
@@ -207,7 +207,7 @@ pub(super) fn is_data_at(draft: &mut SignatureDraft, value: &str) -> Result<(), 
     if raw {
         found.buffer = Buffer::Payload;
     }
-    // Of Suricata `1,relative` is the byte behind the match, which Snort calls 0.
+    // In Suricata `1,relative` is the byte after the match, which is 0 in Snort.
     if found.relative && draft.dialect == Dialect::Suricata {
         found.at = match found.at {
             Value::Constant(1..) => found.at.less_one(),
@@ -230,7 +230,8 @@ impl Value {
 
 const MAX_BUFFER_LENGTH: u64 = u32::MAX as u64;
 
-/// `bufferlen:5<=>10[,relative]` of Snort 3: of what is left it asks whether there is data at its two ends.
+/// `bufferlen:5<=>10[,relative]` of Snort 3. The relative form measures the rest of the buffer; it is expressed as
+/// tests for data at the two limits.
 pub(super) fn buffer_length(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
     let arguments = syntax::arguments(value)?;
     let between = Between::of(draft.dialect);
@@ -261,7 +262,7 @@ pub(super) fn buffer_length(draft: &mut SignatureDraft, value: &str) -> Result<(
     }
 }
 
-/// `ftp.dynamic_port:>1023`: the port that a command or a reply agrees on for the data connection.
+/// `ftp.dynamic_port:>1023`: the port of the data connection that a command or a reply negotiates.
 pub(super) fn dynamic_port(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
     const LAST: u64 = u16::MAX as u64;
     let between = Between::of(draft.dialect);
@@ -291,7 +292,7 @@ pub(super) fn dynamic_port(draft: &mut SignatureDraft, value: &str) -> Result<()
     Ok(())
 }
 
-/// `urilen:5<>10[,norm]`: Snort 2 measures the URI as sent unless told otherwise, Suricata the normalised one.
+/// `urilen:5<>10[,norm]`: by default Snort 2 measures the URI as sent, and Suricata the normalised URI.
 pub(super) fn uri_length(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
     let arguments = syntax::arguments(value)?;
     let buffer = match (&arguments[1..], draft.dialect) {

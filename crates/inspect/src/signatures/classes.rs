@@ -1,29 +1,29 @@
-//! Classes of rules and how urgent they are.
+//! Classes of rules and their priorities.
 
 use std::collections::HashMap;
 
 use thiserror::Error;
 
-/// Priority of each class: 1 is the most urgent.
+/// Priority of each class; 1 is the most urgent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Classes {
     priorities: HashMap<Box<str>, u8>,
 }
 
-/// A line of a classification file that is none.
+/// An invalid line of a classification file.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("line {line}: {text:?} is not `config classification: name,description,priority` with a priority of 1 to 255")]
 pub struct ClassesError {
-    /// Counted from 1.
+    /// Line number, counted from 1.
     pub line: u32,
-    /// What it says.
+    /// Text of the line.
     pub text: Box<str>,
 }
 
-/// The priority of what has no class, or one that is not known.
+/// Priority of rules without a class or with an unknown class.
 const DEFAULT_PRIORITY: u8 = 3;
 
-/// Names that rules commonly use, by priority.
+/// Names of commonly used classes, by priority.
 const DEFAULT_CLASSES: &[(u8, &str)] = &[
     (
         1,
@@ -59,7 +59,7 @@ impl Default for Classes {
 }
 
 impl Classes {
-    /// Reads a `classification.config`; what it names is added to the usual classes, or changes them.
+    /// Parses a `classification.config`. Its classes are added to the default classes or replace them.
     pub fn read(text: &str) -> Result<Classes, ClassesError> {
         let mut classes = Classes::default();
         for (line, text) in (1..).zip(text.lines()) {

@@ -1,10 +1,10 @@
-//! `content`, and what modifies it.
+//! `content` and its modifiers.
 
 use super::draft::SignatureDraft;
 use super::{Dialect, RuleError, range, syntax};
 use crate::signature::{Buffer, Condition, Content, FastPattern, Value};
 
-/// `content:!"text|00 ff|",nocase,offset 4`; the list behind the quotes is Snort's.
+/// `content:!"text|00 ff|",nocase,offset 4`; the list after the quotes is Snort 3 syntax.
 pub(super) fn read(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
     let (negated, value) = syntax::negation(value);
     let (text, rest) = syntax::quoted(value)?;
@@ -32,7 +32,7 @@ pub(super) fn read(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleEr
     Ok(())
 }
 
-/// `tls.version:1.2`: the version that the server chose.
+/// `tls.version:1.2`: the version that the server selected.
 pub(super) fn tls_version(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
     let version = match value.trim().trim_matches('"') {
         "1.0" => 0x0301,
@@ -48,7 +48,7 @@ pub(super) fn tls_version(draft: &mut SignatureDraft, value: &str) -> Result<(),
     Ok(())
 }
 
-/// `ftpdata_command:stor`: what the control connection asked of the data connection.
+/// `ftpdata_command:stor`: the command on the control connection that the data connection belongs to.
 pub(super) fn transfer(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
     match value.trim() {
         "retr" => whole(draft, Buffer::FtpDataCommand, b"RETR"),
@@ -58,7 +58,7 @@ pub(super) fn transfer(draft: &mut SignatureDraft, value: &str) -> Result<(), Ru
     Ok(())
 }
 
-/// `ftp.mode:passive`: the mode of the data connection that a command or a reply announces.
+/// `ftp.mode:passive`: the mode of the data connection that a command or a reply negotiates.
 pub(super) fn transfer_mode(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
     match value.trim() {
         mode @ ("active" | "passive") => whole(draft, Buffer::FtpMode, mode.as_bytes()),
@@ -67,7 +67,7 @@ pub(super) fn transfer_mode(draft: &mut SignatureDraft, value: &str) -> Result<(
     Ok(())
 }
 
-/// A buffer is these bytes.
+/// Requires that the whole content of a buffer is these bytes.
 fn whole(draft: &mut SignatureDraft, buffer: Buffer, bytes: &[u8]) {
     draft.push(Condition::Content(Content {
         buffer,
@@ -150,7 +150,7 @@ pub(super) fn rawbytes(draft: &mut SignatureDraft) -> Result<(), RuleError> {
     Ok(())
 }
 
-/// The smallest and the largest of a position, where it is a constant.
+/// Lowest and highest constant of a position.
 const FORWARD: (i64, i64) = (0, u32::MAX as i64);
 const BOTH_WAYS: (i64, i64) = (-(u32::MAX as i64), u32::MAX as i64);
 
@@ -208,10 +208,10 @@ pub(super) fn fast_pattern(draft: &mut SignatureDraft, value: Option<&str>) -> R
     content.fast = match value {
         None if matches!(content.fast, FastPattern::Part(..)) => content.fast,
         None => FastPattern::Chosen,
-        // Suricata looks again all the same.
+        // Suricata verifies the position nevertheless.
         Some("only") if dialect == Dialect::Suricata => FastPattern::Chosen,
         Some("only") => {
-            // Snort searches without regard to case, and does not look again.
+            // Snort searches case-insensitively and does not verify the position.
             content.nocase = true;
             FastPattern::Only
         }

@@ -1,4 +1,4 @@
-//! A signature while its options are read.
+//! A signature under construction, while its options are parsed.
 
 use super::header::ParsedHeader;
 use super::lists::Lists;
@@ -7,21 +7,21 @@ use crate::signature::{
     Buffer, Condition, Content, FlowState, Header, Id, Rate, Service, Signature, Track, Transform, Transformed, Value,
 };
 
-/// A condition as it was read, before positions are settled.
+/// A parsed condition whose positions are not resolved yet.
 pub(super) struct Step<'a> {
-    /// The option that it comes from.
+    /// The option that the condition comes from.
     pub option: &'a str,
     pub condition: Condition,
-    /// An option before it set the buffer, so that nothing has matched in it yet.
+    /// A preceding option selected the buffer, so that there is no earlier match in it.
     pub fresh: bool,
-    /// If it is relative it looks where the match before was.
+    /// A relative condition inspects the buffer of the preceding match.
     pub floating: bool,
 }
 
-/// A signature while its options are read.
+/// A signature under construction, while its options are parsed.
 pub(super) struct SignatureDraft<'a> {
     pub dialect: Dialect,
-    /// The option being read.
+    /// The option being parsed.
     pub option: &'a str,
     pub id: Id,
     pub message: Box<str>,
@@ -32,25 +32,25 @@ pub(super) struct SignatureDraft<'a> {
     pub flow: FlowState,
     pub rate: Option<Rate>,
     pub silent: bool,
-    /// An option that looks at what the server sends only.
+    /// An option that inspects only data from the server.
     pub needs_to_client: Option<&'a str>,
     action: crate::signature::Action,
     header: Header,
     steps: Vec<Step<'a>>,
-    /// Where conditions look that do not say it.
+    /// Buffer of conditions that name no buffer themselves.
     sticky: Buffer,
     fresh: bool,
-    /// Files that rules name.
+    /// Lists that rules refer to.
     pub lists: Lists,
-    /// Conditions are about an address of the packet.
+    /// Conditions inspect an address of the packet.
     pub address: Option<Track>,
-    /// Buffers that are changed before conditions look in them.
+    /// Buffers that are transformed before conditions inspect them.
     transformed: Vec<(Buffer, Vec<Transform>)>,
-    /// Conditions look in the last of those.
+    /// Conditions inspect the last transformed buffer.
     is_transformed: bool,
-    /// A buffer was named, and nothing looks in it yet.
+    /// A buffer was selected, and no condition inspects it yet.
     is_named: bool,
-    /// The content that modifiers are about.
+    /// Index of the content that modifiers apply to.
     content: Option<usize>,
     names: Vec<Box<str>>,
 }
@@ -85,15 +85,15 @@ impl<'a> SignatureDraft<'a> {
         }
     }
 
-    /// Where conditions look from here on.
+    /// Selects the buffer of the following conditions.
     pub fn select_buffer(&mut self, buffer: Buffer) {
         (self.sticky, self.content, self.address) = (buffer, None, None);
         (self.is_transformed, self.is_named) = (false, true);
-        // Suricata goes on in a buffer where it stopped, whatever stands between.
+        // Suricata continues after the last match in a buffer, even if other buffers were selected in between.
         self.fresh |= self.dialect != Dialect::Suricata;
     }
 
-    /// Where conditions look that do not say it.
+    /// Buffer of conditions that name no buffer themselves.
     pub fn buffer(&self) -> Buffer {
         match self.transformed.len() {
             count @ 1.. if self.is_transformed => Buffer::TRANSFORMED[count - 1],
@@ -101,7 +101,7 @@ impl<'a> SignatureDraft<'a> {
         }
     }
 
-    /// The buffer that was named last is changed before conditions look in it.
+    /// Adds a transform to the last selected buffer.
     pub fn transform(&mut self, transform: Transform) -> Result<(), RuleError> {
         if !self.is_named || self.sticky == Buffer::Payload || self.sticky == Buffer::Base64 {
             return Err(RuleError::NoBufferBefore);
@@ -119,13 +119,13 @@ impl<'a> SignatureDraft<'a> {
         Ok(())
     }
 
-    /// Conditions are about an address from here on.
+    /// Selects an address as the subject of the following conditions.
     pub fn select_address(&mut self, track: Track) {
         self.select_buffer(Buffer::Payload);
         (self.address, self.is_named) = (Some(track), false);
     }
 
-    /// A condition about a header or the flow.
+    /// Adds a condition on a header or the flow.
     pub fn push(&mut self, condition: Condition) {
         self.steps.push(Step {
             option: self.option,
@@ -135,7 +135,7 @@ impl<'a> SignatureDraft<'a> {
         });
     }
 
-    /// A condition about a buffer; one that floats says none itself.
+    /// Adds a condition on a buffer; a floating one names no buffer itself.
     pub fn push_search(&mut self, condition: Condition, floating: bool) -> Result<(), RuleError> {
         let is_content = matches!(condition, Condition::Content(_));
         if self.address.is_some() {
@@ -146,7 +146,7 @@ impl<'a> SignatureDraft<'a> {
             self.content = Some(self.steps.len());
         }
         let fresh = std::mem::take(&mut self.fresh);
-        // Snort 3, and what Suricata sets before, always say where to look.
+        // Snort 3 options always name their buffer, and so do sticky buffers of Suricata.
         let floating = floating
             && match self.dialect {
                 Dialect::Snort2 => true,
@@ -162,7 +162,7 @@ impl<'a> SignatureDraft<'a> {
         Ok(())
     }
 
-    /// The content that a modifier is about.
+    /// The content that a modifier applies to.
     pub fn content(&mut self) -> Result<&mut Content, RuleError> {
         match self.content.map(|place| &mut self.steps[place].condition) {
             Some(Condition::Content(content)) => Ok(content),
@@ -170,7 +170,7 @@ impl<'a> SignatureDraft<'a> {
         }
     }
 
-    /// A number, or the name of one that was extracted.
+    /// Parses a constant or the name of an extracted value.
     pub fn value(&self, text: &str) -> Result<Value, RuleError> {
         if let Some(place) = self.names.iter().rposition(|name| **name == *text) {
             return Ok(Value::Extracted(place as u8));
@@ -181,7 +181,7 @@ impl<'a> SignatureDraft<'a> {
         }
     }
 
-    /// A place for a number that is extracted; from here on its name stands for no earlier one.
+    /// Allocates a variable for an extracted value. From here on its name no longer refers to an earlier variable.
     pub fn name(&mut self, name: &str) -> Result<u8, RuleError> {
         let place = u8::try_from(self.names.len()).ok().filter(|place| *place < u8::MAX);
         let place = place.ok_or(RuleError::TooManyExtracted)?;
@@ -189,7 +189,7 @@ impl<'a> SignatureDraft<'a> {
         Ok(place)
     }
 
-    /// The signature, or the option that does not fit the others.
+    /// Completes the signature, or returns the option that is incompatible with others.
     pub fn signature(mut self, line: u32, classes: &Classes) -> Result<Signature, (&'a str, RuleError)> {
         if let Some(option) = self.needs_to_client
             && self.flow.direction != Some(crate::signature::Toward::Client)

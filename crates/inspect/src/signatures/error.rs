@@ -1,8 +1,8 @@
-//! Why a rule is refused.
+//! Reasons for refusing a rule.
 
 use thiserror::Error;
 
-/// Why a rule is refused: the offending text, as it stands in the file.
+/// Why a rule is refused; with the offending text as it is in the file.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum RuleError {
@@ -127,7 +127,7 @@ fn suggestion(hint: &Option<impl AsRef<str>>) -> String {
         .unwrap_or_default()
 }
 
-/// The name that was likely meant: at most a third of its letters differ.
+/// The most similar name, if at most a third of its letters differ.
 pub(super) fn nearest<'n>(written: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     if written.len() > 40 {
         return None;

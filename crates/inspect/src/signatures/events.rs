@@ -1,4 +1,4 @@
-//! Options that ask for something odd: `app-layer-event`, `stream-event`.
+//! Options that test events: `app-layer-event`, `stream-event`.
 
 use super::RuleError;
 use super::draft::SignatureDraft;

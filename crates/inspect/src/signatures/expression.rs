@@ -1,10 +1,10 @@
-//! `pcre`, and which flags a dialect knows.
+//! `pcre`, and its flags in each dialect.
 
 use super::draft::SignatureDraft;
 use super::{Dialect, RuleError, syntax};
 use crate::signature::{Buffer, Condition, Expression};
 
-/// Flags that say where an expression looks, of Snort 2 and Suricata. A cookie is looked at as sent.
+/// Flags of Snort 2 and Suricata that select the buffer of an expression. Cookies are inspected as sent.
 const BUFFERS: &[(char, Buffer)] = &[
     ('U', Buffer::HttpUri),
     ('I', Buffer::HttpRawUri),
@@ -35,7 +35,7 @@ pub(super) fn read(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleEr
     if !rest.is_empty() {
         return Err(RuleError::Trailing(rest.into()));
     }
-    // As in Perl, m may choose another delimiter.
+    // As in Perl, `m` allows another delimiter.
     let text = text.strip_prefix('m').unwrap_or(text);
     let delimiter = text
         .chars()
@@ -65,7 +65,7 @@ pub(super) fn read(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleEr
             'E' => expression.dollar_end_only = true,
             'G' => expression.ungreedy = true,
             'R' => expression.relative = true,
-            // It lifts a limit on how long an expression is tried.
+            // `O` lifts the match limit, which does not apply here.
             'O' => {}
             _ => {
                 let buffer = buffer(flag, draft.dialect).ok_or(RuleError::ExpressionFlag(flag))?;

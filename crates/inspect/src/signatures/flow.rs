@@ -1,4 +1,4 @@
-//! Options about connections: their state, notes about them, how often a rule fires, their application.
+//! Options about connections: state, flowbits, rates, application.
 
 use super::draft::SignatureDraft;
 use super::{Dialect, RuleError, range, services, syntax};
@@ -25,14 +25,14 @@ pub(super) fn state(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleE
     Ok(())
 }
 
-/// Keeps what is said; false if the opposite was said before.
+/// Sets a value; returns false if another value was set before.
 fn set_once<T: PartialEq + Copy>(place: &mut Option<T>, value: T) -> bool {
     *place.get_or_insert(value) == value
 }
 
 /// `flowbits:set,name`, `isset,a|b`, `noalert`.
 ///
-/// A group behind the names of Snort matters to commands that name a group alone, which are refused.
+/// The group after the names in Snort rules affects only commands that name a group alone, and those are refused.
 pub(super) fn bits(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
     let arguments = syntax::arguments(value)?;
     let command = match arguments[0] {
@@ -116,7 +116,7 @@ fn rate(draft: &mut SignatureDraft, value: &str, mut kind: Option<RateKind>) -> 
     }
 }
 
-/// `app-layer-protocol:http`: nothing but the application decides.
+/// `app-layer-protocol:http`: the rule selects by the application alone.
 pub(super) fn application(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
     draft
         .services
@@ -124,7 +124,8 @@ pub(super) fn application(draft: &mut SignatureDraft, value: &str) -> Result<(),
     Ok(())
 }
 
-/// `service:http,smtp`: ports decide until the application is known, and where it is not recognised.
+/// `service:http,smtp`: ports decide until the application is identified, and for applications that identification does
+/// not detect.
 pub(super) fn service(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
     for name in syntax::arguments(value)? {
         draft.services.extend(services::services(name, draft.dialect)?);

@@ -1,4 +1,4 @@
-//! What stands before the parenthesis: action, protocol, two sides.
+//! The rule header: action, protocol and two sides.
 
 use std::collections::HashMap;
 
@@ -6,8 +6,8 @@ use super::error::nearest;
 use super::{Dialect, RuleError, Variables, services};
 use crate::signature::{Action, Addresses, FlowState, Header, Ports, Protocol, Service, Side};
 
-/// Words that begin a rule. What is only logged is reported too: both leave a record. A reject tells both ends,
-/// whichever the rule names.
+/// Words that begin a rule. `log` rules are reported like alerts, because both leave a record. A reject notifies both
+/// ends, whichever end the rule names.
 const ACTIONS: &[(&str, Action)] = &[
     ("alert", Action::Alert),
     ("log", Action::Alert),
@@ -21,16 +21,16 @@ const ACTIONS: &[(&str, Action)] = &[
     ("rejectboth", Action::Reject),
 ];
 
-/// What a header says.
+/// A parsed header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ParsedHeader {
     pub action: Action,
     pub header: Header,
-    /// What the protocol says of the flow: `tcp-pkt` and `tcp-stream`.
+    /// Flow state that the protocol implies: `tcp-pkt` and `tcp-stream`.
     pub flow: FlowState,
 }
 
-/// Reads headers; each set of addresses and of ports is evaluated once.
+/// Parses headers; each set of addresses and of ports is evaluated once.
 pub(super) struct HeaderParser<'v> {
     variables: &'v Variables,
     dialect: Dialect,
@@ -62,7 +62,7 @@ impl<'v> HeaderParser<'v> {
         }
     }
 
-    /// A header, or the part that is at fault.
+    /// Parses a header, or returns the part that is invalid.
     pub fn read(&mut self, text: &str) -> Result<ParsedHeader, (Box<str>, RuleError)> {
         let words = words(text);
         let first = words.first().copied().unwrap_or_default();
@@ -70,7 +70,7 @@ impl<'v> HeaderParser<'v> {
         let name = *words.get(1).ok_or_else(|| (text.into(), RuleError::NotAHeader))?;
         let (protocol, services, flow) = self.protocol(name).map_err(|why| (name.into(), why))?;
         let (source, destination, both_ways) = match words[..] {
-            // Snort 3 leaves sides out where the service says enough.
+            // Snort 3 omits the sides if the service is sufficient.
             [_, _] if self.dialect == Dialect::Snort3 => (Side::default(), Side::default(), false),
             [_, _, from, from_ports, arrow, to, to_ports] => {
                 let both_ways = match arrow {
@@ -108,7 +108,7 @@ impl<'v> HeaderParser<'v> {
             ("icmp", _) => (Protocol::Icmp, FlowState::default()),
             ("tcp-pkt", Dialect::Suricata) => (Protocol::Tcp, of_packets(false)),
             ("tcp-stream", Dialect::Suricata) => (Protocol::Tcp, of_packets(true)),
-            // Packets whose headers are wrong are dropped before rules are asked.
+            // Packets with invalid headers are dropped before rules are evaluated.
             ("pkthdr", Dialect::Suricata) => (Protocol::Ip, of_packets(false)),
             ("sctp", Dialect::Suricata) => (Protocol::Number(132), FlowState::default()),
             (_, Dialect::Snort2) => {
@@ -152,7 +152,7 @@ impl<'v> HeaderParser<'v> {
     }
 }
 
-/// Words between blanks; a list in brackets is one, whatever blanks are in it.
+/// Splits at blanks; a list in brackets is one word, even if it contains blanks.
 fn words(text: &str) -> Vec<&str> {
     let (mut depth, mut begin, mut words) = (0_i32, None, Vec::new());
     for (place, byte) in text.bytes().enumerate() {

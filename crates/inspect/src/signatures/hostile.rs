@@ -1,11 +1,11 @@
-//! Any bytes as a signature file: what the fuzz target and the tests that replay its corpus do.
+//! Parses arbitrary bytes as a signature file, for the fuzz target and for the tests that replay its corpus.
 
 use super::{Classes, Dialect, Variables, positions, read};
 
-/// Reads the bytes in every dialect.
+/// Parses the bytes in every dialect.
 ///
 /// # Panics
-/// Where that does, where a refusal says nothing, or where a condition is relative to no match.
+/// The parser panics, a refusal has no message, or a relative condition has no preceding match.
 pub fn text(bytes: &[u8]) {
     for dialect in [Dialect::Suricata, Dialect::Snort2, Dialect::Snort3] {
         let file = read(bytes, dialect, &Variables::default(), &Classes::default());

@@ -1,4 +1,4 @@
-//! The options of each dialect: name, and what is done about it.
+//! The options of each dialect and their handlers.
 
 use super::draft::SignatureDraft;
 use super::error::nearest;
@@ -8,22 +8,22 @@ use super::{
 };
 use crate::signature::Buffer;
 
-/// What is done about an option.
+/// Handling of an option.
 #[derive(Clone, Copy)]
 enum OptionAction {
-    /// Its value is read.
+    /// Parse the option's value.
     Reads(fn(&mut SignatureDraft, &str) -> Result<(), RuleError>),
-    /// Its value is read if there is one.
+    /// Parse the option's value, if it has one.
     May(fn(&mut SignatureDraft, Option<&str>) -> Result<(), RuleError>),
-    /// It has no value.
+    /// The option has no value.
     Is(fn(&mut SignatureDraft) -> Result<(), RuleError>),
-    /// Options behind it look there.
+    /// The following options inspect this buffer.
     SelectsBuffer(Buffer),
-    /// The content before it looks there.
+    /// The preceding content inspects this buffer.
     Moves(Buffer),
-    /// It does not change what matches.
+    /// The option does not affect matching.
     Describes,
-    /// It changes what matches, and has no place in a signature.
+    /// The option affects matching and can't be expressed in a signature.
     Refuses,
 }
 
@@ -33,13 +33,13 @@ const SURICATA: u8 = 1;
 const SNORT2: u8 = 2;
 const SNORT3: u8 = 4;
 const SNORT: u8 = SNORT2 | SNORT3;
-/// Dialects that keep the grammar of Snort 2: modifiers stand behind a content.
+/// Dialects with the grammar of Snort 2, in which modifiers follow a content.
 const CLASSIC: u8 = SURICATA | SNORT2;
 const ALL: u8 = SURICATA | SNORT;
 
 /// Options by name, with the dialects that have them.
 const KEYWORDS: &[(&str, u8, OptionAction)] = &[
-    // What a rule is about.
+    // Description of the rule.
     ("msg", ALL, Reads(metadata::message)),
     ("sid", ALL, Describes),
     ("rev", ALL, Describes),
@@ -64,7 +64,7 @@ const KEYWORDS: &[(&str, u8, OptionAction)] = &[
     ("fast_pattern", CLASSIC, May(content::fast_pattern)),
     ("startswith", SURICATA, Is(content::startswith)),
     ("endswith", SURICATA, Is(content::endswith)),
-    // Where contents look: behind them.
+    // Buffers of contents, named after the content.
     ("http_uri", CLASSIC, Moves(Buffer::HttpUri)),
     ("http_raw_uri", CLASSIC, Moves(Buffer::HttpRawUri)),
     ("http_method", CLASSIC, Moves(Buffer::HttpMethod)),
@@ -79,7 +79,7 @@ const KEYWORDS: &[(&str, u8, OptionAction)] = &[
     ("http_raw_host", SURICATA, Moves(Buffer::HttpRawHost)),
     ("http_user_agent", SURICATA, Moves(Buffer::HttpUserAgent)),
     ("http_server_body", SURICATA, Is(server_body)),
-    // Where contents look: before them.
+    // Buffers of contents, named before the content.
     ("http_uri", SNORT3, SelectsBuffer(Buffer::HttpUri)),
     ("http_raw_uri", SNORT3, SelectsBuffer(Buffer::HttpRawUri)),
     ("http_method", SNORT3, SelectsBuffer(Buffer::HttpMethod)),
@@ -117,7 +117,7 @@ const KEYWORDS: &[(&str, u8, OptionAction)] = &[
     ("ja3_hash", SURICATA, SelectsBuffer(Buffer::Ja3Hash)),
     ("ip.src", SURICATA, Is(transform::source_address)),
     ("ip.dst", SURICATA, Is(transform::destination_address)),
-    // What changes them first.
+    // Transforms.
     ("to_lowercase", SURICATA, Is(transform::to_lowercase)),
     ("to_uppercase", SURICATA, Is(transform::to_uppercase)),
     ("strip_whitespace", SURICATA, Is(transform::strip_whitespace)),
@@ -166,7 +166,7 @@ const KEYWORDS: &[(&str, u8, OptionAction)] = &[
         SelectsBuffer(Buffer::TlsCertFingerprint),
     ),
     ("tls.version", SURICATA, Reads(content::tls_version)),
-    // What else is looked for in data.
+    // Other conditions on data.
     ("pcre", ALL, Reads(expression::read)),
     ("byte_test", ALL, Reads(bytes::test)),
     ("byte_jump", ALL, Reads(bytes::jump)),
@@ -216,7 +216,7 @@ const KEYWORDS: &[(&str, u8, OptionAction)] = &[
     ("app-layer-protocol", SURICATA, Reads(flow::application)),
 ];
 
-/// Options that there are, with dialects, and that no signature can hold.
+/// Options that exist in a dialect but can't be expressed in a signature.
 const REFUSED: &[(u8, &str)] = &[
     (
         ALL,
@@ -280,7 +280,7 @@ fn find(name: &str, dialect: Dialect) -> Option<OptionAction> {
     known.map(|(_, _, does)| *does).or_else(|| refused().then_some(Refuses))
 }
 
-/// Reads an option of a rule.
+/// Parses an option of a rule.
 pub(super) fn read<'a>(draft: &mut SignatureDraft<'a>, option: &RuleOption<'a>) -> Result<(), RuleError> {
     draft.option = option.name;
     let wanted = || option.value.ok_or(RuleError::MissingValue);
@@ -337,7 +337,7 @@ fn response_body(draft: &mut SignatureDraft) -> Result<(), RuleError> {
     Ok(())
 }
 
-/// `http_header:field user-agent` of Snort 3, as far as the field has a buffer.
+/// `http_header:field user-agent` of Snort 3, for fields that have a buffer.
 fn header_field(draft: &mut SignatureDraft, value: Option<&str>) -> Result<(), RuleError> {
     let buffer = match value.map(syntax::word) {
         None => Buffer::HttpHeader,

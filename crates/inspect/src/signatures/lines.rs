@@ -1,15 +1,15 @@
-//! Lines of a file put together to rules.
+//! Joins the lines of a file into rules.
 
 use super::{Dialect, RuleError, header, syntax};
 
-/// A rule as it stands in the file, its lines joined.
+/// A rule as written in the file, its lines joined.
 pub(super) struct Rule {
-    /// Where it begins, counted from 1.
+    /// First line of the rule, counted from 1.
     pub line: u32,
     pub text: Result<String, RuleError>,
 }
 
-/// The rules of a file; those that are commented out are only counted.
+/// The rules of a file; rules that are commented out are only counted.
 pub(super) fn rules(text: &[u8], dialect: Dialect, commented: &mut usize) -> Vec<Rule> {
     let mut rules = Vec::new();
     let mut open: Option<Rule> = None;
@@ -23,7 +23,7 @@ pub(super) fn rules(text: &[u8], dialect: Dialect, commented: &mut usize) -> Vec
             }
             continue;
         }
-        // A rule whose end is missing must not swallow the ones behind it.
+        // A rule without an end must not include the rules after it.
         if open.is_some() && begins_rule(trimmed) {
             rules.extend(open.take());
         }

@@ -1,5 +1,5 @@
-//! `dataset`: lists that rules share by name, in files that are named from the folder of the rules; and lists of hashes of
-//! files (`filesha256`).
+//! `dataset`: lists that rules share by name, with files relative to the folder of the rules; and lists of file hashes
+//! (`filesha256`).
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -12,10 +12,10 @@ use super::{RuleError, range, syntax};
 use crate::datasets::{DEFAULT_HASH_SIZE, Dataset, DatasetType, InvalidEntry, MAX_HASH_SIZE};
 use crate::signature::{Buffer, Condition, DatasetCommand, DatasetTest, DatasetValue};
 
-/// The largest file that is read.
+/// Maximum size of a list file.
 const MAX_FILE_BYTES: u64 = 256 << 20;
 
-/// Lists of all files of rules that are in force together.
+/// Lists of all rule files that are loaded together.
 #[derive(Clone, Debug, Default)]
 pub struct Lists(Rc<RefCell<LoadedLists>>);
 
@@ -26,7 +26,7 @@ struct LoadedLists {
 }
 
 impl Lists {
-    /// The same lists, with files named from a folder.
+    /// Makes the file names of lists relative to a folder.
     #[must_use]
     pub fn in_folder(self, folder: &Path) -> Self {
         self.0.borrow_mut().folder = Some(folder.to_owned());
@@ -51,7 +51,7 @@ impl Lists {
         self.get_or_load(&name, kind, Some(path), |text| Dataset::from_hashes(&name, kind, text))
     }
 
-    /// Where a file is that rules name.
+    /// Path of a file that a rule names.
     fn path(&self, file: &str) -> Result<PathBuf, RuleError> {
         match &self.0.borrow().folder {
             Some(folder) => Ok(folder.join(file)),
@@ -62,7 +62,7 @@ impl Lists {
         }
     }
 
-    /// The list of a name: one that is known, else made of the text of its file.
+    /// Returns the list of this name, and loads it from its file if it is not loaded yet.
     fn get_or_load(
         &self,
         name: &str,
@@ -72,7 +72,7 @@ impl Lists {
     ) -> Result<Arc<Dataset>, RuleError> {
         let mut known = self.0.borrow_mut();
         if let Some((from, set)) = known.sets.get(name) {
-            // Who comes later need not say again where it is from.
+            // A later rule need not repeat the file name.
             return match set.kind() == kind && (path.is_none() || *from == path) {
                 true => Ok(set.clone()),
                 false => Err(RuleError::OtherList(name.into())),
@@ -122,7 +122,7 @@ pub(super) fn dataset(draft: &mut SignatureDraft, value: &str) -> Result<(), Rul
             }
             ("load", file) if !file.is_empty() => load = Some(file),
             ("hashsize", count) => places = range::number::<u32>(count)? as usize,
-            // Memory is bounded by the number of values.
+            // `memcap` is not needed: the number of values limits the memory.
             ("memcap", _) => {}
             _ => return Err(RuleError::PartNotInspected((*part).into())),
         }
@@ -166,7 +166,7 @@ pub(super) fn file_sha256(draft: &mut SignatureDraft, value: &str) -> Result<(),
     file_hash(draft, value, DatasetType::Sha256, Buffer::FileSha256)
 }
 
-/// A file whose hash is in the list of a file, or is not.
+/// Tests whether the hash of a file is in a list, or is not.
 fn file_hash(draft: &mut SignatureDraft, value: &str, kind: DatasetType, buffer: Buffer) -> Result<(), RuleError> {
     let value = value.trim();
     let (file, command) = match value.strip_prefix('!') {

@@ -1,11 +1,11 @@
-//! Options that say what a rule is about and not what it matches.
+//! Options that describe a rule and don't affect matching.
 
 use super::draft::SignatureDraft;
 use super::syntax::{self, RuleOption};
 use super::{Dialect, RuleError, flow, range};
 use crate::signature::Id;
 
-/// The number of a rule; read before all else so that a refusal can name it.
+/// Identifier of a rule; parsed before all other options so that a refusal can name it.
 pub(super) fn id<'a>(options: &[RuleOption<'a>]) -> Result<Id, (&'a str, RuleError)> {
     let value = |name: &str| options.iter().find(|option| option.name == name);
     let number = |name, unsaid| match value(name) {
@@ -63,7 +63,8 @@ pub(super) fn reference(draft: &mut SignatureDraft, value: &str) -> Result<(), R
     Ok(())
 }
 
-/// `metadata:policy balanced-ips drop, service http`. The detection of `engine shared` is not in the rule.
+/// `metadata:policy balanced-ips drop, service http`. Rules with `engine shared` are refused, because their detection
+/// code is not in the rule.
 pub(super) fn metadata(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
     if draft.dialect == Dialect::Suricata {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Options about fields of the headers of a packet.
+//! Options about header fields of a packet.
 
 use super::draft::SignatureDraft;
 use super::range::{self, Between, Values};
@@ -23,7 +23,7 @@ pub(super) fn payload_size(draft: &mut SignatureDraft, value: &str) -> Result<()
     push(draft, Condition::PayloadSize(bytes))
 }
 
-/// `<>` of ICMP excludes both ends in every dialect.
+/// For ICMP fields `<>` excludes both ends in every dialect.
 fn icmp(draft: &SignatureDraft, text: &str) -> Result<std::ops::RangeInclusive<u8>, RuleError> {
     range::values(text, draft.dialect, Between::Exclusive, BYTE)?.plain(BYTE)
 }
@@ -64,7 +64,7 @@ pub(super) fn identification(draft: &mut SignatureDraft, value: &str) -> Result<
     push(draft, Condition::IpIdentification(number))
 }
 
-/// Names of protocols over IP that rules use.
+/// Names of IP protocols that rules use.
 const PROTOCOLS: &[(&str, u8)] = &[
     ("icmp", 1),
     ("igmp", 2),
@@ -91,7 +91,7 @@ pub(super) fn ip_protocol(draft: &mut SignatureDraft, value: &str) -> Result<(),
     push(draft, Condition::IpProtocol { numbers, negated })
 }
 
-/// How bits compare is said by a sign in front of them or behind.
+/// Parses bits; a sign before or after them selects how they are compared.
 fn bits(text: &str, bit: fn(char) -> Option<u8>) -> Result<(Bits, u8), RuleError> {
     let unknown = || RuleError::Unknown {
         written: text.into(),
@@ -124,7 +124,8 @@ fn bits(text: &str, bit: fn(char) -> Option<u8>) -> Result<(Bits, u8), RuleError
     }
 }
 
-/// Of Suricata `!` is: not all of them, which says the same of one bit alone.
+/// In Suricata `!` means "not all of these bits". Only for a single bit this equals "none of these bits", so other
+/// cases are refused.
 fn checked(draft: &SignatureDraft, text: &str, (mode, bits): (Bits, u8)) -> Result<(Bits, u8), RuleError> {
     if draft.dialect == Dialect::Suricata && mode == Bits::None && bits.count_ones() > 1 {
         return Err(RuleError::PartNotInspected(text.into()));
@@ -148,7 +149,7 @@ pub(super) fn fragment_offset(draft: &mut SignatureDraft, value: &str) -> Result
     push(draft, Condition::FragmentOffset(offset))
 }
 
-/// `flags:SA+,CE`: the ones behind the comma are not looked at.
+/// `flags:SA+,CE`: the flags after the comma are ignored.
 pub(super) fn flags(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
     let flag = |letter| match letter {
         'F' => Some(1),
@@ -200,7 +201,7 @@ pub(super) fn window(draft: &mut SignatureDraft, value: &str) -> Result<(), Rule
     push(draft, Condition::Window { values, negated })
 }
 
-/// `stream_size:client,>,6` and, of Snort 3, `stream_size:>6,to_server`. The rule counts the SYN too.
+/// `stream_size:client,>,6` and, in Snort 3, `stream_size:>6,to_server`. The rule's number includes the SYN.
 pub(super) fn stream_size(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
     let arguments = syntax::arguments(value)?;
     let (by, size) = match (&arguments[..], draft.dialect) {

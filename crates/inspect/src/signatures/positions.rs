@@ -1,13 +1,13 @@
-//! The positions of a rule's conditions, once all of them are known.
+//! Resolves the positions of a rule's conditions, once all of them are known.
 //!
-//! The dialects differ in what a relative condition refers to. Afterwards it is one thing: the end of the last match
-//! before it, which was in the same buffer. Where nothing has matched yet the position is counted from the begin.
+//! The dialects differ in what a relative condition refers to. After resolution it is always the end of the preceding
+//! match, which is in the same buffer. Without a preceding match the position is counted from the start of the buffer.
 
 use super::draft::Step;
 use super::{Dialect, RuleError};
 use crate::signature::{Buffer, Condition, Content, DatasetValue, Expression, FastPattern, Transform, Value};
 
-/// The conditions in order, or the option whose condition can not be.
+/// The conditions in order, or the option whose condition is invalid.
 pub(super) fn resolve_positions<'a>(
     dialect: Dialect,
     mut steps: Vec<Step<'a>>,
@@ -42,7 +42,7 @@ pub(super) fn resolve_positions<'a>(
     Ok(conditions.into())
 }
 
-/// What names no buffer itself and is relative looks where the match before was.
+/// A relative condition without a buffer of its own inspects the buffer of the preceding match.
 fn float(steps: &mut [Step]) {
     let mut last = None;
     for step in steps {
@@ -62,7 +62,7 @@ fn float(steps: &mut [Step]) {
     }
 }
 
-/// Suricata looks at one buffer after the other; what is about headers comes first.
+/// Suricata evaluates one buffer after the other; conditions on headers come first.
 fn gather(steps: &mut [Step]) {
     let mut order: Vec<Buffer> = Vec::new();
     steps.sort_by_cached_key(|step| {
@@ -74,7 +74,7 @@ fn gather(steps: &mut [Step]) {
     });
 }
 
-/// Makes absolute what has no match before it to be relative to.
+/// Makes a relative condition absolute if it has no preceding match.
 fn anchor(steps: &mut [Step]) -> Result<(), (usize, RuleError)> {
     let mut last: Option<Buffer> = None;
     for (number, step) in steps.iter_mut().enumerate() {
@@ -100,7 +100,7 @@ fn anchor(steps: &mut [Step]) -> Result<(), (usize, RuleError)> {
     Ok(())
 }
 
-/// Distance and within of a content, counted from the begin of the buffer.
+/// Converts distance and within of a content to positions from the start of the buffer.
 fn from_begin(content: &mut Content) -> Result<(), RuleError> {
     if content.distance.is_none() && content.within.is_none() {
         return Ok(());
@@ -108,7 +108,7 @@ fn from_begin(content: &mut Content) -> Result<(), RuleError> {
     not_mixed(content)?;
     let (distance, within) = (content.distance.take(), content.within.take());
     (content.offset, content.depth) = match (distance, within) {
-        // What lies before the begin is lost.
+        // The part before the start of the buffer is cut off.
         (Some(Value::Constant(distance @ ..0)), Some(Value::Constant(within))) => {
             (None, Some(Value::Constant((within + distance).max(0))))
         }
@@ -152,13 +152,13 @@ fn check(content: &Content) -> Result<(), RuleError> {
     Ok(())
 }
 
-/// A number is kept under a name.
+/// Whether the condition stores a value in a variable.
 fn is_kept(condition: &Condition) -> bool {
     matches!(condition, Condition::ByteExtract(_) | Condition::ByteMath(_))
 }
 
-/// `.example.org` at the end of what has a dot put before it: `example.org` at the end, at the begin or behind a dot, for which
-/// nothing needs to be changed.
+/// `.example.org` at the end of a buffer with a `dotprefix` transform: equivalent to `example.org` at the end, either at the
+/// start of the buffer or after a dot. This form needs no transform.
 fn with_dot(content: &Content, buffer: Buffer, steps: &[Transform]) -> Option<Vec<Condition>> {
     if *steps != [Transform::DotPrefix] {
         return None;
@@ -195,7 +195,7 @@ fn with_dot(content: &Content, buffer: Buffer, steps: &[Transform]) -> Option<Ve
     Some(vec![Condition::Content(without), expression])
 }
 
-/// A match moves the place to which the next is relative.
+/// Whether a match of the condition moves the position to which the next condition is relative.
 fn moves(condition: &Condition) -> bool {
     match condition {
         Condition::Content(content) => !content.negated && content.fast != FastPattern::Only,
@@ -205,7 +205,7 @@ fn moves(condition: &Condition) -> bool {
     }
 }
 
-/// Where a condition looks.
+/// Buffer that a condition inspects.
 fn buffer(condition: &Condition) -> Option<Buffer> {
     match condition {
         Condition::Content(content) => Some(content.buffer),
@@ -225,7 +225,7 @@ fn buffer(condition: &Condition) -> Option<Buffer> {
     }
 }
 
-/// What is relative follows a match in its own buffer, and what is extracted is so before it is used.
+/// Whether each relative condition follows a match in its own buffer, and each value is extracted before it is used.
 pub(super) fn is_resolved(conditions: &[Condition]) -> bool {
     let (mut last, mut extracted) = (None, 0);
     conditions.iter().all(|condition| {
@@ -250,7 +250,7 @@ fn is_relative(condition: &Condition) -> bool {
     }
 }
 
-/// Where a condition looks, and whether it is relative; of a content its positions say that.
+/// Buffer of a condition, and whether it is relative; for a content its positions determine that.
 fn place(condition: &mut Condition) -> Option<(&mut Buffer, Option<&mut bool>)> {
     match condition {
         Condition::Content(content) => Some((&mut content.buffer, None)),
@@ -265,7 +265,7 @@ fn place(condition: &mut Condition) -> Option<(&mut Buffer, Option<&mut bool>)> 
     }
 }
 
-/// The values of a condition that may be extracted ones.
+/// Values of a condition that may be extracted ones.
 fn values(condition: &Condition) -> [Option<Value>; 4] {
     match condition {
         Condition::Content(content) => [content.offset, content.depth, content.distance, content.within],

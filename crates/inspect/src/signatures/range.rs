@@ -17,7 +17,7 @@ pub(super) fn unsigned(text: &str) -> Result<u64, RuleError> {
     u64::from_str_radix(digits, base).map_err(|_| RuleError::OutOfRange(text.into()))
 }
 
-/// The same with a sign.
+/// A signed number.
 pub(super) fn signed(text: &str) -> Result<i64, RuleError> {
     let text = text.trim();
     let (negative, digits) = match text.strip_prefix('-') {
@@ -33,24 +33,24 @@ pub(super) fn signed(text: &str) -> Result<i64, RuleError> {
         .map_err(|_| RuleError::OutOfRange(text.into()))
 }
 
-/// A number as narrow as its field.
+/// A number that fits its field.
 pub(super) fn number<T: TryFrom<u64>>(text: &str) -> Result<T, RuleError> {
     unsigned(text)?
         .try_into()
         .map_err(|_| RuleError::OutOfRange(text.into()))
 }
 
-/// What `<>` between two numbers says.
+/// Meaning of `<>` between two numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Between {
-    /// Both belong to the range.
+    /// The range includes both limits.
     Inclusive,
-    /// Neither does.
+    /// The range excludes both limits.
     Exclusive,
 }
 
 impl Between {
-    /// How a dialect reads it unless the option says otherwise.
+    /// Default meaning in a dialect.
     pub fn of(dialect: Dialect) -> Between {
         match dialect {
             Dialect::Snort2 => Between::Inclusive,
@@ -59,7 +59,7 @@ impl Between {
     }
 }
 
-/// Values of which a field must have one, or none.
+/// Range of values that a field must have, or must not have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Values {
     text: Box<str>,
@@ -121,13 +121,13 @@ pub(super) fn values(text: &str, dialect: Dialect, between: Between, max: u64) -
 }
 
 impl Values {
-    /// The range, and that it is one of those which must not be.
+    /// The range, and whether it is negated.
     pub fn negatable<T: TryFrom<u64>>(self) -> Result<(RangeInclusive<T>, bool), RuleError> {
         let narrow = |value: u64| T::try_from(value).map_err(|_| RuleError::OutOfRange(self.text.clone()));
         Ok((narrow(*self.range.start())?..=narrow(*self.range.end())?, self.negated))
     }
 
-    /// The range where a negation can be said by another range.
+    /// The range as a positive one, if a negation can be expressed by another range.
     pub fn plain<T: TryFrom<u64>>(mut self, max: u64) -> Result<RangeInclusive<T>, RuleError> {
         if self.negated {
             self.range = match (*self.range.start(), *self.range.end()) {
@@ -140,7 +140,7 @@ impl Values {
         Ok(self.negatable()?.0)
     }
 
-    /// The one number it is about.
+    /// The single value of the range.
     pub fn one<T: TryFrom<u64>>(self) -> Result<T, RuleError> {
         if self.negated || self.range.start() != self.range.end() {
             return Err(RuleError::PartNotInspected(self.text));

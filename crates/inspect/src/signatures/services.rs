@@ -4,8 +4,8 @@ use super::error::nearest;
 use super::{Dialect, RuleError};
 use crate::signature::Service;
 
-/// What the dialects call an application. A name may stand for several: those of a protocol that carries another one are
-/// about both.
+/// Names of applications in the dialects. A name may mean several applications: the name of a protocol that carries
+/// another one includes both.
 const SERVICES: &[(&str, &[Service])] = &[
     ("http", &[Service::Http, Service::Http2]),
     ("http1", &[Service::Http]),
@@ -79,7 +79,7 @@ const SERVICES: &[(&str, &[Service])] = &[
     ("xmpp", &[Service::Other("xmpp")]),
 ];
 
-/// Applications that carry files: what `alert file` of Snort 3 is about.
+/// Applications that carry files: `alert file` of Snort 3 applies to them.
 const CARRY_FILES: &[Service] = &[
     Service::Http,
     Service::Http2,
@@ -90,7 +90,7 @@ const CARRY_FILES: &[Service] = &[
     Service::Smb,
 ];
 
-/// The applications that a name stands for.
+/// Applications that a name means.
 pub(super) fn services(name: &str, dialect: Dialect) -> Result<Vec<Service>, RuleError> {
     if name == "file" && dialect == Dialect::Snort3 {
         return Ok(CARRY_FILES.to_vec());
@@ -104,7 +104,8 @@ pub(super) fn services(name: &str, dialect: Dialect) -> Result<Vec<Service>, Rul
         })
 }
 
-/// The protocol that an option names must be recognised: a rule about another one would never match.
+/// Applications of an option; at least one must be detectable by identification, because a rule for any other would
+/// never match.
 pub(super) fn identified_services(name: &str, dialect: Dialect) -> Result<Vec<Service>, RuleError> {
     let services = services(name, dialect)?;
     match services.iter().any(Service::is_identified) {

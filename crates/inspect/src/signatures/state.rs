@@ -1,4 +1,4 @@
-//! Options that keep something from one match to the next: `flowint`, `xbits`, `tag`.
+//! Options that keep state from one match to the next: `flowint`, `xbits`, `tag`.
 
 use super::draft::SignatureDraft;
 use super::{Dialect, RuleError, range, syntax};
@@ -47,9 +47,9 @@ pub(super) fn flow_int(draft: &mut SignatureDraft, value: &str) -> Result<(), Ru
     Ok(())
 }
 
-/// Seconds that a note of hosts is kept where the rule does not say it.
+/// Default lifetime of an xbit in seconds.
 const DEFAULT_EXPIRE: u32 = 30;
-/// The longest that a rule may say: a week.
+/// Longest lifetime that a rule may configure: a week.
 const MAX_EXPIRE: u32 = 7 * 24 * 3_600;
 
 /// `xbits:set,name,track ip_src[,expire 60]`.
@@ -94,9 +94,9 @@ pub(super) fn x_bits(draft: &mut SignatureDraft, value: &str) -> Result<(), Rule
     Ok(())
 }
 
-/// `tag:session,10,packets`, `tag:host,60,seconds,src`; of Snort 3 `tag:host_src,seconds 60`. It asks that packets behind an
-/// alert are kept, and changes nothing of what matches: packets are not kept here, and the record of the flow says that it
-/// was alerted about.
+/// `tag:session,10,packets`, `tag:host,60,seconds,src`; in Snort 3 `tag:host_src,seconds 60`. The option requests the
+/// capture of packets after an alert and does not affect matching. Packets are not captured here; the flow's record shows
+/// that it was alerted.
 pub(super) fn tag(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
     let arguments = syntax::arguments(value)?;
     let unknown = |part: &str| RuleError::PartNotInspected(part.into());

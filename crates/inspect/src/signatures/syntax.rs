@@ -6,7 +6,7 @@ use super::RuleError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RuleOption<'a> {
     pub name: &'a str,
-    /// What stands behind the colon.
+    /// Text after the colon.
     pub value: Option<&'a str>,
 }
 
@@ -20,7 +20,7 @@ pub(super) fn parts(text: &str) -> Result<(&str, &str), RuleError> {
     }
 }
 
-/// More lines belong to it.
+/// Whether the rule continues on the next line.
 pub(super) fn is_unfinished(text: &str) -> bool {
     let Some((_, rest)) = text.split_once('(') else {
         return begins_long_header(text);
@@ -28,14 +28,14 @@ pub(super) fn is_unfinished(text: &str) -> bool {
     !rest.trim_end().ends_with(')') || !unquoted(rest).1
 }
 
-/// A header whose parenthesis stands in a line of its own.
+/// Whether a header continues because its parenthesis is on a later line.
 fn begins_long_header(text: &str) -> bool {
     text.split_whitespace()
         .next()
         .is_some_and(|word| super::header::action(word).is_ok())
 }
 
-/// Bytes outside quotes that are no escapes, with their places, and whether every quote is closed.
+/// Bytes outside of quotes that are not escaped, with their positions, and whether every quote is closed.
 fn unquoted(text: &str) -> (Vec<(usize, u8)>, bool) {
     let (mut quoted, mut escaped) = (false, false);
     let mut outside = Vec::new();
@@ -51,7 +51,7 @@ fn unquoted(text: &str) -> (Vec<(usize, u8)>, bool) {
     (outside, !quoted)
 }
 
-/// Cuts at a separator outside quotes; with the last part if a quote in it is not closed.
+/// Splits at a separator outside of quotes; fails with the last part if a quote in it is not closed.
 fn cut(text: &str, separator: u8) -> Result<Vec<&str>, &str> {
     let (outside, closed) = unquoted(text);
     let mut parts = Vec::new();
@@ -65,7 +65,7 @@ fn cut(text: &str, separator: u8) -> Result<Vec<&str>, &str> {
     if closed { Ok(parts) } else { Err(last) }
 }
 
-/// The options of a rule, or the one that is at fault.
+/// The options of a rule, or the one that is invalid.
 pub(super) fn options(body: &str) -> Result<Vec<RuleOption<'_>>, (&str, RuleError)> {
     let written = |text| {
         let (name, value) = str::split_once(text, ':').map_or((text, None), |(name, value)| (name, Some(value.trim())));
@@ -81,18 +81,18 @@ pub(super) fn options(body: &str) -> Result<Vec<RuleOption<'_>>, (&str, RuleErro
     }
 }
 
-/// The parts of a value between commas.
+/// The comma-separated parts of a value.
 pub(super) fn arguments(value: &str) -> Result<Vec<&str>, RuleError> {
     cut(value, b',').map_err(|_| RuleError::UnclosedQuote)
 }
 
-/// A name and what stands behind it: `offset 4`.
+/// Splits a name from the text after it: `offset 4`.
 pub(super) fn word(text: &str) -> (&str, &str) {
     text.split_once([' ', '\t'])
         .map_or((text, ""), |(name, rest)| (name, rest.trim_start()))
 }
 
-/// A string in quotes, and what stands behind it.
+/// A string in quotes, and the text after it.
 pub(super) fn quoted(text: &str) -> Result<(&str, &str), RuleError> {
     let inner = text
         .strip_prefix('"')
@@ -109,13 +109,13 @@ pub(super) fn quoted(text: &str) -> Result<(&str, &str), RuleError> {
     Err(RuleError::UnclosedQuote)
 }
 
-/// `!` in front, and the rest.
+/// Whether the text begins with `!`, and the rest.
 pub(super) fn negation(text: &str) -> (bool, &str) {
     text.strip_prefix('!')
         .map_or((false, text), |rest| (true, rest.trim_start()))
 }
 
-/// The bytes of a content: text, escapes, hexadecimal digits between bars.
+/// The bytes of a content: text, escapes, and hexadecimal digits between bars.
 pub(super) fn bytes(text: &str) -> Result<Box<[u8]>, RuleError> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;

@@ -1,4 +1,4 @@
-//! Options that change a buffer before others look in it.
+//! Options that transform a buffer before conditions inspect it.
 
 use super::draft::SignatureDraft;
 use super::{RuleError, syntax};
@@ -51,7 +51,7 @@ pub(super) fn expression(draft: &mut SignatureDraft, value: &str) -> Result<(), 
     draft.transform(Transform::Expression(text.into()))
 }
 
-/// `ip.src` and `ip.dst` are for lists of addresses.
+/// `ip.src` and `ip.dst` select an address for lists of addresses.
 pub(super) fn source_address(draft: &mut SignatureDraft) -> Result<(), RuleError> {
     draft.select_address(crate::signature::Track::Source);
     Ok(())

@@ -1,4 +1,4 @@
-//! Variables of headers: sets of addresses and of ports by name.
+//! Variables in rule headers: named sets of addresses and of ports.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -10,14 +10,15 @@ use super::error::nearest;
 use super::{RuleError, range};
 use crate::signature::{Addresses, Ports};
 
-/// What `$HOME_NET` and its like stand for.
+/// Values of `$HOME_NET` and other variables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Variables {
     addresses: HashMap<Box<str>, Box<str>>,
     ports: HashMap<Box<str>, Box<str>>,
 }
 
-/// What community rules expect to be defined. Addresses: the private ones of RFC 1918 and RFC 4193 are at home.
+/// Variables that community rules expect to be defined. The home network consists of the private addresses of RFC 1918
+/// and RFC 4193.
 const ADDRESSES: &[(&str, &str)] = &[
     ("HOME_NET", "[10.0.0.0/8,172.16.0.0/12,192.168.0.0/16,fc00::/7]"),
     ("EXTERNAL_NET", "any"),
@@ -65,7 +66,7 @@ const PORTS: &[(&str, &str)] = &[
 ];
 
 impl Default for Variables {
-    /// The names that community rules use, with the values that their authors recommend.
+    /// The variables that community rules use, with the values that their authors recommend.
     fn default() -> Variables {
         let owned = |pairs: &[(&str, &str)]| {
             pairs
@@ -81,7 +82,7 @@ impl Default for Variables {
 }
 
 impl Variables {
-    /// No variable at all.
+    /// No variables.
     pub fn none() -> Variables {
         Variables {
             addresses: HashMap::new(),
@@ -89,8 +90,8 @@ impl Variables {
         }
     }
 
-    /// Sets a variable of addresses, name without `$`: `[10.0.0.0/8,!10.1.0.0/16,$DMZ]`. What it refers to is set
-    /// before, and follows when that is set anew.
+    /// Sets a variable of addresses, with its name without `$`: `[10.0.0.0/8,!10.1.0.0/16,$DMZ]`. Variables that it
+    /// refers to must be set before; the set follows their later changes.
     pub fn set_addresses(&mut self, name: &str, text: &str) -> Result<(), RuleError> {
         let mut changed = self.clone();
         changed.addresses.insert(variable(name)?.into(), text.into());
@@ -99,8 +100,8 @@ impl Variables {
         Ok(())
     }
 
-    /// Sets a variable of ports, name without `$`: `[80,8000:8080,!8001,$MORE]`. What it refers to is set before, and
-    /// follows when that is set anew.
+    /// Sets a variable of ports, with its name without `$`: `[80,8000:8080,!8001,$MORE]`. Variables that it refers to
+    /// must be set before; the set follows their later changes.
     pub fn set_ports(&mut self, name: &str, text: &str) -> Result<(), RuleError> {
         let mut changed = self.clone();
         changed.ports.insert(variable(name)?.into(), text.into());
@@ -109,7 +110,7 @@ impl Variables {
         Ok(())
     }
 
-    /// The addresses that a text stands for.
+    /// Evaluates a set of addresses.
     pub fn addresses(&self, text: &str) -> Result<Addresses, RuleError> {
         let mut set = AddressSet::default();
         self.gather_addresses(text, &mut set, &mut Vec::new())?;
@@ -169,7 +170,7 @@ impl Variables {
         Ok(())
     }
 
-    /// The ports that a text stands for.
+    /// Evaluates a set of ports.
     pub fn ports(&self, text: &str) -> Result<Ports, RuleError> {
         let (mut within, mut without) = (Vec::new(), Vec::new());
         self.gather_ports(text, &mut within, &mut without, &mut Vec::new())?;
@@ -237,7 +238,8 @@ struct AddressSet {
 }
 
 impl AddressSet {
-    /// Takes another set out: what that one holds must not, and what it spares (only if it spares) may be in.
+    /// Excludes another set: its members are removed from this set. If that set consists only of exclusions, those are
+    /// included instead.
     fn exclude(&mut self, other: AddressSet, text: &str) -> Result<(), RuleError> {
         match (other.any || other.within.is_empty(), other.without.is_empty()) {
             (false, true) => self.without.extend(other.within),
@@ -249,10 +251,10 @@ impl AddressSet {
     }
 }
 
-/// How deep lists, variables and negations may stand in each other.
+/// Maximum nesting depth of lists, variables and negations.
 const MAX_DEPTH: usize = 32;
 
-/// What leads to a text: the variables, and a blank for every list and negation.
+/// Adds a level to the nesting path: the name of a variable, or a blank for a list or a negation.
 fn deeper<'t>(path: &mut Vec<&'t str>, name: &'t str) -> Result<(), RuleError> {
     path.push(name);
     if path.len() > MAX_DEPTH {
@@ -289,7 +291,7 @@ fn variable(name: &str) -> Result<&str, RuleError> {
     }
 }
 
-/// The parts of `[a,b,[c,d]]`; `None` if it is no list.
+/// The parts of `[a,b,[c,d]]`; `None` if the text is not a list.
 fn list(text: &str) -> Result<Option<Vec<&str>>, RuleError> {
     let Some(inner) = text.strip_prefix('[') else {
         return Ok(None);
@@ -339,7 +341,7 @@ fn port_range(text: &str) -> Option<RangeInclusive<u16>> {
     (first <= last).then_some(first..=last)
 }
 
-/// Sorted, none touching the next.
+/// Sorts and merges ranges so that none is adjacent to the next.
 fn joined(mut ranges: Vec<RangeInclusive<u16>>) -> Vec<RangeInclusive<u16>> {
     ranges.sort_by_key(|range| *range.start());
     let mut joined: Vec<RangeInclusive<u16>> = Vec::new();

@@ -1,9 +1,9 @@
-//! Bytes of streams that their receivers may still take: those ahead of a gap, and those that have left the window and
-//! are not acknowledged.
+//! Retained bytes of streams that their receivers may still accept: queued bytes beyond a gap, and released bytes that
+//! have left the window and are not acknowledged.
 //!
-//! Blocks are aligned to sequence numbers and found by a keyed hash of the direction and the number, so that neither
-//! reordering nor a choice of numbers makes a look-up long. A block has a bit for each of its bytes. The first copy of
-//! a byte stays.
+//! Blocks are aligned to sequence numbers and found by a keyed hash of direction and number, so that neither reordering
+//! nor chosen sequence numbers make a lookup long. A block has a bit for each of its bytes. The first copy of a byte is
+//! kept.
 
 use std::ops::Range;
 
@@ -16,67 +16,67 @@ use crate::source_quota::{Source, SourceQuota};
 
 /// Bytes of a block.
 pub(super) const BLOCK: usize = 1 << BLOCK_BITS;
-/// Bits of a sequence number that are a place in a block.
+/// Number of low-order sequence number bits that form the offset in a block.
 const BLOCK_BITS: u32 = 11;
-/// Bytes that a word of bits is about.
+/// Number of bytes that one word of the bit map covers.
 const WORD_BYTES: usize = 64;
 
-/// Bytes that stay of each side of a connection that was reset, from the first on that its receiver wants: its sender sends
-/// them again where the reset did not reach it, and the answer to that is another reset. The longest segment fits.
+/// Bytes retained of each side of a connection after a reset, from the first unacknowledged byte on. If the reset did not
+/// arrive, the sender retransmits them, and is answered by another reset. The longest segment fits.
 const RETAINED_AFTER_RESET: u32 = 1 << 16;
 
-/// A block: what is in use of it is about one direction.
+/// A block of bytes of one direction.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C, align(64))]
 pub(super) struct Block {
-    /// The window of its direction.
+    /// Index of the window of the block's direction.
     owner: u32,
-    /// Sequence number of its first byte, without [`SHIFT`] bits.
+    /// Sequence number of the first byte, shifted right by [`BLOCK_BITS`].
     number: u32,
-    /// Next with this hash.
+    /// Next block with the same hash.
     chained: u32,
-    /// Neighbours in the list of its direction, which has no order.
+    /// Neighbours in the unordered list of the direction's blocks.
     before: u32,
     after: u32,
     unused: [u32; 11],
-    /// Which bytes are there.
+    /// Bit map of the bytes that are present.
     present: [u64; BLOCK / WORD_BYTES],
     bytes: [u8; BLOCK],
 }
 
-/// What comparing bytes with those kept says.
+/// Result of the comparison of bytes with retained ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Comparison {
-    /// They are the same, as far as the receiver can still take them.
+    /// All bytes that the receiver can still accept are equal.
     Same,
-    /// All have a counterpart, and are not all the same.
+    /// All bytes are retained, and some differ.
     Differ,
-    /// Some can't be compared: they are not here.
+    /// Some bytes can't be compared, because they are no longer retained.
     Gone,
 }
 
-/// Blocks for all directions, and the share of a connection.
+/// The blocks of all directions, and their limits.
 #[derive(Debug)]
 pub(super) struct Blocks<'m> {
     blocks: &'m mut [Block],
-    /// First block of each hash: a power of two.
+    /// First block of each hash bucket; the number of buckets is a power of two.
     buckets: &'m mut [u32],
     free: FreeList<'m>,
     hasher: Hasher,
-    /// Blocks that a connection may have.
+    /// Maximum number of blocks of a connection.
     share: usize,
-    /// Blocks that bytes ahead of a gap leave to those that fill it: of the share, and of all.
+    /// Blocks that queued bytes leave free for bytes that fill a gap, of the connection's share and of the pool.
     reserve: usize,
-    /// What each source has. One has at most as many as are left to all others.
+    /// Blocks of each source. A source may have at most as many blocks as are free.
     sources: SourceQuota,
 }
 
-/// Buckets for so many blocks.
+/// Number of hash buckets for a number of blocks.
 pub(super) const fn buckets_for(blocks: usize) -> usize {
     blocks.next_power_of_two()
 }
 
-/// The blocks of a range of bytes: number, place of the first byte in the block, place in the range.
+/// Splits a range of bytes at block boundaries: block number, offset in the block, and range in the input.
 fn pieces(sequence: u32, length: usize) -> impl Iterator<Item = (u32, usize, Range<usize>)> {
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -88,7 +88,7 @@ fn pieces(sequence: u32, length: usize) -> impl Iterator<Item = (u32, usize, Ran
     })
 }
 
-/// The words of a range of bytes of a block: number, bits, place in the range.
+/// Splits a range of a block's bytes at words of the bit map: word index, bits, and range in the input.
 fn words(place: usize, length: usize) -> impl Iterator<Item = (usize, u64, Range<usize>)> {
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -107,7 +107,7 @@ fn words(place: usize, length: usize) -> impl Iterator<Item = (usize, u64, Range
 }
 
 impl Block {
-    /// Keep bytes where none are yet.
+    /// Writes bytes where none are present yet.
     fn write(&mut self, place: usize, bytes: &[u8]) {
         for (word, mask, range) in words(place, bytes.len()) {
             let there = self.present[word] & mask;
@@ -130,7 +130,7 @@ impl Block {
         words(place, length).all(|(word, mask, _)| self.present[word] & mask == mask)
     }
 
-    /// Bytes from a place on that are there without a gap.
+    /// Number of contiguous bytes present from an offset on.
     fn run(&self, place: usize) -> usize {
         let mut end = place;
         while let Some(word) = self.present.get(end / WORD_BYTES) {
@@ -143,7 +143,7 @@ impl Block {
         end - place
     }
 
-    /// Place of the first byte that is there, from a place on.
+    /// Offset of the first byte present, from an offset on.
     fn first(&self, place: usize) -> Option<usize> {
         let from = self.present.get(place / WORD_BYTES..)?;
         let masked = from.iter().enumerate().map(|(at, word)| match at {
@@ -157,7 +157,7 @@ impl Block {
 }
 
 impl<'m> Blocks<'m> {
-    /// `blocks` holds every number of `free`, `buckets` are [`buckets_for`] them.
+    /// `blocks` has a block for every number of `free`; `buckets` has [`buckets_for`] them.
     pub(super) fn new(
         blocks: &'m mut [Block],
         buckets: &'m mut [u32],
@@ -177,16 +177,17 @@ impl<'m> Blocks<'m> {
         }
     }
 
-    /// The blocks of a side count for another source.
+    /// Accounts the blocks of a side to another source.
     pub(super) fn set_source(&mut self, side: &mut Half, source: Source) {
         self.sources.release(Source(side.source), side.blocks);
         self.sources.charge(source, side.blocks);
         side.source = source.0;
     }
 
-    /// Whether the source of a side, whose connection has so many blocks, has as many as it may, so that it gets no more;
-    /// `ahead`: of a gap. A source of one connection has what that may have. Bytes that fill a gap are
-    /// bounded by half of all: refused for what others have, they would leave what is behind them where it is.
+    /// Whether the source of a side has reached its quota. `has`: blocks of the side's connection; `ahead`: the bytes are
+    /// beyond a gap. The quota does not limit a source with only one connection. Bytes that fill a gap are limited by
+    /// half of the pool instead: if they were refused because of other connections, the bytes queued after them would
+    /// remain.
     pub(super) fn is_source_full(&self, side: &Half, has: usize, needed: usize, ahead: bool) -> bool {
         let reserve = if ahead { self.reserve } else { 0 };
         let left = self.free.available().saturating_sub(reserve);
@@ -200,7 +201,7 @@ impl<'m> Blocks<'m> {
         }
     }
 
-    /// How many are in use.
+    /// Number of blocks in use.
     pub(super) fn taken(&self) -> usize {
         self.free.used()
     }
@@ -232,7 +233,7 @@ impl<'m> Blocks<'m> {
         None
     }
 
-    /// The block of a number, taken where there is none yet.
+    /// The block with this number, allocated if it does not exist.
     fn block(&mut self, side: &mut Half, number: u32) -> Option<&mut Block> {
         let at = match self.find(side, number) {
             Some(at) => at,
@@ -296,13 +297,14 @@ impl<'m> Blocks<'m> {
         self.free.release(at);
     }
 
-    /// Blocks that bytes would take beside those that there are.
+    /// Number of additional blocks that bytes would need.
     pub(super) fn needed(&self, side: &Half, sequence: u32, length: usize) -> usize {
         let pieces = pieces(sequence, length);
         pieces.filter(|(number, ..)| self.find(side, *number).is_none()).count()
     }
 
-    /// Whether a connection, whose other direction has `others`, may have so many more; `ahead`: of a gap.
+    /// Whether a connection may allocate more blocks. `others`: blocks of its other direction; `ahead`: the bytes are
+    /// beyond a gap.
     pub(super) fn has_capacity(&self, side: &Half, others: u32, needed: usize, ahead: bool) -> bool {
         let reserve = if ahead { self.reserve } else { 0 };
         let share = self.share.saturating_sub(reserve);
@@ -313,7 +315,7 @@ impl<'m> Blocks<'m> {
                 && !self.is_source_full(side, has, needed, ahead))
     }
 
-    /// Keep bytes of which the first copy has come: those that are there stay.
+    /// Retains the first copy of bytes: those present are not overwritten.
     pub(super) fn write(&mut self, side: &mut Half, sequence: u32, bytes: &[u8]) {
         for (number, place, range) in pieces(sequence, bytes.len()) {
             if let Some(block) = self.block(side, number) {
@@ -322,7 +324,7 @@ impl<'m> Blocks<'m> {
         }
     }
 
-    /// Whether any byte of a range is there and differs.
+    /// Whether any byte of a range is present and differs.
     pub(super) fn differs(&self, side: &Half, sequence: u32, bytes: &[u8]) -> bool {
         let differs = |block: &Block, place: usize, bytes: &[u8]| {
             words(place, bytes.len()).any(|(word, mask, range)| {
@@ -346,7 +348,7 @@ impl<'m> Blocks<'m> {
         })
     }
 
-    /// Write those of a range that are there over `bytes`; how many differed.
+    /// Overwrites `bytes` with those of the range that are present. Returns the number of bytes that differed.
     pub(super) fn rewrite(&self, side: &Half, sequence: u32, bytes: &mut [u8]) -> usize {
         let mut differing = 0;
         for (number, place, range) in pieces(sequence, bytes.len()) {
@@ -363,7 +365,7 @@ impl<'m> Blocks<'m> {
         differing
     }
 
-    /// Whether every byte of a range is there.
+    /// Whether all bytes of a range are present.
     pub(super) fn has(&self, side: &Half, sequence: u32, length: usize) -> bool {
         pieces(sequence, length).all(|(number, place, range)| {
             let block = self.find(side, number).and_then(|at| self.get(at));
@@ -371,19 +373,19 @@ impl<'m> Blocks<'m> {
         })
     }
 
-    /// The bytes that are there from a sequence number on without a gap, as far as one block has them.
+    /// The contiguous bytes present from a sequence number on, within one block.
     pub(super) fn run(&self, side: &Half, sequence: u32) -> &[u8] {
         let place = sequence as usize % BLOCK;
         let block = self.find(side, sequence >> BLOCK_BITS).and_then(|at| self.get(at));
         block.map_or(&[], |block| &block.bytes[place..place + block.run(place)])
     }
 
-    /// How far behind the side's next byte the first one is that is there, but for those in order.
+    /// Distance from the side's next byte to the first queued byte.
     pub(super) fn first_ahead(&self, side: &Half) -> Option<u32> {
         let (mut at, mut nearest) = (side.head, None);
         while let Some(block) = self.get(at) {
             let begin = block.number << BLOCK_BITS;
-            // How far the block begins before the next byte: what is in order does not count.
+            // Distance from the start of the block to the next byte: bytes in order before it don't count.
             let old = side.next.wrapping_sub(begin) as i32;
             if let Some(place) = block.first(old.clamp(0, BLOCK as i32) as usize) {
                 let distance = begin.wrapping_add(place as u32).wrapping_sub(side.next);
@@ -394,7 +396,7 @@ impl<'m> Blocks<'m> {
         nearest
     }
 
-    /// Release what the receiver has acknowledged since it wanted `before` next.
+    /// Releases the blocks that the receiver has acknowledged since its acknowledgement number was `before`.
     pub(super) fn acknowledged(&mut self, side: &mut Half, before: u32) {
         let (first, end) = (before >> BLOCK_BITS, side.acked >> BLOCK_BITS);
         let count = end.wrapping_sub(first) & (u32::MAX >> BLOCK_BITS);
@@ -409,7 +411,7 @@ impl<'m> Blocks<'m> {
         self.release_before(side, side.acked);
     }
 
-    /// Release what stands before a sequence number.
+    /// Releases the blocks before a sequence number.
     pub(super) fn release_before(&mut self, side: &mut Half, sequence: u32) {
         let mut at = side.head;
         while let Some(block) = self.get(at) {
@@ -422,9 +424,9 @@ impl<'m> Blocks<'m> {
         }
     }
 
-    /// The connection was reset: nobody acknowledges its bytes any more, and they are left to others but for
-    /// [`AFTER_RESET`] of those released and as many ahead of a gap. Whatever comes behind these comes behind the end of the
-    /// stream, and what was released and is gone is [`Compared::Gone`]: no other copy of it passes.
+    /// Releases blocks of a reset connection, because they won't be acknowledged any more. [`RETAINED_AFTER_RESET`] released
+    /// bytes and as many queued bytes are kept. Data after these is beyond the end of the stream from then on, and released
+    /// bytes that are discarded are [`Comparison::Gone`]: no other copy of them passes.
     pub(super) fn cut(&mut self, side: &mut Half) {
         let most = RETAINED_AFTER_RESET as usize / BLOCK + 1;
         if side.blocks as usize <= most {
@@ -447,7 +449,7 @@ impl<'m> Blocks<'m> {
         }
     }
 
-    /// Release all of a direction.
+    /// Releases all blocks of a direction.
     pub(super) fn clear(&mut self, side: &mut Half) {
         while side.blocks > 0 {
             self.release(side, side.head);
@@ -531,9 +533,9 @@ mod tests {
             let mut other = Half::unseen(0);
             other.window = 4;
             blocks.write(&mut other, 0, &[0; 2 * BLOCK]);
-            // Of one source, which has as many as are left to all others, at most.
+            // A source may have at most as many blocks as are free.
             assert!(!blocks.has_capacity(side, 0, 1, false) && blocks.is_source_full(side, 2, 1, false));
-            // What fills a gap goes on up to half of all.
+            // Bytes that fill a gap may take up to half of the pool.
             side.end = side.next + 1;
             assert!(!blocks.has_capacity(side, 0, 1, false));
             blocks.set_source(&mut other, Source(9));

@@ -1,45 +1,27 @@
-//! What happens in TCP connections that rules ask for, by the names that Suricata gives it.
+//! Events in TCP connections that rules can test, with Suricata's names.
+
+use sluice_wire::named;
 
 use super::Exception;
 
-macro_rules! events {
-    ($($name:ident $text:literal $help:literal;)*) => {
-        /// What happens in a TCP connection that rules ask for.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[repr(u8)]
-        pub enum StreamEvent {
-            $(#[doc = $help] $name,)*
-        }
-
-        impl StreamEvent {
-            /// All of them, in the order of their numbers.
-            pub const ALL: &[StreamEvent] = &[$(StreamEvent::$name),*];
-
-            /// Its name in rules (`stream-event`).
-            pub const fn name(self) -> &'static str {
-                match self {
-                    $(StreamEvent::$name => $text,)*
-                }
-            }
-        }
-    };
-}
-
-events! {
-    OutOfWindow "est_packet_out_of_window" "A sequence number that the window of its receiver does not reach.";
-    Gap "reassembly_seq_gap" "A stream goes on without data that did not come.";
-    Differs "reassembly_overlap_different_data" "Data sent again that differs from what was sent before.";
-    Retransmission "pkt_retransmission" "Data sent again, and nothing new.";
-    Handshake "3whs_wrong_seq_wrong_ack" "Data while the sides do not agree on where the stream begins.";
+named! {
+    /// What happens in a TCP connection that rules ask for.
+    pub enum StreamEvent {
+        OutOfWindow "est_packet_out_of_window" "A sequence number that the window of its receiver does not reach.";
+        Gap "reassembly_seq_gap" "A stream goes on without data that did not come.";
+        Differs "reassembly_overlap_different_data" "Data sent again that differs from what was sent before.";
+        Retransmission "pkt_retransmission" "Data sent again, and nothing new.";
+        Handshake "3whs_wrong_seq_wrong_ack" "Data while the sides do not agree on where the stream begins.";
+    }
 }
 
 impl StreamEvent {
-    /// By its name in rules.
+    /// The event with this name in rules.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|event| event.name() == name)
     }
 
-    /// What an exception is to rules.
+    /// The event that an exception causes, if there is one.
     pub fn of(exception: Exception) -> Option<Self> {
         match exception {
             Exception::OutOfWindow => Some(Self::OutOfWindow),

@@ -1,21 +1,21 @@
-//! What a stream's rules don't cover, and what is then to be done: one list, each with its counter and its policy.
+//! Exceptions of the stream reassembly and their policies: one list, each with a counter and a policy.
 
-/// What is done about a segment that can't be inspected as its stream's next.
+/// Policy for a segment that can't be inspected as the next one of its stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Policy {
-    /// The segment is dropped, and every later one of its flow.
+    /// Drop the segment and all later ones of its flow.
     DropFlow,
-    /// The segment is dropped; what follows is inspected.
+    /// Drop the segment; inspect what follows.
     DropPacket,
-    /// The segment goes on uninspected; what follows is inspected, from behind it where it can be.
+    /// Forward the segment without inspection; inspect what follows, if possible from the end of the segment on.
     Pass,
-    /// The segment goes on, and nothing of its flow is inspected any more.
+    /// Forward the segment, and bypass inspection for the rest of its flow.
     Bypass,
 }
 
 macro_rules! exceptions {
     ($($name:ident $key:literal $policy:ident $help:literal;)*) => {
-        /// Why a segment can't be inspected as its stream's next.
+        /// Why a segment can't be inspected as the next one of its stream.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub enum Exception {
@@ -23,24 +23,24 @@ macro_rules! exceptions {
         }
 
         impl Exception {
-            /// All of them, in the order of their numbers.
+            /// All exceptions, in the order of their numbers.
             pub const ALL: &[Exception] = &[$(Exception::$name),*];
 
-            /// Its name in configuration and counters.
+            /// Name in the configuration and of the counter.
             pub const fn key(self) -> &'static str {
                 match self {
                     $(Exception::$name => $key,)*
                 }
             }
 
-            /// What it means.
+            /// Description of the exception.
             pub const fn help(self) -> &'static str {
                 match self {
                     $(Exception::$name => $help,)*
                 }
             }
 
-            /// What is done about it where nothing is configured.
+            /// Default policy.
             pub const fn policy(self) -> Policy {
                 match self {
                     $(Exception::$name => Policy::$policy,)*
@@ -69,29 +69,29 @@ exceptions! {
     Closed "closed" DropPacket "A segment of a connection that is no longer kept";
     ParserFull "parser-full" DropFlow "A message that there is no place to parse, or no decoder for";
     TooLong "too-long" Pass "A message with a part that is longer, or deeper, than is parsed and searched";
-    Work "work" DropFlow "More to decode or to evaluate than a packet, or a flow for its bytes, may cause";
+    Work "budget" DropFlow "More to decode or to evaluate than a packet, or a flow for its bytes, may cause";
     DecodeAnomaly "decode-anomaly" Pass "A message that hosts read differently";
-    WaitingFull "waiting-full" DropFlow
+    PendingRulesFull "pending-rules-full" DropFlow
         "A rule has found a part of what it asks for, and there is no place to note that it waits for the rest";
     Unparsable "unparsable" DropPacket
         "Over a bridge: a frame that is no valid IP, or hides IP in what is not read, so that no rule can look into it";
 }
 
-/// How many exceptions there are.
+/// Number of exceptions.
 pub const EXCEPTIONS: usize = Exception::ALL.len();
 
-/// What is done about each exception.
+/// Policy of each exception.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policies([Policy; EXCEPTIONS]);
 
 impl Policies {
-    /// What is done about one.
+    /// Policy of an exception.
     #[inline(always)]
     pub fn of(&self, exception: Exception) -> Policy {
         self.0[exception as usize]
     }
 
-    /// The same with another policy for one.
+    /// Replaces the policy of an exception.
     #[must_use]
     pub fn with(mut self, exception: Exception, policy: Policy) -> Self {
         self.0[exception as usize] = policy;
@@ -109,36 +109,37 @@ impl Default for Policies {
     }
 }
 
-/// What happened to the segments of a shard.
+/// Counters of the segments of a shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamCounters {
-    /// Segments with something new, in order.
+    /// Segments with new bytes in order.
     pub fresh: u64,
-    /// Bytes released: new and in order.
+    /// Released bytes: new and in order.
     pub released: u64,
-    /// Segments with nothing new.
+    /// Segments without new bytes.
     pub repeats: u64,
-    /// Segments in which something differed from what had been released, and was rewritten.
+    /// Segments that differed from released bytes and were rewritten.
     pub rewritten: u64,
-    /// Segments ahead of a gap, forwarded and kept.
+    /// Segments beyond a gap, forwarded and queued.
     pub ahead: u64,
-    /// Bytes released that had come ahead of a gap, or behind the first of a long segment; among `released`.
+    /// Released bytes that had been queued beyond a gap, or were the later part of a long segment; included in
+    /// `released`.
     pub kept: u64,
     /// Segments whose urgent pointer was cleared.
     pub urgent: u64,
-    /// Bytes that streams went on without, by [`Policy::Pass`].
+    /// Missing bytes that streams skipped by [`Policy::Pass`].
     pub skipped: u64,
     exceptions: [u64; EXCEPTIONS],
 }
 
 impl StreamCounters {
-    /// Segments that met an exception.
+    /// Number of segments that raised an exception.
     #[inline(always)]
     pub fn count_of(&self, exception: Exception) -> u64 {
         self.exceptions[exception as usize]
     }
 
-    /// One more.
+    /// Counts an exception.
     #[inline(always)]
     pub(super) fn count(&mut self, exception: Exception) {
         self.exceptions[exception as usize] += 1;

@@ -1,15 +1,15 @@
-//! Numbers of places that are free: the one given back last is taken first, because its memory is still near.
+//! A free list of indices: the index released last is allocated first, because its memory is likely in the cache.
 
-/// Numbers below a limit, taken and given back.
+/// Allocates and releases indices below a limit.
 #[derive(Debug)]
 pub(super) struct FreeList<'m> {
     stack: &'m mut [u32],
-    /// How many of the stack's entries are free numbers.
+    /// Number of free indices in the stack.
     left: usize,
 }
 
 impl<'m> FreeList<'m> {
-    /// Every number below the length of `stack` is free.
+    /// Creates a list in which all indices below the length of `stack` are free.
     pub(super) fn new(stack: &'m mut [u32]) -> Self {
         let left = stack.len();
         for (number, place) in stack.iter_mut().rev().enumerate() {
@@ -18,12 +18,12 @@ impl<'m> FreeList<'m> {
         Self { stack, left }
     }
 
-    /// How many are free.
+    /// Number of free indices.
     pub(super) fn available(&self) -> usize {
         self.left
     }
 
-    /// How many are taken.
+    /// Number of allocated indices.
     pub(super) fn used(&self) -> usize {
         self.stack.len() - self.left
     }
@@ -34,7 +34,7 @@ impl<'m> FreeList<'m> {
         self.stack.get(self.left).copied()
     }
 
-    /// The number must be taken.
+    /// Releases an index, which must be allocated.
     #[inline]
     pub(super) fn release(&mut self, number: u32) {
         if let Some(place) = self.stack.get_mut(self.left) {

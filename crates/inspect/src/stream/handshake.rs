@@ -1,4 +1,4 @@
-//! Where streams begin and are cut off, and what their receivers say that they have.
+//! Tracks the start, the reset and the acknowledgements of streams.
 
 use sluice_wire::tcp::{self, flag};
 
@@ -7,8 +7,8 @@ use super::segment::{Header, SegmentKind};
 use super::side::{Half, MAX_WINDOW, mark, scale};
 use super::window::Windows;
 
-/// Where the stream begins, and where it is cut off: what a SYN and a reset say, and what comes before either. None
-/// where the data is to be looked at.
+/// Handles SYN and reset segments, and segments before the start of the stream is known. `None` if the data of the
+/// segment is to be inspected.
 #[cold]
 pub(super) fn track_handshake(
     side: &mut Half,
@@ -27,7 +27,7 @@ pub(super) fn track_handshake(
         set_window_scale(side, &segment[tcp::LENGTH..header.data]);
         let initial = header.sequence;
         header.sequence = initial.wrapping_add(1);
-        // The answer to a SYN that began another connection between the same ports: the old one is over.
+        // This SYN-ACK answers a SYN that began a new connection between the same ports: the old connection is over.
         let anew = header.has(flag::ACK) && answers(peer, header.acknowledgment);
         if !side.has(mark::OPEN) || (anew && initial != side.initial) {
             side.begin(initial);
@@ -57,7 +57,7 @@ pub(super) fn track_handshake(
     })
 }
 
-/// A SYN says whether windows are scaled, and how. The largest counts of several: it is a bound.
+/// Stores the window scale of a SYN. Of several SYNs the largest scale counts, because it serves as an upper bound.
 fn set_window_scale(side: &mut Half, options: &[u8]) {
     let offered = window_scale(options).unwrap_or(scale::NONE);
     let known = side.scale;
@@ -68,7 +68,7 @@ fn set_window_scale(side: &mut Half, options: &[u8]) {
     };
 }
 
-/// The window scale of a SYN's options (RFC 7323, 2.2).
+/// Window scale option of a SYN (RFC 7323, 2.2).
 fn window_scale(options: &[u8]) -> Option<u8> {
     let mut at = 0;
     loop {
@@ -86,19 +86,19 @@ fn window_scale(options: &[u8]) -> Option<u8> {
     }
 }
 
-/// Whether a number that a SYN acknowledges is that of the newer SYN of `peer`, and none of the stream that it has sent
-/// so far: of that, a SYN that was delayed could speak.
+/// Whether the acknowledgement number of a SYN-ACK belongs to the newer SYN of `peer`, and not to the stream that
+/// `peer` has sent so far. A delayed SYN-ACK could acknowledge the latter.
 fn answers(peer: &Half, acknowledgment: u32) -> bool {
     let sent = peer.released.saturating_add(1).min(u64::from(MAX_WINDOW)) as u32;
     let own = peer.has(mark::SETTLED) && peer.top().wrapping_sub(acknowledgment) <= sent;
     peer.has(mark::SYN_CONFLICT) && acknowledgment == peer.new_initial.wrapping_add(1) && !own
 }
 
-/// A reset: its receiver takes it where its number is what it wants next, or, before it knows a number, where it
-/// acknowledges the SYN.
+/// Handles a reset. Its receiver accepts it if its sequence number is the expected one or, before the receiver knows a
+/// sequence number, if it acknowledges the SYN.
 ///
-/// Where its number is what the receiver wants next without a doubt (RFC 5961, 3.2), so that no forgery by chance has it,
-/// what is kept of the connection is [cut](super::blocks::Blocks::cut).
+/// If the sequence number is exactly the expected one (RFC 5961, 3.2), which a blind forgery is unlikely to hit, most of
+/// the connection's blocks are [released](super::blocks::Blocks::cut).
 fn reset(
     side: &mut Half,
     peer: &mut Half,
@@ -128,7 +128,7 @@ fn reset(
     SegmentKind::Retransmission { rewritten: 0 }
 }
 
-/// What the other side of `peer` says that it has of it, in a segment that a receiver takes.
+/// Processes the acknowledgement and the window of a segment that its receiver accepts.
 #[inline(always)]
 pub(super) fn acknowledge(side: &Half, peer: &mut Half, windows: &mut Windows<'_>, header: &Header) {
     if !is_acceptable(side, header) {
@@ -147,7 +147,7 @@ pub(super) fn acknowledge(side: &Half, peer: &mut Half, windows: &mut Windows<'_
         (shift, _) => shift,
     };
     if peer.has(mark::OPEN) {
-        // A receiver that has more than was seen here says so.
+        // The receiver may acknowledge more than was seen here.
         let ahead = header.acknowledgment.wrapping_sub(peer.acked);
         let from = if ahead <= MAX_WINDOW {
             header.acknowledgment
@@ -158,8 +158,8 @@ pub(super) fn acknowledge(side: &Half, peer: &mut Half, windows: &mut Windows<'_
     }
 }
 
-/// Whether the receiver of a segment looks at what it acknowledges (RFC 9293, 3.10.7.4): its number is in the window, or
-/// so near before it as old segments are.
+/// Whether the receiver of a segment processes its acknowledgement (RFC 9293, 3.10.7.4): its sequence number is in the
+/// window, or at most one window before it, as in delayed segments.
 #[inline(always)]
 fn is_acceptable(side: &Half, header: &Header) -> bool {
     if !side.has(mark::OPEN) {
@@ -178,7 +178,7 @@ fn acknowledged(peer: &mut Half, windows: &mut Windows<'_>, acknowledgment: u32)
     }
 }
 
-/// Where the stream of `peer` begins, said by who receives it.
+/// Sets the start of the stream of `peer` from an acknowledgement of its receiver.
 #[cold]
 fn confirm_initial(peer: &mut Half, windows: &mut Windows<'_>, header: &Header) {
     let (syn, acknowledgment) = (header.has(flag::SYN), header.acknowledgment);

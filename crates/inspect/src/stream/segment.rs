@@ -1,4 +1,4 @@
-//! What a segment is to its stream.
+//! Classifies the segments of a stream.
 
 use sluice_wire::checksum::{self, Delta};
 use sluice_wire::key::Direction;
@@ -10,58 +10,58 @@ use super::side::{Half, MAX_WINDOW, mark};
 use super::window::Windows;
 use super::{Exception, StreamHandle, Streams, connection};
 
-/// What a segment is, and so what is to be done with it. All but exceptions go on.
+/// Result for a segment. All kinds but exceptions are forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SegmentKind {
-    /// The next in order: the segment's bytes from `from` to `to` are new and to be scanned, and after them the rest of a
-    /// long segment, and what had come ahead of the gap that it fills: see [`Streams::next_kept`]. Those of its data
-    /// before them were compared; `rewritten` counts the bytes and flags that differed from what had come, and were put
-    /// right, its checksum with them. A FIN alone is fresh too, of no bytes.
+    /// The segment continues the stream: its bytes from `from` to `to` are new and must be scanned, and after them the
+    /// rest of a long segment and the bytes queued beyond a gap that the segment fills: see [`Streams::next_queued`]. The
+    /// data before `from` was compared with the first copy; `rewritten` counts the bytes and flags that differed and were
+    /// rewritten together with the checksum. A FIN alone is in order, too, with no bytes.
     InOrder {
-        /// Offset of the first new byte from the first of the TCP header.
+        /// Offset of the first new byte from the start of the TCP header.
         from: usize,
-        /// Offset of the first byte behind those to be scanned.
+        /// Offset of the end of the bytes to scan.
         to: usize,
-        /// Where the first new byte is in the stream. 0: the stream begins, even if one had begun before; what was found in
-        /// that one has nothing to do with it.
+        /// Offset of the first new byte in the stream. 0: a stream begins, even if another one had begun before; matches in
+        /// that one are void.
         offset: u64,
-        /// The stream ends with it.
+        /// The stream ends with this segment.
         ends: bool,
-        /// Bytes and flags that were put right.
+        /// Number of rewritten bytes and flags.
         rewritten: usize,
     },
-    /// Ahead of a gap: its bytes are kept, to be scanned when the gap is filled.
+    /// The segment is beyond a gap: its bytes are queued and scanned when the gap is filled.
     OutOfOrder {
-        /// Bytes and flags that differed from what had come before, and were put right.
+        /// Number of bytes and flags that differed from the first copy and were rewritten.
         rewritten: usize,
     },
-    /// Nothing new: no data, or data sent again. It goes on, with what differed put right.
+    /// The segment has no data, or only retransmitted data. It is forwarded after differences were rewritten.
     Retransmission {
-        /// Bytes and flags that were put right.
+        /// Number of rewritten bytes and flags.
         rewritten: usize,
     },
-    /// None of these: the policy of the exception decides.
+    /// The policy of the exception decides about the segment.
     Exception(Exception),
 }
 
-/// What had come ahead of a gap, and is in order now; or the rest of a long segment.
+/// Queued bytes that are in order now, or the rest of a long segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueuedData {
-    /// Bytes, the last of the direction's view.
+    /// Number of bytes; they are the last of the direction's view.
     pub length: usize,
     /// The stream ends with them.
     pub ends: bool,
 }
 
-/// What of a header counts here.
+/// Fields of a TCP header.
 #[derive(Clone, Copy)]
 pub(super) struct Header {
-    /// Of the first byte of data.
+    /// Sequence number of the first byte of data.
     pub sequence: u32,
     pub acknowledgment: u32,
     pub window: u16,
     pub flags: u8,
-    /// Where the data begins.
+    /// Offset of the data.
     pub data: usize,
 }
 
@@ -70,7 +70,7 @@ impl Header {
     fn read(segment: &[u8]) -> Option<Self> {
         let header = Tcp::new(segment)?;
         let data = header.header_length();
-        // No datagram is longer (RFC 791, RFC 8200), and lengths are kept in 16 bits.
+        // No datagram is longer (RFC 791, RFC 8200), and lengths are stored in 16 bits.
         if segment.len() > u16::MAX.into() {
             return None;
         }
@@ -90,11 +90,11 @@ impl Header {
 }
 
 impl Streams<'_> {
-    /// What a segment is to its stream: its TCP header and its data, without what the frame has behind them, and with
-    /// a checksum that was found right. What is put right in it goes into its checksum by RFC 1624.
+    /// Processes a segment: its TCP header and its data without trailing bytes of the frame, and with a verified
+    /// checksum. Rewritten bytes update the checksum by RFC 1624.
     ///
-    /// `own`: it came from its sender's side. What came from elsewhere acknowledges nothing, resets nothing, and says
-    /// nothing of windows.
+    /// `own`: the segment arrived from its sender's side. Acknowledgements, resets and windows of other segments are
+    /// ignored.
     #[inline]
     pub fn segment(
         &mut self,
@@ -139,7 +139,7 @@ impl Streams<'_> {
             Direction::Forward => (forward, reverse),
             Direction::Reverse => (reverse, forward),
         };
-        // A side that is settled has begun; the flags that need a look are rare.
+        // The handshake is tracked only for SYN and reset segments, and until the side is settled.
         let opening = if header.has(flag::SYN | flag::RST) || !side.has(mark::SETTLED) {
             track_handshake(side, peer, own, &mut self.windows, &mut header, segment, self.reach)
         } else {
@@ -158,7 +158,7 @@ impl Streams<'_> {
         step
     }
 
-    /// Clear the urgent pointer of a segment that has one, so that its receiver takes all data in order. Counted.
+    /// Clears and counts the urgent pointer of a segment, so that its receiver reads all data in order.
     pub fn clear_urgent(&mut self, segment: &mut [u8]) {
         if let Some(mut header) = Header::read(segment)
             && header.has(flag::URG)
@@ -171,8 +171,8 @@ impl Streams<'_> {
         }
     }
 
-    /// What had come ahead of a gap and is in order now, a piece at a time, to be scanned behind the segment that
-    /// filled the gap and before that goes on.
+    /// Returns the queued bytes that are in order now, one part at a time. The caller scans them after the segment that
+    /// filled the gap, and before that segment is forwarded.
     #[inline]
     pub fn next_queued(&mut self, handle: StreamHandle, direction: Direction) -> Option<QueuedData> {
         let connection = connection(self.connections, self.capacity, handle)?;
@@ -202,7 +202,7 @@ fn pop_queued(side: &mut Half, peer: &mut Half, windows: &mut Windows<'_>) -> Op
     Some(QueuedData { length, ends })
 }
 
-/// So many bytes are released. Where the other side has sent since this one did, they begin a message.
+/// Releases bytes. If the other side has sent since this side did, they begin a message.
 #[inline(always)]
 fn advance(side: &mut Half, peer: &mut Half, length: usize) {
     if !side.has(mark::SENT_LAST) {
@@ -212,7 +212,7 @@ fn advance(side: &mut Half, peer: &mut Half, length: usize) {
     side.advance(length);
 }
 
-/// Whether the stream has come to a FIN that was ahead of a gap.
+/// Whether the stream has reached a FIN that was beyond a gap.
 #[inline(always)]
 fn finish(side: &mut Half) -> bool {
     let ends = side.has(mark::FIN_AHEAD) && !side.has_ahead();
@@ -222,7 +222,7 @@ fn finish(side: &mut Half) -> bool {
     ends
 }
 
-/// A segment that begins ahead of what was released: its receiver keeps it, and so do we.
+/// Handles a segment beyond a gap: its receiver queues its bytes, and so does the reassembly.
 #[cold]
 fn out_of_order(
     side: &mut Half,
@@ -240,14 +240,14 @@ fn out_of_order(
     if length == 0 && !header.has(flag::FIN) {
         return SegmentKind::Retransmission { rewritten: 0 };
     }
-    // A receiver may take all of a segment that begins in its window.
+    // A receiver may accept a whole segment that begins in its window.
     if begin > side.reach(side.next) {
         return SegmentKind::Exception(Exception::OutOfWindow);
     }
     if side.has(mark::FINISHED) {
         return SegmentKind::Exception(Exception::BeyondEnd);
     }
-    // Which stream it belongs to its receiver has not said yet.
+    // The receiver has not acknowledged yet which stream is valid, so it is unknown to which one the segment belongs.
     if side.has(mark::SYN_CONFLICT) {
         return SegmentKind::Exception(Exception::Handshake);
     }
@@ -279,8 +279,8 @@ fn out_of_order(
     SegmentKind::OutOfOrder { rewritten }
 }
 
-/// Keep the data of a segment from a place on. Where other bytes came before, they stay, and the segment's are put
-/// right: how many.
+/// Retains the data of a segment from an offset on. Where another copy is present, it is kept, and the segment is
+/// rewritten. Returns the number of rewritten bytes.
 fn keep(side: &mut Half, windows: &mut Windows<'_>, header: &Header, segment: &mut [u8], known: usize) -> usize {
     let from = header.data + known;
     let sequence = header.sequence.wrapping_add(known as u32);
@@ -292,9 +292,9 @@ fn keep(side: &mut Half, windows: &mut Windows<'_>, header: &Header, segment: &m
     rewritten
 }
 
-/// Change the bytes of a segment from a place on, and its checksum with them: what `change` returns.
+/// Changes the bytes of a segment from an offset on and updates its checksum. Returns the result of `change`.
 fn patch(segment: &mut [u8], from: usize, change: impl FnOnce(&mut [u8]) -> usize) -> usize {
-    // From an even offset, so that the words are those of the checksum.
+    // Start at an even offset, because the checksum consists of 16-bit words.
     let words = from & !1;
     let before = checksum::sum(&segment[words..]);
     let changed = change(&mut segment[from..]);
@@ -303,7 +303,7 @@ fn patch(segment: &mut [u8], from: usize, change: impl FnOnce(&mut [u8]) -> usiz
     changed
 }
 
-/// A segment that begins where the stream goes on, or before.
+/// Handles a segment that begins at or before the next byte.
 #[inline(always)]
 fn in_order(
     side: &mut Half,
@@ -372,9 +372,9 @@ fn in_order(
     }
 }
 
-/// A segment in order that is followed by something kept ahead, or is itself longer than what is appended at once. Where
-/// it overlaps what came ahead, it is put right; and what is not acknowledged is kept in blocks, as what follows takes
-/// its place in the window. How much differed.
+/// Handles a segment in order that is followed by queued bytes, or is longer than a single append. Where the segment
+/// overlaps queued bytes it is rewritten. Bytes that are not acknowledged are moved to blocks, because the bytes that
+/// follow replace them in the window. Returns the number of bytes that differed.
 #[cold]
 fn fill(
     side: &mut Half,
@@ -396,7 +396,7 @@ fn fill(
         }
     }
     let mut rewritten = keep(side, windows, header, segment, known);
-    // Data stand where it ends, or the FIN does further on.
+    // A FIN before received data or before another FIN is invalid and is removed.
     if header.has(flag::FIN) && beyond < 0 {
         clear(segment, header, flag::FIN);
         rewritten += 1;
@@ -410,7 +410,7 @@ fn fill(
     Ok(rewritten)
 }
 
-/// Data where the FIN stands or behind: a probe that is acknowledged is harmless.
+/// Handles data at or after the FIN: a keep-alive probe that is acknowledged already is harmless.
 #[cold]
 fn behind_end(side: &Half, header: &Header, length: usize) -> SegmentKind {
     let end = header
@@ -422,8 +422,8 @@ fn behind_end(side: &Half, header: &Header, length: usize) -> SegmentKind {
     SegmentKind::Exception(Exception::BeyondEnd)
 }
 
-/// Put right what a segment repeats otherwise than it was released: `known` bytes of its data, and a FIN where data
-/// stood. How much differed; none where it can't be told.
+/// Rewrites retransmitted data that differs from the released bytes: the first `known` bytes of the segment, and a FIN
+/// in the place of data. Returns the number of differences; `None` if the data can't be compared.
 #[cold]
 fn retransmission(
     side: &Half,
@@ -452,7 +452,7 @@ fn retransmission(
     Some(rewritten)
 }
 
-/// Take a flag away.
+/// Clears a flag.
 fn clear(segment: &mut [u8], header: &mut Header, flag: u8) {
     let flags = header.flags & !flag;
     update_checksum(segment, Delta::default().word(header.flags.into(), flags.into()));

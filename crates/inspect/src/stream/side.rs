@@ -1,4 +1,4 @@
-//! What is known of one direction of a connection: one line of memory.
+//! State of one direction of a connection: one cache line.
 
 use bytemuck::{Pod, Zeroable};
 use sluice_table::memory::LINE;
@@ -7,86 +7,87 @@ use sluice_wire::key::Direction;
 /// No window, no block.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// Most bytes that a window of TCP can span (RFC 7323, 2.3): what lies further off is not of this connection.
+/// Maximum size of a TCP window (RFC 7323, 2.3): a segment further away does not belong to this connection.
 pub(super) const MAX_WINDOW: u32 = 1 << 30;
 
-/// Bits of [`Side::marks`].
+/// Bits of [`Half::flags`].
 pub(super) mod mark {
-    /// Where the stream begins is known.
+    /// The start of the stream is known.
     pub const OPEN: u8 = 0x01;
-    /// Something was released: where the stream begins is settled.
+    /// Bytes were released: the start of the stream is final.
     pub const SETTLED: u8 = 0x02;
-    /// A SYN with another number has passed since, and the receiver has not said which it took.
+    /// A SYN with another initial sequence number has passed since, and the receiver has not acknowledged one of the
+    /// two yet.
     pub const SYN_CONFLICT: u8 = 0x04;
-    /// The FIN was released: it stands at `next`.
+    /// The FIN was released; its sequence number is `next`.
     pub const FINISHED: u8 = 0x08;
-    /// A reset that the receiver takes has passed.
+    /// A reset that the receiver accepts has passed.
     pub const RESET: u8 = 0x10;
     /// This side sent data last.
     pub const SENT_LAST: u8 = 0x20;
-    /// The FIN has come, ahead of a gap: it stands at `end`.
+    /// The FIN has arrived beyond a gap; its sequence number is `end`.
     pub const FIN_AHEAD: u8 = 0x40;
-    /// The receiver has said how far its window reaches.
+    /// The receiver has advertised a window.
     pub const BOUNDED: u8 = 0x80;
 }
 
-/// How far a direction has come.
+/// State of a direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Nothing says yet where it begins.
+    /// The start of the stream is unknown.
     Unseen,
-    /// It begins; data may follow.
+    /// The stream has begun; data may follow.
     Open,
-    /// Its FIN was released: its bytes are complete.
+    /// The FIN was released: all bytes of the stream are known.
     Finished,
-    /// Its sender has reset the connection.
+    /// The sender has reset the connection.
     Reset,
 }
 
-/// One direction.
+/// One direction of a connection.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C, align(64))]
 pub(super) struct Half {
-    /// Sequence number of the next byte in order; that of the FIN once it was released.
+    /// Sequence number of the next byte in order, or of the FIN after it was released.
     pub next: u32,
-    /// What the receiver wants next, as far as it has said so.
+    /// Highest acknowledgement number of the receiver.
     pub acked: u32,
-    /// Which use of this record it is: the same in both sides.
+    /// Generation of this record; equal in both sides.
     pub serial: u32,
-    /// Whom the blocks of this side count for.
+    /// Source that the blocks of this side are accounted to.
     pub source: u16,
     pub flags: u8,
-    /// The window scale that this side's SYN offered (RFC 7323, 2.2), or one of [`scale`].
+    /// Window scale that this side's SYN offered (RFC 7323, 2.2), or a value of [`scale`].
     pub scale: u8,
-    /// Number of its window.
+    /// Index of the window.
     pub window: u32,
-    /// Bytes in the window's buffer, the last of them just before `next`.
+    /// Number of bytes in the window's buffer; the last one precedes `next`.
     pub filled: u32,
-    /// Bytes released.
+    /// Number of released bytes.
     pub released: u64,
-    /// Where the message begins that its sender sent last, in bytes released.
+    /// Offset in the released bytes at which the current message begins.
     pub message: u64,
-    /// First of its blocks.
+    /// First block.
     pub head: u32,
-    /// How many it has.
+    /// Number of blocks.
     pub blocks: u32,
     /// Initial sequence number.
     pub initial: u32,
-    /// Initial sequence number of the SYN of [`mark::ASKED`].
+    /// Initial sequence number of the SYN of [`mark::SYN_CONFLICT`].
     pub new_initial: u32,
-    /// Behind the last byte that has come, in order or ahead of a gap.
+    /// End of the bytes that have arrived, in order or beyond a gap.
     pub end: u32,
-    /// The right edge of the receiver's window: the highest that it has said. Not before [`mark::BOUNDED`].
+    /// Highest right edge of the window that the receiver has advertised. Valid with [`mark::BOUNDED`].
     pub edge: u32,
 }
 
-/// What a side has said of its window scale.
+/// Special values of the window scale.
 pub(super) mod scale {
-    /// Its SYN was not seen.
+    /// The SYN was not seen.
     pub const UNKNOWN: u8 = 0xff;
-    /// Its SYN had none.
+    /// The SYN had no window scale option.
     pub const NONE: u8 = 0xfe;
-    /// The largest (RFC 7323, 2.3).
+    /// The largest window scale (RFC 7323, 2.3).
     pub const LARGEST: u8 = 14;
 }
 
@@ -94,7 +95,7 @@ const _: () = assert!(size_of::<Half>() == LINE);
 const _: () = assert!(size_of::<Connection>() == 2 * LINE);
 
 impl Half {
-    /// Nothing seen, in the record's use of this serial.
+    /// A side without observed segments, in a record of this generation.
     pub fn unseen(serial: u32) -> Self {
         Self {
             serial,
@@ -110,13 +111,13 @@ impl Half {
         self.flags & mark != 0
     }
 
-    /// What the receiver wants next once it has everything that was released.
+    /// The acknowledgement number of a receiver that has all released bytes.
     #[inline(always)]
     pub fn top(&self) -> u32 {
         self.next.wrapping_add(u32::from(self.has(mark::FINISHED)))
     }
 
-    /// The stream begins behind this sequence number.
+    /// Begins the stream after this initial sequence number.
     pub fn begin(&mut self, initial: u32) {
         let start = initial.wrapping_add(1);
         (self.initial, self.next, self.acked, self.end) = (initial, start, start, start);
@@ -124,7 +125,7 @@ impl Half {
         self.flags = mark::OPEN;
     }
 
-    /// The receiver wants `sequence` next, where that can be.
+    /// Sets the acknowledgement number, if it is plausible.
     #[inline(always)]
     pub fn acknowledge(&mut self, sequence: u32) {
         if sequence.wrapping_sub(self.acked) <= self.top().wrapping_sub(self.acked) {
@@ -132,19 +133,19 @@ impl Half {
         }
     }
 
-    /// Bytes released that the receiver has not acknowledged.
+    /// Number of released bytes that the receiver has not acknowledged.
     #[inline(always)]
     pub fn unacknowledged(&self) -> usize {
         (self.next.wrapping_sub(self.acked) as i32).max(0) as usize
     }
 
-    /// Whether something has come ahead of a gap.
+    /// Whether bytes are queued beyond a gap.
     #[inline(always)]
     pub fn has_ahead(&self) -> bool {
         self.end != self.next
     }
 
-    /// The receiver's window reaches so far; it does not take back what it has said (RFC 9293, 3.8.6).
+    /// Extends the receiver's window to this edge. A receiver does not shrink its window (RFC 9293, 3.8.6).
     #[inline(always)]
     pub fn offer(&mut self, edge: u32) {
         if !self.has(mark::BOUNDED) || edge.wrapping_sub(self.edge) as i32 > 0 {
@@ -153,7 +154,7 @@ impl Half {
         }
     }
 
-    /// How far from `sequence` on the receiver's window reaches, as far as is known.
+    /// Distance from `sequence` to the right edge of the receiver's window, as far as known.
     pub fn reach(&self, sequence: u32) -> u32 {
         match self.has(mark::BOUNDED) {
             true => (self.edge.wrapping_sub(sequence) as i32).max(0) as u32,
@@ -161,7 +162,7 @@ impl Half {
         }
     }
 
-    /// So many bytes come in order.
+    /// Advances the stream by bytes in order.
     #[inline(always)]
     pub fn advance(&mut self, length: usize) {
         self.flags |= mark::SETTLED | mark::SENT_LAST;
@@ -173,7 +174,7 @@ impl Half {
         self.bound_acknowledged();
     }
 
-    /// No window spans more than [`SPAN`]: what lies further back was acknowledged, seen or not.
+    /// No window is larger than [`MAX_WINDOW`]: older bytes have been acknowledged, even if that was not seen.
     #[inline(always)]
     pub fn bound_acknowledged(&mut self) {
         if self.next.wrapping_sub(self.acked) > MAX_WINDOW {

@@ -1,34 +1,34 @@
-//! The bytes that a direction released last, in one piece, for rules to look at and to compare with what is sent again;
-//! and behind them, in blocks, those that the receiver has not acknowledged.
+//! The bytes that a direction released last, contiguous, for rules and for the comparison of retransmissions; and in
+//! blocks the older bytes that the receiver has not acknowledged.
 //!
-//! A buffer holds twice the bytes that are kept: it fills from its beginning, and when it is full the bytes to keep
-//! move there. So they always lie in one piece, and each is copied twice at most; a third time where it leaves the
-//! buffer unacknowledged.
+//! A buffer has twice the size of the retained bytes: it fills from its beginning, and when it is full the retained
+//! bytes move there. So they are always contiguous, and each byte is copied at most twice, and a third time if it
+//! leaves the buffer unacknowledged.
 
 use super::Exception;
 use super::blocks::{Blocks, Comparison};
 use super::free::FreeList;
 use super::side::{Half, NONE, mark};
 
-/// Buffers of one size, and the blocks for what they don't hold.
+/// Buffers of one size, and the blocks for bytes that leave them.
 #[derive(Debug)]
 pub(super) struct Windows<'m> {
     bytes: &'m mut [u8],
     free: FreeList<'m>,
     pub blocks: Blocks<'m>,
-    /// Bytes that are kept.
+    /// Number of retained bytes.
     keep: usize,
-    /// Bytes of a buffer.
+    /// Size of a buffer in bytes.
     capacity: usize,
 }
 
-/// Bytes of the buffer where so many are kept.
+/// Size of the buffer for a number of retained bytes.
 pub(super) const fn capacity_for(keep: usize) -> usize {
     (2 * keep).next_multiple_of(sluice_table::memory::LINE)
 }
 
 impl<'m> Windows<'m> {
-    /// `bytes` holds those of every number in `free`.
+    /// `bytes` has a buffer for every index of `free`.
     pub(super) fn new(bytes: &'m mut [u8], free: FreeList<'m>, blocks: Blocks<'m>, keep: usize) -> Self {
         Self {
             bytes,
@@ -39,12 +39,12 @@ impl<'m> Windows<'m> {
         }
     }
 
-    /// How many are in use.
+    /// Number of windows in use.
     pub(super) fn used(&self) -> usize {
         self.free.used()
     }
 
-    /// Give a side a window, unless it has one; false where none is left.
+    /// Allocates a window for a side, unless it has one; false if none is free.
     #[inline(always)]
     pub(super) fn allocate(&mut self, side: &mut Half) -> bool {
         if side.window != NONE {
@@ -57,7 +57,7 @@ impl<'m> Windows<'m> {
         true
     }
 
-    /// Take a side's window away, if it has one, and what is kept of it.
+    /// Releases a side's window, if it has one, and its retained bytes.
     pub(super) fn release(&mut self, side: &mut Half) {
         self.forget(side);
         if side.window != NONE {
@@ -66,27 +66,27 @@ impl<'m> Windows<'m> {
         side.window = NONE;
     }
 
-    /// What was kept is of another stream.
+    /// Discards the retained bytes, because they belong to another stream.
     pub(super) fn forget(&mut self, side: &mut Half) {
         self.blocks.clear(side);
         side.filled = 0;
     }
 
-    /// The stream goes on behind a gap: what is in the window no longer stands before its next byte.
+    /// Continues the stream after a gap: the bytes in the window no longer precede its next byte.
     pub(super) fn skip_gap(&mut self, side: &mut Half, others: u32) {
-        // Where there is no room, these bytes can't be compared any more.
+        // If no block is free, these bytes can't be compared any more.
         let _ = self.spill(side, others, 0);
         side.filled = 0;
     }
 
-    /// The bytes released last, the newest last.
+    /// The bytes released last; the newest is at the end.
     #[inline]
     pub(super) fn view(&self, side: &Half) -> &[u8] {
         let buffer = self.bytes.get(self.place(side.window)..).unwrap_or_default();
         buffer.get(..side.filled as usize).unwrap_or_default()
     }
 
-    /// The line that the next byte is written to.
+    /// Prefetches the cache line that the next byte is written to.
     pub(super) fn prefetch(&self, side: &Half) {
         sluice_table::prefetch::prefetch_read_at(
             self.bytes,
@@ -94,20 +94,20 @@ impl<'m> Windows<'m> {
         );
     }
 
-    /// Where a buffer begins; far beyond all of them for [`NONE`].
+    /// Offset of a buffer; beyond all of them for [`NONE`].
     #[inline(always)]
     fn place(&self, window: u32) -> usize {
         window as usize * self.capacity
     }
 
-    /// Bytes that are appended at once, at most: so many that as many before them stay.
+    /// Maximum number of bytes of one append: as many bytes before them remain.
     #[inline(always)]
     pub(super) fn max_append(&self) -> usize {
         self.keep
     }
 
-    /// Make room for `coming` bytes, which are to be appended. False, and nothing done, where there is none for bytes that
-    /// the receiver may still take from another copy; `others`: the blocks of the other direction.
+    /// Makes room for an append of `coming` bytes. Returns false, without effect, if no blocks are free for bytes that the
+    /// receiver may still accept from another copy. `others`: number of blocks of the other direction.
     #[inline(always)]
     #[must_use = "without room bytes are lost that must be compared"]
     pub(super) fn reserve(&mut self, side: &mut Half, others: u32, coming: usize) -> bool {
@@ -137,8 +137,8 @@ impl<'m> Windows<'m> {
         true
     }
 
-    /// Whether there are blocks for bytes, `ahead` of a gap or not. A receiver that was never heard makes no room by what
-    /// it acknowledges: what is older than the window gives way, and can't be compared any more.
+    /// Whether blocks are available for bytes; `ahead`: beyond a gap. A receiver that was never seen does not free blocks
+    /// by acknowledgements: in that case the bytes older than the window are discarded and can't be compared any more.
     pub(super) fn has_capacity(
         &mut self,
         side: &mut Half,
@@ -156,7 +156,8 @@ impl<'m> Windows<'m> {
         has_room
     }
 
-    /// What it is called that there is no room: where other connections of its source keep it from a side, that.
+    /// Exception for a lack of blocks: [`Exception::SourceFull`] if the blocks are held by other connections of the
+    /// same source.
     #[cold]
     pub(super) fn capacity_exception(&self, side: &Half, others: u32, otherwise: Exception) -> Exception {
         let has = side.blocks as usize + others as usize;
@@ -169,8 +170,7 @@ impl<'m> Windows<'m> {
         }
     }
 
-    /// Keep in blocks what of the window the receiver has not acknowledged, if there is room for that and `more` bytes
-    /// behind it.
+    /// Copies the unacknowledged bytes of the window to blocks, if there is space for them and `more` following bytes.
     #[must_use = "without room bytes are lost that must be compared"]
     pub(super) fn spill(&mut self, side: &mut Half, others: u32, more: usize) -> bool {
         let filled = side.filled as usize;
@@ -185,8 +185,8 @@ impl<'m> Windows<'m> {
         true
     }
 
-    /// Keep `fresh`, the bytes from the side's next on, which the caller then moves. The side has a window, and room
-    /// was [made](Self::make_room).
+    /// Appends the bytes that follow the side's last released one; the caller then advances the side. The side must
+    /// have a window with [reserved](Self::reserve) space.
     #[inline]
     pub(super) fn append(&mut self, side: &mut Half, fresh: &[u8]) {
         let place = self.place(side.window) + side.filled as usize;
@@ -196,11 +196,12 @@ impl<'m> Windows<'m> {
         }
     }
 
-    /// Append what blocks have of the side's next bytes, as far as one block and a buffer hold it: how much.
+    /// Appends queued bytes that follow the side's last released one, limited to one block and one buffer. Returns
+    /// their number.
     #[cold]
     pub(super) fn append_kept(&mut self, side: &mut Half, others: u32) -> usize {
         let length = self.blocks.run(side, side.next).len().min(self.keep);
-        // What fills a gap is in blocks, with all before it that is not acknowledged: no more are needed.
+        // Bytes that fill a gap are in blocks with all unacknowledged bytes before them, so no more blocks are needed.
         if !self.reserve(side, others, length) {
             return 0;
         }
@@ -213,8 +214,8 @@ impl<'m> Windows<'m> {
         length
     }
 
-    /// How far the bytes from `sequence` on begin before the first that is in the window, and of these how many the
-    /// receiver has acknowledged, so that it takes them no more, whatever they are.
+    /// Number of bytes from `sequence` on that precede the window, and how many of these the receiver has acknowledged.
+    /// The receiver ignores any later copy of acknowledged bytes.
     fn before(&self, side: &Half, sequence: u32, length: usize) -> (usize, usize) {
         let back = side.next.wrapping_sub(sequence) as usize;
         let before = back.saturating_sub(side.filled as usize).min(length);
@@ -222,7 +223,7 @@ impl<'m> Windows<'m> {
         (before, acknowledged.min(before))
     }
 
-    /// Compare bytes that begin at `sequence` and end before the side's next with those released.
+    /// Compares bytes that begin at `sequence` and end before the side's next byte with the released ones.
     pub(super) fn compare(&self, side: &Half, sequence: u32, known: &[u8]) -> Comparison {
         let (before, from) = self.before(side, sequence, known.len());
         let first = sequence.wrapping_add(from as u32);
@@ -243,7 +244,7 @@ impl<'m> Windows<'m> {
         self.view(side).get(from..from + length)
     }
 
-    /// Write what was released over `bytes`; how many differed.
+    /// Overwrites `bytes` with the released bytes. Returns the number of bytes that differed.
     pub(super) fn rewrite(&self, side: &Half, sequence: u32, bytes: &mut [u8]) -> usize {
         let (before, from) = self.before(side, sequence, bytes.len());
         let first = sequence.wrapping_add(from as u32);

@@ -1,53 +1,53 @@
-//! DNS messages read whole (RFC 1035, section 4), for a log: not on a packet's way, for it allocates.
+//! Parser of complete DNS messages (RFC 1035, section 4) for a log. It allocates and is not used on the packet path.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 const HEADER: usize = 12;
-/// Records that are read of a section.
+/// Maximum number of parsed records of a section.
 const RECORDS: usize = 64;
-/// Jumps of one name.
+/// Maximum number of compression pointers in a name.
 const JUMPS: usize = 16;
 const LONGEST_NAME: usize = 255;
 
-/// A message.
+/// A DNS message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Message {
-    /// Its number.
+    /// Identifier.
     pub id: u16,
     /// Flags, operation and response code.
     pub flags: u16,
-    /// What is asked.
+    /// Questions.
     pub questions: Vec<Question>,
-    /// What is answered.
+    /// Answers.
     pub answers: Vec<Answer>,
-    /// There is more that could not be read: it is too long, cut, or not well formed.
+    /// The rest of the message is not parsed: it is too long, truncated, or malformed.
     pub is_cut: bool,
 }
 
 /// A question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
-    /// Name, without the root's dot.
+    /// Name, without the final dot.
     pub name: String,
     /// Type.
     pub kind: u16,
 }
 
-/// A record of an answer.
+/// A resource record of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// Name, without the root's dot.
+    /// Name, without the final dot.
     pub name: String,
     /// Type.
     pub kind: u16,
-    /// Seconds that it may be kept.
+    /// Time to live in seconds.
     pub ttl: u32,
-    /// Its data as text: of addresses, names and texts.
+    /// Data as text, for addresses, names and texts.
     pub data: Option<String>,
 }
 
 impl Message {
-    /// Read a message, as far as it goes. None where there is not even a header.
+    /// Parses a message, as far as it is well formed. `None` if the header is incomplete.
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let word = |at| Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?));
         let mut message = Self {
@@ -61,17 +61,17 @@ impl Message {
         Some(message)
     }
 
-    /// Whether it answers.
+    /// Whether the message is a response.
     pub fn is_answer(&self) -> bool {
         self.flags & 0x8000 != 0
     }
 
-    /// What is wanted: 0 is a question.
+    /// Operation code; 0 is a query.
     pub fn operation(&self) -> u8 {
         (self.flags >> 11 & 15) as u8
     }
 
-    /// The name of its response code (RFC 1035, 2136).
+    /// Name of the response code (RFC 1035, 2136).
     pub fn code(&self) -> String {
         const CODES: [&str; 11] = [
             "NOERROR", "FORMERR", "SERVFAIL", "NXDOMAIN", "NOTIMP", "REFUSED", "YXDOMAIN", "YXRRSET", "NXRRSET",
@@ -81,7 +81,7 @@ impl Message {
         CODES.get(code).map_or_else(|| code.to_string(), |&name| name.into())
     }
 
-    /// The sections; none where the message ends before them, or is wrong.
+    /// Parses the sections; `None` if the message ends before them, or is malformed.
     fn records(&mut self, bytes: &[u8], questions: usize, answers: usize) -> Option<()> {
         let word = |at| Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?));
         let mut at = HEADER;
@@ -103,7 +103,7 @@ impl Message {
     }
 }
 
-/// The name of a type, its number where it is none of the usual ones.
+/// Name of a record type; its number if the type is uncommon.
 pub fn kind(number: u16) -> String {
     let name = match number {
         1 => "A",
@@ -132,7 +132,7 @@ pub fn kind(number: u16) -> String {
     name.into()
 }
 
-/// Data of a record; none where the message ends within it.
+/// Data of a record; `None` if the message ends within it.
 fn data(bytes: &[u8], kind: u16, begin: usize, end: usize) -> Option<Option<String>> {
     let data = bytes.get(begin..end)?;
     Some(match kind {
@@ -157,7 +157,8 @@ fn data(bytes: &[u8], kind: u16, begin: usize, end: usize) -> Option<Option<Stri
     })
 }
 
-/// The name at `at`, and where it ends. A pointer must point before the name that it is in, so this ends.
+/// The name at `at`, and where it ends. A pointer must refer to a position before the name that it is in, so parsing
+/// terminates.
 fn name(bytes: &[u8], at: usize) -> Option<(String, usize)> {
     let (mut at, mut begin, mut end, mut jumps) = (at, at, None, 0);
     let mut name = Vec::new();

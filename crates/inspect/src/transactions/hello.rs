@@ -1,4 +1,4 @@
-//! The ServerHello of TLS (RFC 8446, section 4.1.3): which version the server chose.
+//! Parser of the TLS ServerHello (RFC 8446, section 4.1.3) for the version that the server selected.
 
 const RECORD: u8 = 5;
 const HANDSHAKE: u8 = 22;
@@ -23,13 +23,13 @@ enum Step {
     Done,
 }
 
-/// The server's side of a connection, until its hello is over.
+/// Parser of the server's side of a connection, until its hello is complete.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ServerHello {
     step: Step,
-    /// Bytes of the record's header that came.
+    /// Number of bytes of the record header received.
     header: u8,
-    /// What is left of the record, of the message, and of the field.
+    /// Remaining bytes of the record, of the message, and of the field.
     record: u16,
     message: u32,
     need: u32,
@@ -54,7 +54,7 @@ impl Default for ServerHello {
 }
 
 impl ServerHello {
-    /// Bytes of the stream, in order. The version once it is known: 0 where there is no hello.
+    /// Parses the next bytes of the stream. Returns the version once it is known; 0 if there is no hello.
     pub fn bytes(&mut self, bytes: &[u8]) -> Option<u16> {
         for &byte in bytes {
             if self.step == Step::Done {
@@ -68,7 +68,7 @@ impl ServerHello {
         None
     }
 
-    /// True where it is over, or is none.
+    /// Parses a byte. Returns true if the hello is complete, or if this is not a hello.
     fn byte(&mut self, byte: u8) -> bool {
         if self.header < RECORD {
             self.header += 1;
@@ -93,7 +93,7 @@ impl ServerHello {
                 return true;
             }
         }
-        // A hello without extensions ends behind its compression.
+        // A hello without extensions ends after its compression method.
         self.message == 0
     }
 
@@ -102,7 +102,7 @@ impl ServerHello {
         false
     }
 
-    /// A field is whole; true where there is no hello, or nothing more to know of it.
+    /// Handles a complete field. Returns true if this is not a hello, or if nothing more is needed of it.
     fn field(&mut self, number: u32) -> bool {
         match self.step {
             Step::Kind => number != SERVER_HELLO || self.next(Step::Length, 3),
@@ -155,7 +155,7 @@ mod tests {
         ]
         .concat();
         let message = [&[2, 0][..], &length(body.len()), &body].concat();
-        // In two records.
+        // The message is split into two records.
         let (first, second) = message.split_at(20);
         [first, second]
             .map(|part| [&[22, 3, 3][..], &length(part.len()), part].concat())

@@ -1,4 +1,4 @@
-//! Transactions that are not over: a fixed pool, those of a flow in a row.
+//! Incomplete transactions: a fixed pool, with a queue for each flow.
 
 use super::Transaction;
 use crate::signature::Service;
@@ -9,28 +9,28 @@ struct Place {
     next: Option<u32>,
 }
 
-/// The transactions of a shard that are not over.
+/// The incomplete transactions of a shard.
 #[derive(Debug)]
 pub struct TransactionPool {
     places: Box<[Place]>,
     free: Vec<u32>,
-    /// For those that are over at once.
+    /// Buffer for transactions that are complete at once.
     pub(super) passing: Box<Transaction>,
-    /// Transactions that no record could be made of, because all places were in use.
+    /// Transactions that were not recorded because the pool was exhausted.
     pub lost: u64,
 }
 
-/// Some of them, in order.
+/// A queue of transactions.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct TransactionQueue {
     first: Option<u32>,
     last: Option<u32>,
-    /// How many they are.
+    /// Number of transactions in the queue.
     pub length: u32,
 }
 
 impl TransactionPool {
-    /// For so many.
+    /// Creates a pool of `count` transactions.
     pub fn new(count: u32) -> Self {
         let empty = || Transaction::new(Service::Http, 0);
         Self {
@@ -46,12 +46,12 @@ impl TransactionPool {
         }
     }
 
-    /// Places that are free.
+    /// Number of free entries.
     pub fn available(&self) -> usize {
         self.free.len()
     }
 
-    /// A place for another one; none, and counted, where all are in use.
+    /// Allocates a transaction. If the pool is exhausted, returns `None` and counts it.
     pub(super) fn allocate(&mut self, service: Service, number: u32) -> Option<u32> {
         let Some(place) = self.free.pop() else {
             self.lost += 1;
@@ -81,12 +81,12 @@ impl TransactionPool {
         row.length += 1;
     }
 
-    /// The first of a row.
+    /// The first transaction of a queue.
     pub(super) fn first(&mut self, row: &TransactionQueue) -> Option<&mut Transaction> {
         self.at(row.first?)
     }
 
-    /// The first of a row leaves it; its place is to be given back.
+    /// Removes the first transaction of a queue; the caller releases it.
     pub(super) fn pop(&mut self, row: &mut TransactionQueue) -> Option<u32> {
         let place = row.first?;
         row.first = self.places.get(place as usize).and_then(|place| place.next);
@@ -97,7 +97,7 @@ impl TransactionPool {
         Some(place)
     }
 
-    /// The first of a row that is of a stream.
+    /// The first transaction of a queue that belongs to an HTTP/2 stream.
     pub(super) fn of_stream(&self, row: &TransactionQueue, stream: u32) -> Option<u32> {
         let at = |place: u32| self.places.get(place as usize);
         let row = std::iter::successors(row.first, |&place| at(place)?.next);
@@ -105,7 +105,7 @@ impl TransactionPool {
             .find(|&place| at(place).is_some_and(|place| place.transaction.stream == stream))
     }
 
-    /// One of a row leaves it; its place is to be given back.
+    /// Removes a transaction from a queue; the caller releases it.
     pub(super) fn remove(&mut self, row: &mut TransactionQueue, place: u32) {
         if row.first == Some(place) {
             self.pop(row);

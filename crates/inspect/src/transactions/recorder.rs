@@ -1,4 +1,4 @@
-//! Transactions are made of what parsers tell.
+//! Builds transactions from the events of parsers.
 
 use super::hello::ServerHello;
 use super::pool::TransactionQueue;
@@ -6,25 +6,26 @@ use super::{LoggedProtocols, Part, Transaction, TransactionPool, TransactionSink
 use crate::protocols::{Anomaly, MessageEvent, Slot};
 use crate::signature::{Buffer, Service, Toward};
 
-/// A DNS message that is its header alone: what is shorter is none.
+/// Length of a DNS header; anything shorter is not a DNS message.
 const SHORTEST_MESSAGE: usize = 12;
 
-/// Requests of HTTP/2 that wait for their responses, at most: those of streams that are followed, and as many that were reset.
+/// Maximum number of HTTP/2 requests waiting for their responses: those of tracked streams, and as many of streams that were
+/// reset.
 const STREAMS: u32 = 2 * crate::protocols::http2::STREAMS as u32;
-/// The version of HTTP/2, as a request of HTTP/1 has its own.
+/// Version recorded for HTTP/2; requests of HTTP/1 carry their version.
 const HTTP2: u16 = 0x0200;
 
-/// What a flow has said that no record was made of yet.
+/// Transactions of a flow that are not logged yet.
 #[derive(Debug, Default)]
 pub(crate) struct PendingTransactions {
     row: TransactionQueue,
     count: u32,
-    /// What was taken for a protocol is none.
+    /// The data turned out not to be of the identified protocol.
     is_malformed: bool,
     reading: Reading,
 }
 
-/// What is read beside what parsers read.
+/// State of the parsers that read for the log what the protocol parsers skip.
 #[derive(Clone, Copy, Debug, Default)]
 enum Reading {
     #[default]
@@ -34,7 +35,7 @@ enum Reading {
     Hello(ServerHello),
 }
 
-/// A DNS message of which some has come, with the length before it.
+/// A partially received DNS message over TCP, including its length field.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tail {
     at: u32,
@@ -42,7 +43,7 @@ struct Tail {
     place: Option<u32>,
 }
 
-/// What it takes to make transactions of a flow.
+/// Resources for recording the transactions of a flow.
 pub(crate) struct TransactionRecorder<'a> {
     pub logged: LoggedProtocols,
     pub pool: &'a mut TransactionPool,
@@ -64,7 +65,7 @@ impl TransactionRecorder<'_> {
         self.pool.allocate(service, number)
     }
 
-    /// A parser told something.
+    /// Records an event of a parser.
     pub fn piece(&mut self, slot: Slot<'_>, piece: &MessageEvent, service: Option<Service>) {
         match service {
             Some(Service::Http | Service::Http2) if self.logged.http => match slot.is_client() {
@@ -79,7 +80,7 @@ impl TransactionRecorder<'_> {
     fn request(&mut self, slot: Slot<'_>, piece: &MessageEvent) {
         match piece {
             MessageEvent::Anomaly(Anomaly::NotHttp) => self.pending.is_malformed = true,
-            // The last of what its header says.
+            // The last field that is taken from the request header.
             MessageEvent::Grew {
                 buffer: Buffer::HttpHost,
                 complete: true,
@@ -109,7 +110,7 @@ impl TransactionRecorder<'_> {
     fn response(&mut self, slot: Slot<'_>, piece: &MessageEvent) {
         let digits = std::str::from_utf8(slot.buffer(Buffer::HttpStatusCode).bytes);
         let status = digits.ok().and_then(|digits| digits.parse().ok()).unwrap_or(0);
-        // The response proper follows.
+        // The final response follows.
         if matches!(status, 100 | 102..=199) {
             return;
         }
@@ -143,8 +144,8 @@ impl TransactionRecorder<'_> {
         }
     }
 
-    /// The request that a response answers: the first, or that of its stream. What answers none in HTTP/2 is told by itself: pushed,
-    /// or the answer to a request that asked for HTTP/2 in HTTP/1 (RFC 7540, section 3.2).
+    /// The request of a response: the first one, or the one of its stream. In HTTP/2 a response without a request is logged alone:
+    /// it is pushed, or answers an HTTP/1 request that upgraded to HTTP/2 (RFC 7540, section 3.2).
     fn request_of(&mut self, stream: u32, piece: &MessageEvent) -> Option<u32> {
         let is_head = matches!(
             piece,
@@ -160,7 +161,7 @@ impl TransactionRecorder<'_> {
         }
     }
 
-    /// A place in the row for another stream of HTTP/2.
+    /// Allocates a transaction for another HTTP/2 stream.
     fn take_of_stream(&mut self, stream: u32) -> Option<u32> {
         let place = self.take(Service::Http)?;
         let transaction = self.pool.at(place)?;
@@ -186,14 +187,14 @@ impl TransactionRecorder<'_> {
         }
     }
 
-    /// The first transaction that waits is over.
+    /// Completes the first transaction of the queue.
     fn finish(&mut self) {
         if let Some(place) = self.pool.pop(&mut self.pending.row) {
             self.emit(place);
         }
     }
 
-    /// A transaction that has left the row is told.
+    /// Logs a transaction that was removed from the queue.
     fn emit(&mut self, place: u32) {
         if let Some(transaction) = self.pool.at(place) {
             (self.sink)(self.flow, transaction);
@@ -201,7 +202,7 @@ impl TransactionRecorder<'_> {
         self.pool.release(place);
     }
 
-    /// Bytes of a stream that its parser does not read all of.
+    /// Records bytes of a stream that its parser does not read completely.
     pub fn bytes(&mut self, toward: Toward, bytes: &[u8], service: Option<Service>) {
         match service {
             Some(Service::Dns) if self.logged.dns => self.names(toward, bytes),
@@ -260,7 +261,7 @@ impl TransactionRecorder<'_> {
         self.pending.reading = Reading::Names(tails);
     }
 
-    /// A datagram.
+    /// Records a datagram.
     pub fn datagram(&mut self, toward: Toward, bytes: &[u8], service: Option<Service>) {
         if self.logged.dns && service == Some(Service::Dns) && bytes.len() >= SHORTEST_MESSAGE {
             let number = self.number();
@@ -272,7 +273,7 @@ impl TransactionRecorder<'_> {
         }
     }
 
-    /// The flow is over: what it said is told as far as it is known.
+    /// Logs all incomplete transactions at the end of the flow.
     pub fn end(&mut self) {
         while self.pool.first(&self.pending.row).is_some() {
             self.finish();
@@ -281,7 +282,7 @@ impl TransactionRecorder<'_> {
 }
 
 impl PendingTransactions {
-    /// All places go back.
+    /// Releases all transactions of the flow.
     pub fn release(&mut self, pool: &mut TransactionPool) {
         while let Some(place) = pool.pop(&mut self.row) {
             pool.release(place);
@@ -304,7 +305,7 @@ fn copy(transaction: &mut Transaction, part: Part, slot: Slot<'_>, buffer: Buffe
     }
 }
 
-/// The value of a header field, by its name in lower case.
+/// Value of a header field, by its name in lower case.
 fn field<'h>(header: &'h [u8], name: &[u8]) -> &'h [u8] {
     let mut lines = header.split(|&byte| byte == b'\n');
     let value = lines.find_map(|line| {

@@ -1,4 +1,4 @@
-//! Captures as Ethernet frames, and the flows that they hold.
+//! Captures as Ethernet frames, and their flows.
 #![allow(dead_code)]
 
 use std::collections::HashMap;
@@ -13,7 +13,7 @@ use pcap_file::pcap::PcapReader;
 use pcap_file::pcapng::{Block, PcapNgReader};
 use sluice_wire::{Class, Direction, Fragment, parse};
 
-/// Captures of applications, where they are at hand.
+/// Captures of applications, if they are present.
 pub fn captures() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/captures/applications");
     let Ok(files) = fs::read_dir(&folder) else {
@@ -29,7 +29,7 @@ pub fn captures() -> Vec<PathBuf> {
     files
 }
 
-/// One packet from its IP header on, and whose it is.
+/// A packet from its IP header on, and its session.
 pub struct Packet {
     pub key: Key,
     pub direction: Direction,
@@ -39,7 +39,7 @@ pub struct Packet {
 
 pub type End = (IpAddr, u16);
 
-/// What one session is told from another by: VLAN, protocol, and the ends, that of the first packet first.
+/// Identity of a session: VLAN, protocol, and endpoints; the endpoint that sent the first packet comes first.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Key {
     pub vlan: u32,
@@ -47,7 +47,7 @@ pub struct Key {
     pub ends: [End; 2],
 }
 
-/// All packets of sessions in a capture, later fragments left out.
+/// All packets of sessions in a capture, without fragments other than the first.
 pub fn packets(path: &Path) -> Vec<Packet> {
     let mut sessions: HashMap<Key, ()> = HashMap::new();
     let mut packets = Vec::new();
@@ -104,7 +104,7 @@ fn session(frame: &[u8]) -> Option<(Key, &[u8])> {
     Some((key, ip))
 }
 
-/// Frames, whatever the link was, under an Ethernet header.
+/// The frames of a capture, converted to Ethernet.
 fn frames(path: &Path) -> Vec<(Duration, Vec<u8>)> {
     let bytes = fs::read(path).expect("a capture");
     let mut frames = Vec::new();
@@ -148,7 +148,7 @@ fn version(packet: &[u8]) -> Option<[u8; 2]> {
     }
 }
 
-/// A TCP packet over IPv4 of a flow with this client port, to port 80 or from there.
+/// A TCP packet over IPv4 of a flow with this client port, to or from port 80.
 pub fn segment(port: u16, direction: Direction, payload: &[u8]) -> Vec<u8> {
     let (client, server) = ([10, 0, 0, 1], [192, 0, 2, 1]);
     let builder = match direction {
@@ -160,6 +160,6 @@ pub fn segment(port: u16, direction: Direction, payload: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// Names of headers that nDPI keeps.
+/// A request with the header fields that nDPI stores.
 pub const REQUEST: &[u8] = b"GET /index.html?a=%20b HTTP/1.1\r\nHost: www.example.org\r\n\
     User-Agent: Mozilla/5.0 (Windows NT 10.0)\r\nX-Forwarded-For: 10.0.0.9\r\nContent-Type: text/html\r\n\r\n";

@@ -1,25 +1,25 @@
-//! A TCP host, as small as it can be: it knows nothing of what is between it and the other.
+//! A minimal TCP host, which knows nothing of the gateway between it and the other host.
 
 use super::random::Random;
 
-/// Flags of a segment.
+/// TCP flags.
 pub const FIN: u8 = 0x01;
 pub const SYN: u8 = 0x02;
 pub const ACK: u8 = 0x10;
 pub const URG: u8 = 0x20;
 
-/// Which copy of a byte a receiver takes, while it has not put it in order yet.
+/// The copy of a byte that a receiver keeps, as long as the byte is not in order.
 #[derive(Clone, Copy, Debug)]
 pub enum Prefers {
     First,
     Last,
-    /// Of the segment that began first (BSD).
+    /// The copy of the segment that began first (BSD).
     Lower,
-    /// Of the segment that began last, or at the same place came last (Linux).
+    /// The copy of the segment that began last or, at the same position, arrived last (Linux).
     Higher,
 }
 
-/// What a receiver has of a stream that is so long at most.
+/// Received bytes of a stream with a maximum length.
 #[derive(Clone, Debug)]
 pub struct Assembly {
     pub prefers: Prefers,
@@ -39,29 +39,29 @@ impl Assembly {
         }
     }
 
-    /// The first bytes: those that it has handed to its application.
+    /// The first `ordered` bytes, which were delivered to the application.
     pub fn delivered(&self, ordered: usize) -> Vec<u8> {
         let bytes = self.bytes[..ordered].iter();
         bytes.map(|byte| byte.expect("in order").0).collect()
     }
 }
 
-/// What is said once of a host.
+/// Fixed properties of a host.
 #[derive(Clone, Copy, Debug)]
 pub struct Habits {
-    /// Bytes that it receives before its application reads.
+    /// Size of the receive buffer in bytes.
     pub buffer: usize,
-    /// The window scale that it offers, if it does.
+    /// Window scale that the host offers, if any.
     pub scale: Option<u8>,
-    /// It says what it has behind a gap, and does not send again what the other has (RFC 2018).
+    /// The host sends SACK blocks, and does not retransmit bytes that the other host has (RFC 2018).
     pub sacks: bool,
-    /// It sends data with its SYN (RFC 7413), and takes it.
+    /// The host sends data with its SYN (RFC 7413), and accepts it.
     pub fast_open: bool,
-    /// It takes all of a segment that begins in its window.
+    /// The host accepts a whole segment that begins in its window.
     pub lenient: bool,
-    /// Its application reads at once.
+    /// The application reads immediately.
     pub reads: bool,
-    /// Bytes of a segment, at most.
+    /// Maximum segment size in bytes.
     pub longest: usize,
 }
 
@@ -69,9 +69,9 @@ pub struct Host {
     pub habits: Habits,
     pub initial: u32,
     is_client: bool,
-    /// All that it sends, and what it has sent, and what of that is acknowledged.
+    /// Bytes to send, bytes sent, and bytes acknowledged.
     pub content: Vec<u8>,
-    /// So much it may send by now, and then its FIN.
+    /// Number of bytes that may be sent so far, and whether the FIN may be sent after them.
     pub may: usize,
     pub may_end: bool,
     pub next: usize,
@@ -79,12 +79,12 @@ pub struct Host {
     is_end_sent: bool,
     is_end_acknowledged: bool,
     sacked: Vec<bool>,
-    /// The other's initial sequence number, scale, and how far its window reaches.
+    /// The other host's initial sequence number, its window scale, and the right edge of its window.
     other: Option<u32>,
     other_scale: u8,
     pub reach: usize,
     pub is_established: bool,
-    /// What it received: by preference; how much of it is in order; and where it ends.
+    /// Received bytes, by preference; number of bytes in order; and end of the stream.
     pub received: [Assembly; 4],
     pub ordered: usize,
     pub end: Option<usize>,
@@ -93,7 +93,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// One that is to receive so many bytes at most.
+    /// Creates a host that receives at most `most` bytes.
     pub fn new(is_client: bool, initial: u32, content: Vec<u8>, most: usize, habits: Habits) -> Self {
         let preferences = [Prefers::First, Prefers::Last, Prefers::Lower, Prefers::Higher];
         Self {
@@ -123,12 +123,12 @@ impl Host {
         }
     }
 
-    /// It has all of the other's stream, and the other all of its own.
+    /// Whether both streams are complete and acknowledged.
     pub fn is_done(&self) -> bool {
         self.end == Some(self.ordered) && self.is_end_acknowledged
     }
 
-    /// The header of a segment at a place of its stream, with its options.
+    /// TCP header of a segment at a position of the stream, with options.
     fn header(&self, place: i64, mut flags: u8) -> Vec<u8> {
         let mut options = Vec::new();
         if flags & SYN != 0 {
@@ -159,7 +159,7 @@ impl Host {
         segment
     }
 
-    /// By how much its windows are scaled: not at all unless both offer it.
+    /// Shift of the host's windows: 0 unless both hosts offer window scaling.
     fn shift(&self) -> u8 {
         match self.other_scale {
             u8::MAX => 0,
@@ -177,7 +177,7 @@ impl Host {
         [&[1, 1, 5, 10][..], &number(from), &number(to)].concat()
     }
 
-    /// Data of a stream from a place on, which may be another's than its content.
+    /// A segment with a range of `stream`, which may differ from the host's content.
     pub fn segment(&self, stream: &[u8], from: usize, to: usize, flags: u8) -> Vec<u8> {
         let mut segment = self.header(from as i64, flags);
         segment.extend_from_slice(&stream[from..to]);
@@ -187,7 +187,7 @@ impl Host {
         segment
     }
 
-    /// An acknowledgment of all that it has, or more.
+    /// An acknowledgement of all received bytes, plus `more`.
     pub fn acknowledgment(&self, more: u32) -> Vec<u8> {
         let mut segment = self.header(self.next as i64 + i64::from(self.is_end_sent), ACK);
         let number = u32::from_be_bytes(segment[8..12].try_into().unwrap()).wrapping_add(more);
@@ -205,7 +205,7 @@ impl Host {
         segment
     }
 
-    /// What it sends that it has not sent yet, where it may.
+    /// Sends data that was not sent yet, if allowed.
     pub fn send(&mut self, random: &mut Random) -> Option<Vec<u8>> {
         if !self.is_established {
             return None;
@@ -227,18 +227,18 @@ impl Host {
         ACK | if ends { FIN } else { 0 } | if urgent { URG } else { 0 }
     }
 
-    /// Its retransmission timer, or that of its window probes or keep-alives, has run out.
+    /// Handles a timeout: a retransmission, a window probe, or a keep-alive.
     pub fn time_out(&mut self, random: &mut Random) -> Option<Vec<u8>> {
         if !self.is_established {
             return (self.is_client || self.other.is_some()).then(|| self.syn(random));
         }
         if self.acknowledged == self.may && (!self.may_end || self.is_end_acknowledged) {
-            // A keep-alive has a byte that was acknowledged, whatever it says (RFC 9293, 3.8.4).
+            // A keep-alive has a byte with an acknowledged sequence number and any value (RFC 9293, 3.8.4).
             let mut segment = self.header(self.next as i64 - 1 + i64::from(self.is_end_sent), ACK);
             segment.extend_from_slice(&[0; 1][..random.below(2)]);
             return Some(segment);
         }
-        // From what is not acknowledged on, cut otherwise; of a closed window a byte.
+        // Retransmit from the first unacknowledged byte on, in other segments; one byte if the window is closed.
         let skip = |place: &usize| self.habits.sacks && self.sacked.get(*place).is_some_and(|&sacked| sacked);
         let from = (self.acknowledged..self.content.len()).find(|place| !skip(place));
         let from = from.unwrap_or(self.acknowledged).min(self.may);
@@ -249,7 +249,7 @@ impl Host {
         Some(self.segment(&self.content, from, to, flags))
     }
 
-    /// Its application reads, and says so where the window was closed.
+    /// Lets the application read, and sends a window update if the window was closed.
     pub fn read(&mut self, random: &mut Random) -> Option<Vec<u8>> {
         let waiting = self.ordered - self.read;
         if waiting == 0 {
@@ -265,7 +265,7 @@ impl Host {
         was_closed.then(|| self.acknowledgment(0))
     }
 
-    /// A segment has come: what it answers.
+    /// Handles a received segment and returns the reply.
     pub fn receive(&mut self, segment: &[u8], random: &mut Random) -> Option<Vec<u8>> {
         let number = |at: usize| u32::from_be_bytes(segment[at..at + 4].try_into().unwrap());
         let (sequence, acknowledgment, flags) = (number(4), number(8), segment[13]);

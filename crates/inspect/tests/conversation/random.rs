@@ -1,4 +1,4 @@
-//! Numbers that a seed determines.
+//! Pseudo-random numbers determined by a seed.
 
 /// splitmix64.
 pub struct Random(pub u64);
@@ -12,7 +12,7 @@ impl Random {
         value ^ value >> 31
     }
 
-    /// Below a number; 0 where that is 0.
+    /// A number below `limit`; 0 if `limit` is 0.
     pub fn below(&mut self, limit: usize) -> usize {
         (self.draw() % limit.max(1) as u64) as usize
     }
@@ -21,7 +21,7 @@ impl Random {
         self.below(count) == 0
     }
 
-    /// With so many of a hundred.
+    /// True with a probability in percent.
     pub fn percent(&mut self, share: usize) -> bool {
         self.below(100) < share
     }

@@ -1,4 +1,4 @@
-//! Two hosts, what is between them on both sides of the inspector, and somebody hostile beside the one that sends.
+//! Two hosts, the links on both sides of the gateway, and an attacker beside the sender.
 
 use sluice_inspect::evaluate::{IpFields, PacketFields, TcpFields};
 use sluice_inspect::inspector::{FlowHandle, FlowPacket, Verdict};
@@ -9,27 +9,28 @@ use super::host::{ACK, Habits, Host, SYN};
 use super::random::Random;
 use crate::lab::{Lab, ends};
 
-/// What the rule is about: nothing else has its letters.
+/// Pattern of the rule; no other content contains its letters.
 pub const PATTERN: &[u8] = b"MATCHME!";
 
-/// Steps in which a conversation of so many bytes that no rule ends is over.
+/// Number of steps after which a conversation of this length is complete, unless a rule ends it.
 fn most_steps(bytes: usize) -> usize {
     20_000 + 50 * bytes
 }
 
-/// What is said once of a conversation.
+/// Fixed properties of a conversation.
 #[derive(Clone, Copy, Debug)]
 pub struct Manner {
-    /// Of a hundred packets, so many are lost, come out of order, and come twice: before the gateway and behind it.
+    /// Percentages of packets that are lost, reordered and duplicated: before the gateway and after it.
     pub lost: [usize; 2],
     pub reordered: [usize; 2],
     pub doubled: [usize; 2],
     pub hosts: [Habits; 2],
-    /// Bytes of each block, which the sides send in turn.
+    /// Length in bytes of each block; the sides send the blocks in turn.
     pub blocks: [usize; 4],
-    /// Where the pattern stands: block, place.
+    /// Position of the pattern: block and offset.
     pub planted: Option<(usize, usize)>,
-    /// So many segments of another version of the stream come before the gateway, and acknowledgments that are forged.
+    /// Number of segments with another version of the stream, and of forged acknowledgements, that are injected before
+    /// the gateway.
     pub hostile: usize,
 }
 
@@ -45,7 +46,7 @@ impl Manner {
             reads: !random.one_in(3),
             longest: [8, 60, 536, 1460][random.below(4)],
         });
-        // Through small windows little is sent.
+        // Hosts with small windows send little data.
         let is_slow = hosts.iter().any(|host| host.buffer < 400);
         let is_fast = !is_slow && hosts.iter().all(|host| host.longest >= 536);
         let blocks = [(); 4].map(|()| match random.below(8) {
@@ -68,17 +69,17 @@ impl Manner {
     }
 }
 
-/// A segment under way, by its sender's direction.
+/// A segment in flight, with the direction of its sender.
 struct Packet {
     direction: Direction,
     segment: Vec<u8>,
-    /// It came from its sender's side.
+    /// The segment arrives on the interface of its sender's side.
     own_side: bool,
-    /// It does not reach the other host.
+    /// The segment does not reach the other host.
     dies: bool,
 }
 
-/// What a conversation came to.
+/// Result of a conversation.
 #[derive(Debug, Default)]
 pub struct Outcome {
     pub matched: bool,
@@ -96,10 +97,10 @@ pub struct World<'l> {
     others: [Vec<u8>; 2],
     before: Vec<Packet>,
     behind: Vec<Packet>,
-    /// Blocks that were begun.
+    /// Number of blocks begun.
     begun: usize,
     outcome: Outcome,
-    /// What becomes of each segment is printed.
+    /// Print the result of each segment.
     tells: bool,
 }
 
@@ -121,7 +122,7 @@ impl<'l> World<'l> {
                 && planted == block
             {
                 let at = from + place..from + place + PATTERN.len();
-                // Hostile hosts send what is planted as the other version, and now and then as both.
+                // Hostile senders put the pattern into the other version only, and sometimes into both.
                 if manner.hostile == 0 || random.one_in(4) {
                     streams[block % 2][at.clone()].copy_from_slice(PATTERN);
                 }
@@ -158,7 +159,7 @@ impl<'l> World<'l> {
         world
     }
 
-    /// The next block is sent once the other side has all of the last one.
+    /// Begins the next block when the other side has received the whole preceding one.
     fn begin_blocks(&mut self) {
         while self.begun < 4 {
             let sent: [usize; 2] = [0, 1].map(|side| {
@@ -188,7 +189,7 @@ impl<'l> World<'l> {
         }));
     }
 
-    /// Take one of those under way, and whether it comes twice; none where it is lost.
+    /// Takes a segment in flight, which may be duplicated; `None` if it is lost.
     fn arrive(&mut self, behind: bool) -> Option<Packet> {
         let place = usize::from(behind);
         let Manner {
@@ -284,7 +285,7 @@ impl<'l> World<'l> {
         }
     }
 
-    /// Some of another version of the block that is sent, or an acknowledgment of what nobody has.
+    /// Sends a part of another version of the current block, or an acknowledgement of bytes that no host has.
     fn attack(&mut self) {
         if self.outcome.hostile == self.manner.hostile || self.begun == 0 {
             return;
@@ -297,7 +298,7 @@ impl<'l> World<'l> {
         }
         self.outcome.hostile += 1;
         if self.random.one_in(4) {
-            // In the name of the other side, from this one.
+            // A forged segment of the other host, from this host's side.
             let segment = self.hosts[1 - side].acknowledgment(self.random.below(3000) as u32);
             self.before.push(Packet {
                 direction: [Reverse, Forward][side],
@@ -312,7 +313,7 @@ impl<'l> World<'l> {
         let segment = self.hosts[side].segment(&self.others[side], from, to, ACK);
         let dies = self.random.one_in(2);
         if !dies {
-            // Who sends it knows that it did.
+            // The sending host advances, as after any segment that it sends.
             self.hosts[side].next = self.hosts[side].next.max(to);
         }
         self.before.push(Packet {
@@ -359,7 +360,7 @@ impl<'l> World<'l> {
         }
     }
 
-    /// What is handed to applications never has all of the pattern, whichever copies a receiver prefers.
+    /// The data delivered to applications never contains the whole pattern, whichever copies a receiver prefers.
     fn check(&self) {
         for (side, host) in self.hosts.iter().enumerate() {
             for assembly in &host.received {

@@ -1,8 +1,8 @@
-//! Bytes that are laid one after the other, and numbers among them.
+//! Bytes of a buffer under construction, and numbers in them.
 
 use sluice_inspect::signature::{NumberField, NumberFormat};
 
-/// Bytes of a buffer; None where any do.
+/// Bytes of a buffer; `None` where any byte is allowed.
 #[derive(Clone, Debug)]
 pub struct Cells {
     pub bytes: Vec<Option<u8>>,
@@ -10,7 +10,7 @@ pub struct Cells {
 }
 
 impl Cells {
-    /// Makes it at least so long.
+    /// Extends the buffer to at least this length.
     pub fn reach(&mut self, length: usize) -> Option<()> {
         if length > self.longest {
             return None;
@@ -44,7 +44,7 @@ impl Cells {
             })
     }
 
-    /// Bytes that are there already, of so many.
+    /// Number of bytes in this range that are set.
     pub fn laid(&self, at: usize, count: usize) -> usize {
         (at..at + count)
             .filter(|&place| self.bytes.get(place).copied().flatten().is_some())
@@ -58,7 +58,7 @@ impl Cells {
     }
 }
 
-/// What bytes say; None where it is no number.
+/// Value of the bytes; `None` if they are not a number.
 pub fn read(number: &NumberField, bytes: &[u8]) -> Option<i64> {
     let all = |value: u64, byte: &u8| value << 8 | u64::from(*byte);
     let value = match number.form {
@@ -72,7 +72,7 @@ pub fn read(number: &NumberField, bytes: &[u8]) -> Option<i64> {
     i64::try_from(value).ok()
 }
 
-/// A number as its bytes; None where it is too great.
+/// The bytes of a number; `None` if it is too large.
 pub fn written(number: &NumberField, value: i64) -> Option<Vec<u8>> {
     let value = u64::try_from(value).ok()? << number.mask.map_or(0, u32::trailing_zeros).min(31);
     let count = usize::from(number.count);

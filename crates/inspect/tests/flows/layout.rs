@@ -1,5 +1,5 @@
-//! Bytes of buffers that meet conditions in their order: each is laid where it fits, left to right, and moved where
-//! what follows does not fit.
+//! Constructs buffers that satisfy conditions in order: each content is placed where it fits, from left to right, and
+//! moved if the following conditions can't be satisfied.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::cells::{Cells, read, written};
 use super::pattern::{Edge, Text, text};
 use super::wire::Buffers;
 
-/// Where a content of the rule lies.
+/// Position of a content of the rule.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
     pub condition: usize,
@@ -17,7 +17,7 @@ pub struct Place {
     pub at: usize,
 }
 
-/// What must not lie between two places.
+/// A content that must not occur between two positions.
 #[derive(Clone, Debug)]
 struct Absent<'r> {
     content: &'r Content,
@@ -31,28 +31,28 @@ struct State<'r> {
     numbers: [i64; 8],
     absent: Vec<Absent<'r>>,
     places: Vec<Place>,
-    /// Ends of expressions that were laid first.
+    /// Ends of expressions that were placed first.
     ends: BTreeMap<usize, usize>,
     at: (Buffer, usize),
 }
 
-/// Longest buffer that is made.
+/// Maximum length of a buffer.
 const LONGEST: usize = 9_000;
-/// Places that are tried of one condition.
+/// Maximum number of positions tried for a condition.
 const TRIED: usize = 40;
 
 pub struct Solver<'r> {
     conditions: &'r [Condition],
     texts: BTreeMap<usize, Text>,
     constants: Vec<i64>,
-    /// Expressions that are laid before all else.
+    /// Expressions that are placed before everything else.
     first: Vec<usize>,
     filler: u8,
     steps: u32,
 }
 
-/// Buffers that are likely to meet the conditions, and where their contents lie. `expressions_first`: contents are
-/// rather found in what expressions match than laid beside it.
+/// Buffers that probably satisfy the conditions, and the positions of their contents. With `expressions_first`,
+/// contents are preferably found in the text of expressions, not placed beside it.
 pub fn solve(conditions: &[Condition], expressions_first: bool) -> Result<(Buffers, Vec<Place>), &'static str> {
     let filler = filler(conditions);
     let (mut texts, mut first, mut constants) = (BTreeMap::new(), Vec::new(), vec![0, 1, 2, 4, 8, 16, 32]);
@@ -77,7 +77,7 @@ pub fn solve(conditions: &[Condition], expressions_first: bool) -> Result<(Buffe
             _ => {}
         }
     }
-    // Bits that are asked for one by one are asked for together.
+    // Bits tested by several conditions are combined.
     let bits = conditions.iter().filter_map(|condition| match condition {
         Condition::ByteTest(ByteTest {
             value: Value::Constant(value),
@@ -106,7 +106,7 @@ pub fn solve(conditions: &[Condition], expressions_first: bool) -> Result<(Buffe
     Ok((buffers, state.places))
 }
 
-/// A byte that no condition names.
+/// A byte that no condition contains.
 pub fn filler(conditions: &[Condition]) -> u8 {
     let named = |byte: u8| {
         conditions.iter().any(|condition| match condition {
@@ -122,7 +122,7 @@ pub fn filler(conditions: &[Condition]) -> u8 {
         .unwrap_or(b'-')
 }
 
-/// Of two views of the same bytes, one.
+/// Maps two views of the same bytes to one buffer.
 fn same(buffer: Buffer) -> Buffer {
     match buffer {
         Buffer::HttpRawUri => Buffer::HttpUri,
@@ -155,7 +155,7 @@ impl<'r> State<'r> {
         }
     }
 
-    /// From where, and to where if it is bounded.
+    /// Start of the allowed range, and its end if it is bounded.
     fn region(&self, content: &Content) -> (usize, Option<usize>) {
         let of = |value: Option<Value>| value.map(|value| self.value(value));
         let mut from = of(content.offset).unwrap_or(0);
@@ -170,7 +170,7 @@ impl<'r> State<'r> {
         (from.max(0) as usize, to.map(|to| to.max(0) as usize))
     }
 
-    /// What must be absent is.
+    /// Whether all negated contents are absent.
     fn is_clean(&self, filler: u8) -> bool {
         self.absent.iter().all(|absent| {
             let content = absent.content;
@@ -327,7 +327,7 @@ impl<'r> Solver<'r> {
         let (there, mut fresh): (Vec<usize>, Vec<usize>) =
             fits.into_iter().partition(|&at| cells.laid(at, length) == length);
         if !bounded {
-            // Behind what is there, with a gap, before any place within it.
+            // Prefer positions after the existing bytes, with a gap, to positions within them.
             fresh.sort_by_key(|&at| (have > 0 && at <= have, at));
         }
         for at in there.into_iter().chain(fresh).take(TRIED) {
@@ -369,7 +369,7 @@ impl<'r> Solver<'r> {
         let mut fits: Vec<usize> = (from..=last)
             .filter(|&at| cells.takes(at, &text.bytes, expression.caseless))
             .collect();
-        // Where most of it is there already, else behind everything.
+        // Prefer positions where most of the text exists already, otherwise after everything.
         fits.sort_by_key(|&at| {
             (
                 std::cmp::Reverse(cells.laid(at, length)),
@@ -384,7 +384,7 @@ impl<'r> Solver<'r> {
                 cells.lay_text(at, &text.bytes, expression.caseless)?;
                 if text.begin == Edge::Line && at > from {
                     cells.lay(at - 1, b"\n", false)?;
-                    // Of a header a line ends with both.
+                    // A header line ends with CR LF.
                     if at > 1 && matches!(buffer, Buffer::HttpHeader | Buffer::HttpRawHeader) {
                         cells.lay(at - 2, b"\r", false)?;
                     }

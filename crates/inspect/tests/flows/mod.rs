@@ -1,4 +1,4 @@
-//! Flows that fire a rule, made from what it says.
+//! Generates flows that fire a rule from its signature.
 #![allow(dead_code, reason = "each test uses some of it")]
 
 mod cells;
@@ -21,21 +21,21 @@ use layout::{filler, solve};
 use play::{Message, Wire};
 use wire::{Buffers, Manner};
 
-/// A flow that is likely to fire a rule.
+/// A flow that probably fires a rule.
 #[derive(Clone, Debug)]
 pub struct Flow {
     pub wire: Wire,
-    /// What must be said before, to set notes.
+    /// Messages that must be sent before, to set flow variables.
     before: Vec<Message>,
     pub toward: Toward,
-    /// What the decisive message holds.
+    /// Buffers of the decisive message.
     pub buffers: Buffers,
     pub places: Vec<Place>,
     form: Form,
     pub filler: u8,
-    /// How often it must be played before the rule fires.
+    /// Number of times that the flow must be played before the rule fires.
     pub times: u32,
-    /// Bytes that differ in the end: of which message, where, and what they are.
+    /// Bytes changed at the end: message, offset, and new value.
     changes: Vec<(usize, usize, u8)>,
 }
 
@@ -66,7 +66,7 @@ fn buffer_of(condition: &Condition) -> Option<Buffer> {
     }
 }
 
-/// Flows to try, the likeliest first; or why there is none.
+/// Candidate flows, the most probable first; or the reason why there is none.
 pub fn flows(signature: &Signature, rules: &[Signature]) -> Result<Vec<Flow>, &'static str> {
     let wire = wire_of(signature)?;
     let needed = needed(signature);
@@ -128,7 +128,7 @@ fn is_set_by(rule: &Signature, names: &[&str]) -> bool {
         })
 }
 
-/// Ends of the first that are ends of the second, too.
+/// Endpoints of the first rule that match the second one, too.
 fn joined(wire: &Wire, first: &Signature, second: &Signature) -> Option<Wire> {
     let other = wire_of(second).ok()?;
     let mut joined = wire.clone();
@@ -254,7 +254,7 @@ fn wire_of(signature: &Signature) -> Result<Wire, &'static str> {
     Ok(wire)
 }
 
-/// Flows of one decisive message.
+/// Flows with one decisive message.
 fn decisive(signature: &Signature, wire: Wire) -> Result<Vec<Flow>, &'static str> {
     let conditions = &signature.conditions;
     let has = |is: fn(Buffer) -> bool| conditions.iter().filter_map(buffer_of).any(is);
@@ -311,7 +311,7 @@ fn decisive(signature: &Signature, wire: Wire) -> Result<Vec<Flow>, &'static str
 }
 
 impl Flow {
-    /// All that is said.
+    /// All messages.
     pub fn messages(&self) -> Vec<Message> {
         let mut messages = self.before.clone();
         messages.extend(self.decisive_messages());
@@ -347,13 +347,13 @@ impl Flow {
         messages
     }
 
-    /// The same with another byte at a place of a message.
+    /// The flow with another byte at an offset of a message.
     pub fn changed(mut self, message: usize, at: usize, byte: u8) -> Self {
         self.changes.push((message, at, byte));
         self
     }
 
-    /// The same with another byte at a place of a buffer.
+    /// The flow with another byte at an offset of a buffer.
     pub fn with(&self, buffer: Buffer, at: usize, byte: u8) -> Self {
         let mut other = self.clone();
         if let Some(cell) = other.buffers.get_mut(&buffer).and_then(|bytes| bytes.get_mut(at)) {
@@ -366,7 +366,7 @@ impl Flow {
         matches!(self.form, Form::Http(_))
     }
 
-    /// What the other side says then.
+    /// Reply of the other side.
     fn answer(&self) -> Option<Message> {
         let (toward, bytes) = match self.toward {
             Toward::Server if self.is_spoken() => (Toward::Client, &b"HTTP/1.1 204 OK\r\n\r\n"[..]),

@@ -1,13 +1,13 @@
-//! A text that an expression matches: the shortest, of bytes that stand for nothing else where there is a choice.
+//! Generates the shortest text that an expression matches, of filler bytes where there is a choice.
 
 use regex_syntax::ParserBuilder;
 use regex_syntax::hir::{Class, Hir, HirKind, Look};
 use sluice_inspect::signature::Expression;
 
-/// What stands before or behind it.
+/// Constraint on what precedes or follows the text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Edge {
-    /// Anything.
+    /// No constraint.
     #[default]
     Free,
     /// A line begins or ends here.
@@ -16,23 +16,23 @@ pub enum Edge {
     Buffer,
 }
 
-/// A text, and where it must lie.
+/// A text and its constraints.
 #[derive(Clone, Debug, Default)]
 pub struct Text {
-    /// None where nearly any byte does.
+    /// `None` where nearly any byte is allowed.
     pub bytes: Vec<Option<u8>>,
     pub begin: Edge,
     pub end: Edge,
-    /// What was captured, where it is referred to.
+    /// Captured groups that the pattern refers to.
     captured: Vec<Vec<Option<u8>>>,
 }
 
-/// Stands for a reference to the first capture, the next byte to the second.
+/// Placeholder for a reference to the first capture; the next byte is that for the second one.
 const REFERENCE: u8 = 0xf1;
 
-/// None: the expression has a form that no text is made for.
+/// `None` if the expression has a form that the generator does not support.
 pub fn text(expression: &Expression, filler: u8) -> Option<Text> {
-    // What must not follow does not, because the shortest text has no such thing.
+    // The shortest text does not contain what a negative lookahead excludes.
     let pattern = without_lookahead(&expression.pattern)?;
     let referring = (1..=9).any(|number| pattern.contains(&format!("\\{number}")));
     let pattern = (1..=9).fold(pattern, |pattern, number| {
@@ -59,7 +59,7 @@ pub fn text(expression: &Expression, filler: u8) -> Option<Text> {
     Some(text)
 }
 
-/// The pattern without `(?!…)` and `(?=…)`; None where it looks back.
+/// The pattern without `(?!…)` and `(?=…)`; `None` if it contains a lookbehind.
 fn without_lookahead(pattern: &str) -> Option<String> {
     let mut rest = pattern.to_owned();
     while let Some(at) = rest.find("(?!").or_else(|| rest.find("(?=")) {
@@ -140,7 +140,7 @@ fn write(hir: &Hir, filler: u8, text: &mut Text) -> Option<()> {
     }
 }
 
-/// Of an alternative that ends a line nothing may follow but the end of the line.
+/// Only the end of the line may follow an alternative that ends a line.
 fn behind_the_end(hir: &Hir, filler: u8, text: &mut Text) -> Option<()> {
     match hir.properties().minimum_len() {
         Some(0) => Some(()),
@@ -160,7 +160,7 @@ impl Edge {
     }
 }
 
-/// None where the filler and most others may be, else what is harmless everywhere.
+/// `None` if the class contains the filler and most other bytes, otherwise a harmless byte.
 fn choose(class: &Class, filler: u8) -> Option<Option<u8>> {
     let holds = |byte: u8| match class {
         Class::Bytes(class) => class.iter().any(|range| (range.start()..=range.end()).contains(&byte)),

@@ -1,4 +1,4 @@
-//! Packets of a flow, put through an inspector.
+//! Plays the packets of a flow through an inspector.
 
 use std::net::IpAddr;
 
@@ -11,27 +11,27 @@ use sluice_wire::tcp::flag::{ACK, FIN, PSH, SYN};
 
 use crate::lab::Lab;
 
-/// What one side says until the other answers, or a datagram.
+/// Data that one side sends until the other replies, or a datagram.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
     pub toward: Toward,
     pub bytes: Vec<u8>,
 }
 
-/// What all packets of a flow have in common.
+/// Properties that all packets of a flow share.
 #[derive(Clone, Debug)]
 pub struct Wire {
-    /// Of client and server.
+    /// Addresses of client and server.
     pub addresses: [IpAddr; 2],
     pub ports: [u16; 2],
     pub ip: IpFields,
     pub icmp: Option<IcmpFields>,
-    /// Of the last packet with data, and of none before it.
+    /// TCP flags of the last packet with data, and of none before it.
     pub flags: Option<u8>,
     pub window: u16,
-    /// First sequence numbers of client and server.
+    /// Initial sequence numbers of client and server.
     pub initial: [u32; 2],
-    /// What a datagram is said to be part of.
+    /// Whether datagrams count as part of an established flow.
     pub established: bool,
 }
 
@@ -54,7 +54,7 @@ impl Default for Wire {
     }
 }
 
-/// What sides say in turn, in parts of so many bytes.
+/// Messages in turn, in segments of `step` bytes.
 pub fn in_parts(messages: &[(Toward, &[u8])], step: usize) -> Vec<Message> {
     let parts = messages.iter().flat_map(|(toward, bytes)| {
         bytes.chunks(step).map(|part| Message {
@@ -65,7 +65,7 @@ pub fn in_parts(messages: &[(Toward, &[u8])], step: usize) -> Vec<Message> {
     parts.collect()
 }
 
-/// A flow from its begin to its end; the rules that it fires are in [`Lab::fired`], each as often as it does.
+/// Plays a whole flow. [`Lab::fired`] has the rules that fire, once for each match.
 pub fn play(lab: &mut Lab, wire: &Wire, messages: &[Message]) {
     let tcp = wire.ip.protocol == 6;
     let handle = lab.inspector.create_flow(tcp).expect("there is room");
@@ -113,7 +113,7 @@ impl Player<'_> {
     fn connection(&mut self, messages: &[Message]) {
         let lone = self.wire.flags.filter(|flags| flags & ACK == 0 || flags & SYN != 0);
         if let (Some(flags), Some(first)) = (lone, messages.first()) {
-            // Nothing is acknowledged: it comes before the handshake, or is none.
+            // The packet acknowledges nothing: it precedes the handshake, or there is none.
             return self.segment(direction(first.toward), flags, &first.bytes);
         }
         self.segment(Direction::Forward, SYN, b"");

@@ -1,20 +1,20 @@
-//! Messages of protocols, with buffers that hold given bytes.
+//! Builds protocol messages whose buffers have given contents.
 
 use std::collections::BTreeMap;
 
 use sluice_inspect::signature::Buffer;
 
-/// What each buffer is to hold.
+/// Content of each buffer.
 pub type Buffers = BTreeMap<Buffer, Vec<u8>>;
 
-/// How they are put into a message, where there is more than one way.
+/// Placement of the contents in a message, if there are alternatives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Manner {
-    /// The URI's bytes lie in a query, where nothing is normalised.
+    /// The URI's bytes are in the query, which is not normalised.
     pub query: bool,
-    /// The header's bytes lie in the value of a field.
+    /// The header's bytes are in the value of a field.
     pub value: bool,
-    /// What the payload alone is to hold lies in a field of the header, not in the body.
+    /// Bytes for the payload buffer are in a header field, not in the body.
     pub in_header: bool,
 }
 
@@ -22,7 +22,7 @@ fn get(buffers: &Buffers, buffer: Buffer) -> &[u8] {
     buffers.get(&buffer).map_or(&[], |bytes| bytes)
 }
 
-/// Lines of a header and the empty line behind them, and the body.
+/// Header lines, the empty line after them, and the body.
 fn rest(buffers: &Buffers, manner: Manner, fields: [(&[u8], Buffer); 3], body: &mut Vec<u8>) -> Vec<u8> {
     let mut head = Vec::new();
     for (name, buffer) in fields {
@@ -42,7 +42,7 @@ fn rest(buffers: &Buffers, manner: Manner, fields: [(&[u8], Buffer); 3], body: &
                 (false, false) => b"",
             });
             head.extend_from_slice(bytes);
-            // White space at the end of a value is none of it.
+            // White space at the end of a value is not part of it.
             head.extend_from_slice(if bytes.ends_with(b" ") { b"0" } else { b"" });
             head.extend_from_slice(if bytes.ends_with(b"\r\n") { b"" } else { b"\r\n" });
         }
@@ -116,7 +116,7 @@ pub fn response(buffers: &Buffers, manner: Manner) -> Vec<u8> {
     [b"HTTP/1.1 ", &code[..], b" ", &said, b"\r\n", &head, &body].concat()
 }
 
-/// A question, as a datagram.
+/// A DNS query, as a datagram.
 pub fn question(name: &[u8]) -> Vec<u8> {
     let mut message = vec![0, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
     for label in name.split(|&byte| byte == b'.') {

@@ -1,25 +1,25 @@
-//! What a sink hears of messages, checked against the slot at every piece.
+//! Collects the events of messages, and checks them against the slot at every event.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use sluice_inspect::protocols::{Anomaly, BufferLimits, Http, MessageEvent, ParserCapacity, ParserPools, Slot};
 use sluice_inspect::signature::{Buffer, Toward};
 
-/// One message as a whole.
+/// A complete message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Message {
     pub buffers: BTreeMap<Buffer, Vec<u8>>,
     pub complete: BTreeSet<Buffer>,
     pub truncated: BTreeSet<Buffer>,
     pub anomalies: Vec<Anomaly>,
-    /// Where the window of the body stood at the end, and its length.
+    /// Offset and length of the body's window at the end.
     pub window: (u64, usize),
     pub ended: bool,
 }
 
 impl Message {
     #[allow(dead_code)]
-    /// A buffer as text; empty where there is none.
+    /// A buffer as text; empty if it does not exist.
     pub fn text(&self, buffer: Buffer) -> String {
         self.buffers
             .get(&buffer)
@@ -88,7 +88,7 @@ impl Gathered {
     }
 }
 
-/// A store small enough that limits are reached.
+/// Capacities small enough that limits are reached.
 #[allow(dead_code)]
 pub fn small() -> ParserCapacity {
     let limits = BufferLimits {
@@ -112,7 +112,7 @@ pub fn small() -> ParserCapacity {
     }
 }
 
-/// What a connection came to.
+/// Result of a connection.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     pub requests: Vec<Message>,
@@ -121,7 +121,8 @@ pub struct Outcome {
     pub parsed: (usize, usize),
 }
 
-/// Runs a conversation, each part cut at the places that `cut` gives for its length, then closes both directions.
+/// Runs a conversation, each part split at the positions that `cut` returns for its length, then closes both
+/// directions.
 #[allow(dead_code)]
 pub fn converse(
     capacity: &ParserCapacity,
@@ -184,7 +185,7 @@ pub fn converse(
     }
 }
 
-/// Uncut.
+/// Runs a conversation without splitting its parts.
 #[allow(dead_code)]
 pub fn whole(parts: &[(Toward, &[u8])]) -> Outcome {
     converse(

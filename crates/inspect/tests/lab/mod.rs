@@ -1,4 +1,4 @@
-//! Flows between a client and a server, through an inspector, with rules as an operator writes them.
+//! Plays flows between a client and a server through an inspector, with rules as an operator writes them.
 #![allow(dead_code, reason = "each test uses some of it")]
 
 use std::net::{IpAddr, Ipv4Addr};
@@ -29,13 +29,13 @@ pub struct Lab {
     pub settings: Settings,
     tools: DetectionContext,
     rates: HostTable,
-    /// Rules that matched: their numbers as written.
+    /// Rules that matched, by their `sid`.
     pub fired: Vec<u32>,
-    /// What flows said.
+    /// Transactions of the flows.
     pub said: Vec<Transaction>,
 }
 
-/// The rules of a text, all of which must load.
+/// Compiles a rule file, all of whose rules must load.
 pub fn rules(dialect: Dialect, text: &str) -> Arc<Ruleset> {
     let file = read(text.as_bytes(), dialect, &Variables::default(), &Classes::default());
     assert!(file.refused.is_empty(), "{:?}", file.refused);
@@ -54,7 +54,7 @@ impl Lab {
         Self::with(rules, stream::StreamCapacity::of(16))
     }
 
-    /// With so much memory for streams.
+    /// Creates a lab with this capacity for streams.
     pub fn with(rules: Arc<Ruleset>, streams: stream::StreamCapacity) -> Self {
         let protocols = ParserCapacity {
             messages: 16,
@@ -73,14 +73,14 @@ impl Lab {
         )
     }
 
-    /// With so much of everything.
+    /// Creates a lab with this capacity.
     pub fn sized(rules: Arc<Ruleset>, plan: InspectorCapacity) -> Self {
         let memory = vec![Line([0; 8]); plan.streams.lines()].leak();
         let scratch = Prefilter::scratch(rules.prefilter()).unwrap();
         Self {
             inspector: Inspector::new(&plan, rules.clone(), memory, Hasher::new([1, 2])).unwrap(),
             tools: DetectionContext::new(scratch, &rules),
-            // Room for all rules of a file that count.
+            // Capacity for all rules of a file that have a rate.
             rates: HostTable::new(4_096, [3, 4]),
             settings: Settings::default(),
             fired: Vec::new(),
@@ -89,7 +89,7 @@ impl Lab {
         }
     }
 
-    /// A packet of a flow.
+    /// Inspects a packet of a flow.
     pub fn packet(&mut self, handle: FlowHandle, seen: FlowPacket<'_>) -> Verdict {
         let (rules, fired, said) = (&self.rules, &mut self.fired, &mut self.said);
         let mut report =
@@ -106,28 +106,28 @@ impl Lab {
     }
 }
 
-/// A TCP connection through it.
+/// A TCP connection through the lab.
 pub struct Connection<'l> {
     pub lab: &'l mut Lab,
     pub handle: FlowHandle,
     client: IpAddr,
     ports: [u16; 2],
-    /// Bytes that were let through, by direction, at their place in the stream; zeroes where none were.
+    /// Forwarded bytes, by direction, at their offset in the stream; zeros elsewhere.
     pub delivered: [Vec<u8>; 2],
-    /// What became of the last packet.
+    /// Verdict on the last packet.
     pub last: Verdict,
 }
 
-/// First sequence numbers.
+/// Initial sequence numbers.
 const INITIAL: [u32; 2] = [0xffff_fff0, 7_000];
 
 impl<'l> Connection<'l> {
-    /// Established, to a port.
+    /// Opens an established connection to a port.
     pub fn open(lab: &'l mut Lab, port: u16) -> Self {
         Self::of(lab, CLIENT, [40_000, port])
     }
 
-    /// Established, of a client; `last` says what became of its answer to the server.
+    /// Opens an established connection of a client; `last` is the verdict on its acknowledgement of the server's SYN.
     pub fn of(lab: &'l mut Lab, client: IpAddr, ports: [u16; 2]) -> Self {
         let handle = lab.inspector.create_flow(true).unwrap();
         let between = Endpoints {
@@ -149,22 +149,22 @@ impl<'l> Connection<'l> {
         connection
     }
 
-    /// Bytes at a place in the stream of a side.
+    /// Sends bytes at an offset in the stream of a side.
     pub fn send_at(&mut self, direction: Direction, place: usize, data: &[u8]) -> Verdict {
         self.raw(direction, place as i64, ACK | PSH, data)
     }
 
-    /// What a client sends next.
+    /// Sends bytes of the client.
     pub fn client(&mut self, place: usize, data: &[u8]) -> Verdict {
         self.send_at(Direction::Forward, place, data)
     }
 
-    /// What a server sends next.
+    /// Sends bytes of the server.
     pub fn server(&mut self, place: usize, data: &[u8]) -> Verdict {
         self.send_at(Direction::Reverse, place, data)
     }
 
-    /// A side ends its stream.
+    /// Ends the stream of a side.
     pub fn finish(&mut self, direction: Direction, place: usize) -> Verdict {
         self.raw(direction, place as i64, ACK | FIN, b"")
     }
@@ -179,7 +179,7 @@ impl<'l> Connection<'l> {
         segment[2..4].copy_from_slice(&to.to_be_bytes());
         let sequence = INITIAL[direction as usize].wrapping_add(1).wrapping_add(place as u32);
         segment[4..8].copy_from_slice(&sequence.to_be_bytes());
-        // What came from the other side is acknowledged as far as it came.
+        // The bytes that have arrived from the other side are acknowledged.
         let other = direction.opposite() as usize;
         let acknowledged = INITIAL[other]
             .wrapping_add(1)
@@ -252,7 +252,7 @@ impl<'l> Connection<'l> {
     }
 }
 
-/// The client, where nothing else is said.
+/// Address of the client, unless another one is given.
 pub const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 168, 0, 2));
 
 /// Length of a TCP header.
@@ -260,7 +260,7 @@ fn header(segment: &[u8]) -> usize {
     usize::from(segment[12] >> 4) * 4
 }
 
-/// Between whom a packet of a direction is.
+/// Endpoints of a packet in a direction.
 pub fn ends(protocol: u8, ports: [u16; 2], direction: Direction, established: bool) -> Endpoints {
     let ends = Endpoints {
         source: CLIENT,
@@ -277,7 +277,7 @@ pub fn ends(protocol: u8, ports: [u16; 2], direction: Direction, established: bo
     }
 }
 
-/// A datagram of a flow of its own, from a client to a port.
+/// Sends a datagram in a new flow, from a client to a port.
 pub fn datagram(lab: &mut Lab, port: u16, data: &[u8]) -> Verdict {
     let handle = lab.inspector.create_flow(false).unwrap();
     let client = ends(17, [40_000, port], Direction::Forward, false);

@@ -1,4 +1,4 @@
-//! Rules that are made for a test.
+//! Rules built for tests.
 
 #![allow(dead_code, reason = "each test uses what it needs")]
 
@@ -66,7 +66,7 @@ pub fn expression(pattern: &str) -> Expression {
     }
 }
 
-/// Rules that the prefilter finds in data of a class.
+/// Candidate rules of the prefilter for data of a class.
 pub fn found(prefilter: &Prefilter, class: PatternClass, data: &[u8]) -> BTreeSet<u32> {
     let mut found = BTreeSet::new();
     let Some(group) = prefilter.group(class) else {
@@ -95,7 +95,7 @@ pub fn found(prefilter: &Prefilter, class: PatternClass, data: &[u8]) -> BTreeSe
     found
 }
 
-/// A repeatable source of numbers.
+/// Reproducible pseudo-random numbers.
 pub struct Drawn(pub u64);
 
 impl Drawn {
@@ -108,7 +108,7 @@ impl Drawn {
     }
 }
 
-/// Rules with a random content each.
+/// Rules with one random content each.
 pub fn drawn(count: u32) -> Vec<Signature> {
     let mut drawn = Drawn(7);
     let mut one = |line| {
@@ -119,8 +119,8 @@ pub fn drawn(count: u32) -> Vec<Signature> {
     (1..=count).map(&mut one).collect()
 }
 
-/// The contents of real rules, each rule as one of the payload of TCP; empty where this machine has none. Only as much
-/// of their grammar is read as that takes.
+/// The contents of real rules, each rule as a TCP payload rule; empty if the rule file is not present. Only the part of
+/// the grammar that this requires is parsed.
 pub fn real() -> Vec<Signature> {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/signatures/snort3-community.rules");
     let Ok(text) = std::fs::read_to_string(&path) else {
@@ -146,7 +146,7 @@ pub fn real() -> Vec<Signature> {
     rules.filter(|rule| !rule.conditions.is_empty()).collect()
 }
 
-/// What stands between the quotes of a content.
+/// The bytes of a content, given as the text between its quotes.
 fn bytes(quoted: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     for (part, text) in quoted.split('|').enumerate() {

@@ -1,4 +1,4 @@
-//! Rows of segments, each with what it is expected to be.
+//! Sequences of segments, each with its expected result.
 
 use super::{Rig, plan, segment};
 use Is::*;
@@ -6,21 +6,21 @@ use sluice_inspect::stream::{Exception, SegmentKind, StreamCapacity};
 use sluice_wire::key::Direction::{self, Forward, Reverse};
 use sluice_wire::tcp::flag;
 
-/// Initial sequence numbers: the client's data soon passes 2³².
+/// Initial sequence numbers: the client's sequence numbers soon wrap at 2³².
 pub const CLIENT: u32 = 0xffff_fff8;
 pub const SERVER: u32 = 5000;
 
-/// What a segment is expected to be.
+/// Expected result of a segment.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Is {
     Fresh,
-    /// Fresh, with so much put right.
+    /// In order, with this number of rewritten bytes and flags.
     Mended(usize),
     Repeat,
-    /// A repeat, with so much put right.
+    /// A retransmission, with this number of rewritten bytes and flags.
     Right(usize),
     Ahead,
-    /// Ahead of a gap, with so much put right.
+    /// Beyond a gap, with this number of rewritten bytes and flags.
     AheadRight(usize),
     Not(Exception),
 }
@@ -39,8 +39,8 @@ impl From<SegmentKind> for Is {
     }
 }
 
-/// Who sends (`c`, `s`; in capitals: from the wrong side) and which flags (`S`, `A`, `F`, `R`, `U`); sequence and acknowledgment number, counted from the
-/// SYN of their stream; data; what it is.
+/// Sender (`c`, `s`; upper case: from the wrong side) and flags (`S`, `A`, `F`, `R`, `U`); sequence and acknowledgement number, relative to the SYN
+/// of their stream; data; expected result.
 pub type Row = (&'static str, i64, i64, &'static str, Is);
 
 fn flags(text: &str) -> u8 {

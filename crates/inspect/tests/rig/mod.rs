@@ -1,4 +1,4 @@
-//! A connection through streams, as a gateway would drive it: what passes, and what was inspected.
+//! Drives the streams of a connection as a gateway does: records the forwarded segments and the inspected bytes.
 #![allow(dead_code)]
 
 pub mod cases;
@@ -10,10 +10,10 @@ use sluice_wire::checksum;
 use sluice_wire::key::Direction;
 use sluice_wire::tcp::{self, flag};
 
-/// Bytes that a block of a stream's memory holds.
+/// Bytes of a block of stream memory.
 pub const BLOCK: usize = 2048;
 
-/// Small enough that every bound is met.
+/// Capacities so small that every limit is reached.
 pub fn plan() -> StreamCapacity {
     StreamCapacity {
         connections: 3,
@@ -30,8 +30,8 @@ pub fn streams(plan: &StreamCapacity) -> Streams<'static> {
     Streams::new(memory, plan, Hasher::new([1, 2])).expect("the plan fits")
 }
 
-/// A TCP header of 24 bytes and data, of a window of 65,535, which a SYN says is not scaled. Its checksum is right over a
-/// pseudo-header of zeros.
+/// A segment with a TCP header of 24 bytes and data. Its window is 65,535, and a SYN offers no window scale. Its checksum
+/// is valid over a pseudo-header of zeros.
 pub fn segment(sequence: u32, acknowledgment: u32, flags: u8, data: &[u8]) -> Vec<u8> {
     let mut segment = vec![1; tcp::LENGTH + 4];
     tcp::SEQUENCE.write(&mut segment, sequence);
@@ -47,7 +47,7 @@ pub fn segment(sequence: u32, acknowledgment: u32, flags: u8, data: &[u8]) -> Ve
     summed(segment)
 }
 
-/// With the checksum put right.
+/// Recomputes the checksum.
 pub fn summed(mut segment: Vec<u8>) -> Vec<u8> {
     tcp::CHECKSUM.write(&mut segment, 0);
     let sum = checksum::checksum(&segment);
@@ -55,20 +55,20 @@ pub fn summed(mut segment: Vec<u8>) -> Vec<u8> {
     segment
 }
 
-/// The data of a segment of [`segment`].
+/// The data of a segment built by [`segment`].
 pub fn data(segment: &[u8]) -> &[u8] {
     &segment[tcp::LENGTH + 4..]
 }
 
-/// One connection, and the gateway's part.
+/// A connection, and the record of what passed.
 pub struct Rig {
     pub streams: Streams<'static>,
     pub handle: StreamHandle,
-    /// What was inspected of each direction, since it began last.
+    /// Inspected bytes of each direction, since its stream began last.
     pub inspected: [Vec<u8>; 2],
-    /// Segments that went on, in order.
+    /// Forwarded segments, in order.
     pub passed: Vec<(Direction, Vec<u8>)>,
-    /// How many bytes were inspected that had come ahead of a gap.
+    /// Number of inspected bytes that had been queued beyond a gap.
     pub kept: usize,
 }
 
@@ -85,12 +85,12 @@ impl Rig {
         }
     }
 
-    /// What a segment is, after which it has passed or is dropped.
+    /// Processes a segment from its sender's side: it is forwarded or dropped.
     pub fn send(&mut self, direction: Direction, segment: Vec<u8>) -> SegmentKind {
         self.send_from(direction, true, segment)
     }
 
-    /// The same, from its sender's side or not.
+    /// Processes a segment; `own`: it arrived from its sender's side.
     pub fn send_from(&mut self, direction: Direction, own: bool, mut segment: Vec<u8>) -> SegmentKind {
         let step = self.streams.segment(self.handle, direction, own, &mut segment);
         assert_eq!(0xffff, checksum::sum(&segment), "the checksum is right after {step:?}");
@@ -113,7 +113,7 @@ impl Rig {
         step
     }
 
-    /// Inspect the kept segments that a filled gap has put in order.
+    /// Inspects queued segments that are in order after a gap was filled.
     pub fn take_kept(&mut self, direction: Direction) {
         while let Some(kept) = self.streams.next_queued(self.handle, direction) {
             assert!(kept.length > 0);
@@ -124,7 +124,7 @@ impl Rig {
         }
     }
 
-    /// The view is the end of what was inspected.
+    /// Checks that the view is the end of the inspected bytes.
     fn check_view(&self, direction: Direction) {
         let view = self.streams.view(self.handle, direction);
         let inspected = &self.inspected[direction as usize];
@@ -135,7 +135,7 @@ impl Rig {
         }
     }
 
-    /// Close the connection: every place is free.
+    /// Closes the connection, and checks that all memory is free.
     pub fn close(&mut self) {
         self.streams.close(self.handle);
         assert_eq!((0, 0, 0), self.streams.used());

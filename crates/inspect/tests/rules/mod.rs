@@ -1,4 +1,4 @@
-//! Rules for tests: options in a header that says nothing, and the conditions that they are expected to be.
+//! Rules for tests: options in a generic header, and the expected conditions.
 #![allow(dead_code)]
 
 use sluice_inspect::Signature;
@@ -11,7 +11,7 @@ pub use Dialect::{Snort2, Snort3, Suricata};
 
 pub const EVERY: [Dialect; 3] = [Suricata, Snort2, Snort3];
 
-/// A file, with the usual variables and classes.
+/// Parses a file with the default variables and classes.
 pub fn file(dialect: Dialect, text: impl AsRef<[u8]>) -> SignatureFile {
     read(text.as_ref(), dialect, &Variables::default(), &Classes::default())
 }
@@ -21,14 +21,14 @@ pub fn rule(options: &str) -> String {
     format!("alert tcp any any -> any any (msg:\"m\"; {options} sid:7; rev:2;)")
 }
 
-/// The signature of a rule that loads.
+/// The signature of a rule that must load.
 pub fn loaded(dialect: Dialect, options: &str) -> Signature {
     let mut file = file(dialect, rule(options));
     assert_eq!(Vec::<String>::new(), faults(&file), "{dialect:?} {options}");
     file.signatures.pop().unwrap()
 }
 
-/// Option and reason of every rule that is refused.
+/// Option and reason of every refused rule.
 pub fn faults(file: &SignatureFile) -> Vec<String> {
     file.refused
         .iter()
@@ -36,7 +36,7 @@ pub fn faults(file: &SignatureFile) -> Vec<String> {
         .collect()
 }
 
-/// Option and reason of a rule that is refused.
+/// Option and reason of a rule that must be refused.
 pub fn refused(dialect: Dialect, options: &str) -> (String, RuleError) {
     let mut file = file(dialect, rule(options));
     assert_eq!(0, file.signatures.len(), "{dialect:?} {options} loads");
@@ -44,7 +44,7 @@ pub fn refused(dialect: Dialect, options: &str) -> (String, RuleError) {
     (refusal.option.into(), refusal.why)
 }
 
-/// Each line: dialects, options, and the conditions that are expected.
+/// Each row: dialects, options, and the expected conditions.
 pub type Table<'t> = &'t [(&'t [Dialect], &'t str, Vec<Condition>)];
 
 pub fn compare(table: Table) {
@@ -75,7 +75,7 @@ pub fn content(bytes: &[u8]) -> Content {
     }
 }
 
-/// The same elsewhere.
+/// A content of another buffer.
 pub fn content_of(buffer: Buffer, bytes: &[u8]) -> Condition {
     Condition::Content(Content {
         buffer,
@@ -83,7 +83,7 @@ pub fn content_of(buffer: Buffer, bytes: &[u8]) -> Condition {
     })
 }
 
-/// An expression of the payload.
+/// An expression on the payload.
 pub fn expression(pattern: &str) -> Expression {
     Expression {
         pattern: pattern.into(),
@@ -91,7 +91,7 @@ pub fn expression(pattern: &str) -> Expression {
     }
 }
 
-/// A number of the payload.
+/// A number in the payload.
 pub fn number(count: u8, offset: i64) -> NumberField {
     NumberField {
         buffer: Buffer::Payload,
@@ -103,7 +103,7 @@ pub fn number(count: u8, offset: i64) -> NumberField {
     }
 }
 
-/// Data in the payload.
+/// A condition on data in the payload.
 pub fn data_at(at: i64) -> IsDataAt {
     IsDataAt {
         buffer: Buffer::Payload,

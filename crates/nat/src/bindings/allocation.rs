@@ -1,4 +1,4 @@
-//! How allocations are made.
+//! Allocation of ports, mappings and subscriber records for new sessions.
 
 mod candidates;
 mod pairing;
@@ -16,7 +16,8 @@ use crate::ports::{Lease, PortClass};
 
 use crate::{Address, PoolIndex, Reason, Tuple};
 
-/// Addresses that are tried with soft pairing, or where an address has to be a shard's own.
+/// Number of outside addresses tried per allocation with soft pairing, or when all ports of an address must belong to
+/// this shard.
 const ADDRESSES: u32 = 8;
 
 impl<A: Address> Bindings<'_, A> {
@@ -46,7 +47,7 @@ impl<A: Address> Bindings<'_, A> {
         granted
     }
 
-    /// What a subscriber was refused.
+    /// Report an allocation that was refused to a subscriber.
     #[cold]
     fn report<T: Tuple<Address = A>>(&mut self, reason: Reason, aim: &PortRequest<A>, key: &T, now: u64) {
         let kind = match reason {
@@ -60,7 +61,7 @@ impl<A: Address> Bindings<'_, A> {
         });
     }
 
-    /// A port that sessions may share, without a subscriber.
+    /// Allocate a port that several sessions may share, without subscriber accounting.
     fn allocate_overlapping<T: Tuple<Address = A>>(
         &mut self,
         aim: &PortRequest<A>,
@@ -74,7 +75,7 @@ impl<A: Address> Bindings<'_, A> {
         })
     }
 
-    /// Whether a pool has an address, and this shard ports of it.
+    /// Whether a pool contains an address and this shard owns ports of it.
     #[inline(always)]
     fn is_usable(&self, pool: PoolIndex, address: A) -> bool {
         let place = self.pool(pool).and_then(|valid| valid.index_of(address));
@@ -126,7 +127,8 @@ impl<A: Address> Bindings<'_, A> {
         Ok(grant)
     }
 
-    /// Whether a subscriber may have one more session, and then whether it may have one more port of a class.
+    /// Check whether a subscriber may have another session; `Ok` says whether it may also have another port of the
+    /// class.
     #[inline(never)]
     fn admit(&self, number: u32, pool: PoolIndex, class: PortClass, now: u64) -> Result<bool, Reason> {
         let valid = self.pool(pool).ok_or(Reason::PortsExhausted)?;
@@ -144,7 +146,7 @@ impl<A: Address> Bindings<'_, A> {
         Ok(limits.all(|most| ports < most))
     }
 
-    /// A subscriber has one more session, counted against its rate.
+    /// Count a new session of a subscriber, also against its rate limit.
     #[inline(never)]
     fn charge(&mut self, number: u32, pool: PoolIndex, now: u64) {
         if let Some(rate) = self.pool(pool).and_then(|valid| valid.subscriber().rate)
@@ -154,7 +156,7 @@ impl<A: Address> Bindings<'_, A> {
         }
     }
 
-    /// The mapping of the inside address and port: it is there, or is made.
+    /// Find the mapping of the inside address and port, or create it.
     #[inline]
     fn allocate_mapping<T: Tuple<Address = A>>(
         &mut self,
@@ -214,7 +216,7 @@ impl<A: Address> Bindings<'_, A> {
         })
     }
 
-    /// With address-dependent filtering the remote address may send from now on.
+    /// Permit the remote address to send to the mapping, if filtering is address-dependent.
     #[inline(always)]
     fn permit(
         &mut self,
@@ -235,11 +237,11 @@ impl<A: Address> Bindings<'_, A> {
         Err(Reason::MappingsFull)
     }
 
-    /// A session from outside to a mapped address and port, as [`Bindings::inbound`] found it, by the moment `now` in
-    /// nanoseconds.
+    /// Allocate resources for a session from outside to a mapped address and port that [`Bindings::inbound`] found.
+    /// `now` is in nanoseconds.
     ///
     /// # Errors
-    /// The reason why there can be none.
+    /// The reason why the session is refused.
     pub fn accept<T: Tuple<Address = A>>(&mut self, key: &T, class: PortClass, now: u64) -> Result<Resources, Reason> {
         let outside = Lease {
             address: key.destination(),
@@ -266,7 +268,7 @@ impl<A: Address> Bindings<'_, A> {
         Ok(Resources::SUBSCRIBER | Resources::MAPPING)
     }
 
-    /// A subscriber's first session: it is paired with an address.
+    /// Create a subscriber at its first session and pair it with an outside address.
     #[inline(never)]
     fn add_subscriber<T: Tuple<Address = A>>(
         &mut self,
@@ -280,7 +282,7 @@ impl<A: Address> Bindings<'_, A> {
             .pool(pool)
             .is_some_and(|valid| valid.blocks().is_some() && valid.plan().is_none())
         {
-            // Of two addresses the one with more blocks left: subscribers spread evenly.
+            // Of two candidate addresses, take the one with more free blocks: this spreads subscribers evenly.
             let other = self.pair_other(key, pool);
             let free = |bindings: &mut Self, address: A| {
                 let place = bindings.pool(pool).and_then(|valid| valid.index_of(address));
@@ -302,7 +304,7 @@ impl<A: Address> Bindings<'_, A> {
         Ok(made)
     }
 
-    /// Allocate a port to a subscriber: of one of its blocks, of a new one, or of its address.
+    /// Allocate a port to a subscriber: from one of its blocks, from a new block, or directly from its paired address.
     #[inline]
     fn allocate_port<T: Tuple<Address = A>>(
         &mut self,
@@ -325,7 +327,8 @@ impl<A: Address> Bindings<'_, A> {
         }
         let usable = |&place: &u32| self.ports.has_ports(aim.pool, place);
         let Some(place) = valid.index_of(paired).filter(usable) else {
-            // The pool has lost the address since, or its ports have come to other shards: the subscriber gets another.
+            // The pool may no longer contain the address, or other shards may own its ports now: pair the subscriber
+            // with another address.
             let paired = self.pair(key, aim.pool).ok_or(Reason::PortsExhausted)?;
             self.subscribers
                 .records
@@ -394,7 +397,7 @@ impl<A: Address> Bindings<'_, A> {
         self.allocate_block(number, aim, key, now)
     }
 
-    /// A subscriber's next block, and a port of it.
+    /// Allocate another block to a subscriber, and a port of that block.
     #[inline(never)]
     fn allocate_block<T: Tuple<Address = A>>(
         &mut self,
@@ -463,7 +466,8 @@ impl<A: Address> Bindings<'_, A> {
                 Ok(lease)
             }
             _ => {
-                // A block at the edge of the pool's ports can be without any: it stays, and is empty.
+                // A block at the edge of the pool's port range may contain no usable port. The subscriber keeps it as
+                // an empty block.
                 if let Some(subscriber) = self.subscribers.records.get_mut(number) {
                     subscriber.empty += 1;
                 }

@@ -1,26 +1,27 @@
-//! How much of everything a shard has room for.
+//! Capacities of the tables of a shard.
 
 use crate::event::EventKinds;
 
-/// Room of one shard for what it allocates.
+/// Capacity of one shard for allocated resources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capacity {
-    /// Mappings, and permissions of address-dependent filtering.
+    /// Maximum number of mappings, including permissions of address-dependent filtering.
     pub mappings: usize,
-    /// Subscribers.
+    /// Maximum number of subscribers.
     pub subscribers: usize,
-    /// Port blocks of all subscribers.
+    /// Maximum number of port blocks of all subscribers.
     pub blocks: usize,
-    /// Ports and blocks that wait before they are allocated again.
+    /// Maximum number of quarantined ports and blocks.
     pub quarantine: usize,
-    /// Events that are wanted.
+    /// Kinds of events that are recorded.
     pub events: EventKinds,
-    /// Length of the inside prefix that is one subscriber; an address where it is longer.
+    /// Length of the inside prefix that counts as one subscriber. If it exceeds the address length, each address is a
+    /// subscriber.
     pub subscriber: u8,
 }
 
 impl Capacity {
-    /// Room for port leases alone.
+    /// Capacity for port allocations only.
     pub const NONE: Self = Self {
         mappings: 0,
         subscribers: 0,

@@ -1,7 +1,8 @@
-//! Mappings: which outside address and port an inside address and port has (the BIB of RFC 6146).
+//! Mappings from an inside address and port to an outside address and port (the BIB of RFC 6146).
 //!
-//! A mapping is found from both sides, counts the sessions that use it, and goes with the last of them. With
-//! address-dependent filtering the same table holds permissions: that an outside port may hear of a remote address.
+//! A mapping can be looked up from both sides. It counts its sessions and is removed with the last one. With
+//! address-dependent filtering, the same table also holds permissions: each allows a remote address to send to an
+//! outside port.
 
 use std::sync::Arc;
 
@@ -15,10 +16,10 @@ use crate::Address;
 use crate::keyed::{Secret, fold};
 use crate::ports::{Lease, PortClass};
 
-/// Sessions that one mapping counts at most.
+/// Maximum number of sessions per mapping.
 const MAX: u32 = (1 << 29) - 1;
 
-/// An inside address and port with its outside ones.
+/// Mapping between an inside and an outside address and port.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C, packed)]
 pub struct Mapping<A> {
@@ -26,9 +27,9 @@ pub struct Mapping<A> {
     outside: A,
     inside_port: u16,
     outside_port: u16,
-    /// Number of the subscriber's record; of a permission, what it belongs to does not matter.
+    /// Number of the subscriber's record; unused in a permission.
     subscriber: u32,
-    /// Sessions in the low 29 bits, class in the next two, then whether it is a permission.
+    /// Bits 0–28: number of sessions. Bits 29–30: port class. Bit 31: the record is a permission.
     state: u32,
 }
 
@@ -57,7 +58,7 @@ impl<A: Address> Mapping<A> {
         }
     }
 
-    /// What the ports are of.
+    /// Port class.
     pub fn class(&self) -> PortClass {
         PortClass::ALL[(self.state >> 29 & 3) as usize % PortClass::ALL.len()]
     }
@@ -67,48 +68,48 @@ impl<A: Address> Mapping<A> {
         self.subscriber
     }
 
-    /// Sessions that use it.
+    /// Number of sessions that use the mapping.
     pub fn sessions(&self) -> u32 {
         self.state & MAX
     }
 
-    /// One session less.
+    /// Remove one session from the count.
     #[inline(always)]
     pub(super) fn remove_session(&mut self) {
         self.state -= 1;
     }
 
-    /// Whether it is a mapping from an inside address and port to an outside one.
+    /// Whether this record maps the given inside address and port to the given outside ones.
     #[inline(always)]
     fn is_exact(&self, outside: Lease<A>, class: PortClass, inside: (A, u16)) -> bool {
         self.is_mapping() && self.class() == class && self.outside() == outside && self.inside() == inside
     }
 
-    /// Whether it is a mapping, in use: not a permission, nor a free record.
+    /// Whether the record is a mapping in use, as opposed to a permission or a free record.
     pub fn is_mapping(&self) -> bool {
         self.state & PERMISSION == 0 && self.sessions() > 0
     }
 }
 
-/// Mappings with the indexes that find them: a part of those of a shard.
+/// Mapping records with their indexes: one part of a shard's table.
 #[derive(Debug)]
 pub struct Part<'m, A: Address> {
-    /// From the inside, and of permissions.
+    /// Index by inside address and port; also contains permissions.
     inside: CompactIndex<'m>,
-    /// From the outside.
+    /// Index by outside address and port.
     outside: CompactIndex<'m>,
     records: Slab<'m, Mapping<A>>,
-    /// Number of its first record.
+    /// Number of the first record of this part.
     base: u32,
 }
 
-/// Lines of memory for so many mappings.
+/// Number of memory lines needed for `mappings` mappings.
 pub const fn lines_for<A: Address>(mappings: usize) -> usize {
     2 * CompactIndex::lines_for(mappings) + Slab::<Mapping<A>>::lines_for(mappings)
 }
 
 impl<'m, A: Address> Part<'m, A> {
-    /// No mapping yet; room for so many in `memory`.
+    /// Create an empty part in `memory` with capacity for `mappings` mappings.
     pub fn new(memory: &'m mut [Line], mappings: usize) -> Self {
         let index = CompactIndex::lines_for(mappings);
         let (inside, rest) = memory.split_at_mut(index.min(memory.len()));
@@ -126,14 +127,14 @@ impl<'m, A: Address> Part<'m, A> {
         self.records.get(number.wrapping_sub(self.base))
     }
 
-    /// What an index finds by a hash.
+    /// Look up a record in an index by hash.
     #[inline(always)]
     fn found(&self, index: &CompactIndex<'m>, hash: u64, is_it: impl Fn(&Mapping<A>) -> bool) -> Option<u32> {
         let found = index.find(hash, |number| self.records.get(number).is_some_and(&is_it))?;
         Some(self.base + found)
     }
 
-    /// Put a record where it is found by a hash from the inside; none where there is no room.
+    /// Store a record and index it by the hash of its inside key; `None` if the part is full.
     #[inline(always)]
     fn put(&mut self, hash: u64, record: Mapping<A>) -> Option<u32> {
         let number = self.records.allocate(record)?;
@@ -146,18 +147,18 @@ impl<'m, A: Address> Part<'m, A> {
     }
 }
 
-/// The mappings of a shard: a part of its own, and others from a reserve of all shards where that is full.
+/// Mapping table of a shard: a fixed part, plus parts taken from a reserve of all shards if the fixed part is full.
 #[derive(Debug)]
 pub struct Mappings<'m, A: Address> {
     home: Part<'m, A>,
-    /// In the order of their records' numbers.
+    /// Sorted by record number.
     further: Vec<Part<'m, A>>,
     reserve: Option<Arc<Reserve<Part<'m, A>>>>,
     secret: Secret,
 }
 
 impl<'m, A: Address> Mappings<'m, A> {
-    /// No mapping yet; room for so many in `memory`.
+    /// Create an empty table in `memory` with capacity for `mappings` mappings.
     pub fn new(memory: &'m mut [Line], mappings: usize, secret: Secret) -> Self {
         Self {
             home: Part::new(memory, mappings),
@@ -167,7 +168,8 @@ impl<'m, A: Address> Mappings<'m, A> {
         }
     }
 
-    /// Take further parts from a reserve, all of one size, where there is no room, and give them back when they are empty.
+    /// Set the reserve from which the table takes further parts of equal size when it is full. Empty parts are returned
+    /// to the reserve.
     pub fn share(&mut self, reserve: Arc<Reserve<Part<'m, A>>>) {
         self.further.reserve(reserve.available());
         self.reserve = Some(reserve);
@@ -178,7 +180,7 @@ impl<'m, A: Address> Mappings<'m, A> {
         core::iter::once(&self.home).chain(&self.further)
     }
 
-    /// The part of a number.
+    /// The part that contains a record number.
     #[inline(always)]
     fn part(&self, number: u32) -> Option<&Part<'m, A>> {
         match self.further.first() {
@@ -195,48 +197,49 @@ impl<'m, A: Address> Mappings<'m, A> {
         }
     }
 
-    /// Which of the further parts has a number; none where it is the home's.
+    /// Index of the further part that contains a record number; `None` for the fixed part.
     #[inline(always)]
     fn place_of(&self, number: u32) -> Option<usize> {
         let first = self.further.first()?;
         Some(number.checked_sub(first.base)? as usize / first.records.capacity().max(1))
     }
 
-    /// How many, permissions among them.
+    /// Number of records, including permissions.
     pub fn len(&self) -> usize {
         self.parts().map(|part| part.records.len()).sum()
     }
 
-    /// Room that there is, without what is left in the reserve.
+    /// Capacity of the parts that the shard holds; parts left in the reserve don't count.
     pub fn capacity(&self) -> usize {
         self.parts().map(|part| part.records.capacity()).sum()
     }
 
-    /// The record of a number.
+    /// Record with this number.
     pub fn get(&self, number: u32) -> Option<&Mapping<A>> {
         self.part(number)?.get(number)
     }
 
-    /// The same, to write.
+    /// Mutable record with this number.
     #[inline(always)]
     pub fn get_mut(&mut self, number: u32) -> Option<&mut Mapping<A>> {
         let part = self.part_mut(number)?;
         part.records.get_mut(number.wrapping_sub(part.base))
     }
 
-    /// Numbers below this one may be in use.
+    /// Exclusive upper bound of the record numbers in use.
     pub fn end(&self) -> u32 {
         let last = self.further.last().unwrap_or(&self.home);
         last.base + last.records.high_water()
     }
 
-    /// First pass of [`Mappings::find`]: `hash` is a keyed function of context, inside address, port and class.
+    /// First pass of [`Mappings::find`]: prefetch the index. `hash` is a keyed hash of context, inside address, port
+    /// and class.
     #[inline(always)]
     pub fn prefetch(&self, hash: u64) {
         self.home.inside.prefetch(hash);
     }
 
-    /// Second pass: prefetches the record that it may be.
+    /// Second pass of [`Mappings::find`]: prefetch the record that the index probably refers to.
     #[inline(always)]
     pub fn prefetch_record(&self, hash: u64) {
         if let Some(number) = self.home.inside.candidate(hash) {
@@ -244,7 +247,7 @@ impl<'m, A: Address> Mappings<'m, A> {
         }
     }
 
-    /// The mapping of a subscriber's inside address and port.
+    /// Find the mapping of a subscriber's inside address and port.
     #[inline(always)]
     pub fn find(&self, hash: u64, subscriber: u32, inside: (A, u16), class: PortClass) -> Option<u32> {
         let state = u32::from(class as u8) << 29;
@@ -257,7 +260,7 @@ impl<'m, A: Address> Mappings<'m, A> {
         })
     }
 
-    /// The mapping that has an outside address and port.
+    /// Find the mapping of an outside address and port.
     #[inline]
     pub fn find_outside(&self, outside: Lease<A>, class: PortClass) -> Option<u32> {
         let (hash, state) = (self.outside_hash(outside, class), u32::from(class as u8) << 29);
@@ -268,21 +271,21 @@ impl<'m, A: Address> Mappings<'m, A> {
         })
     }
 
-    /// The mapping of an inside address and port that has an outside one; `hash` is [`Mappings::outside_hash`].
+    /// Find the mapping between an inside and an outside address and port; `hash` is [`Mappings::outside_hash`].
     #[inline(always)]
     pub fn find_exact(&self, hash: u64, outside: Lease<A>, class: PortClass, inside: (A, u16)) -> Option<u32> {
         self.parts()
             .find_map(|part| part.found(&part.outside, hash, |record| record.is_exact(outside, class, inside)))
     }
 
-    /// Is a number that mapping's?
+    /// Whether the record with this number maps the given inside address and port to the given outside ones.
     #[inline(always)]
     pub fn is_exact(&self, number: u32, outside: Lease<A>, class: PortClass, inside: (A, u16)) -> bool {
         self.get(number)
             .is_some_and(|record| record.is_exact(outside, class, inside))
     }
 
-    /// Make a mapping with its first session; none where there is no room. From outside it is found only after
+    /// Create a mapping with its first session; `None` if the table is full. Lookups from outside find it only after
     /// [`Mappings::publish`].
     #[inline]
     pub fn make(
@@ -306,7 +309,7 @@ impl<'m, A: Address> Mappings<'m, A> {
         )
     }
 
-    /// Put a record where there is room for it.
+    /// Store a record in any part that has room.
     #[inline(always)]
     fn put(&mut self, hash: u64, record: Mapping<A>) -> Option<u32> {
         match self.home.records.is_full() {
@@ -330,7 +333,7 @@ impl<'m, A: Address> Mappings<'m, A> {
         self.further.get_mut(place)?.put(hash, record)
     }
 
-    /// A record is free again.
+    /// Mark a record as free.
     #[inline(always)]
     fn free_record(&mut self, number: u32) {
         if let Some(part) = self.part_mut(number) {
@@ -341,7 +344,7 @@ impl<'m, A: Address> Mappings<'m, A> {
         }
     }
 
-    /// Give the last parts back that are empty.
+    /// Return trailing empty parts to the reserve.
     #[cold]
     fn release_parts(&mut self) {
         let Some(reserve) = &self.reserve else { return };
@@ -351,7 +354,7 @@ impl<'m, A: Address> Mappings<'m, A> {
         }
     }
 
-    /// Ask for what [`Mappings::publish`] will write; returns the hash that it takes.
+    /// Prefetch the lines that [`Mappings::publish`] will write; returns the hash to pass to it.
     #[inline(always)]
     pub fn prepare(&self, outside: Lease<A>, class: PortClass) -> u64 {
         let hash = self.outside_hash(outside, class);
@@ -359,21 +362,21 @@ impl<'m, A: Address> Mappings<'m, A> {
         hash
     }
 
-    /// Let a new mapping be found from outside; false where its hash has no place left.
+    /// Add a new mapping to the outside index; false if the index has no free entry for its hash.
     #[inline(always)]
     pub fn publish(&mut self, number: u32, hash: u64) -> bool {
         self.part_mut(number)
             .is_some_and(|part| part.outside.insert(hash, number.wrapping_sub(part.base)).is_ok())
     }
 
-    /// One more session; false where a mapping cannot count it.
+    /// Count one more session; false if the mapping's counter is full.
     #[inline]
     pub fn add_session(&mut self, number: u32) -> bool {
         let record = self.get_mut(number).filter(|record| record.sessions() < MAX);
         record.map(|record| record.state += 1).is_some()
     }
 
-    /// A mapping or permission goes with its last session.
+    /// Remove a session from a mapping or permission; the record is removed with its last session.
     #[inline]
     pub fn remove(&mut self, number: u32, inside: u64, outside: u64) {
         if let Some(part) = self.part_mut(number) {
@@ -384,8 +387,8 @@ impl<'m, A: Address> Mappings<'m, A> {
         self.free_record(number);
     }
 
-    /// The last session has ended, but the port stays taken: from outside nobody is behind it, and inside nobody finds
-    /// it.
+    /// Quarantine a mapping after its last session: its port stays occupied, but lookups from outside and inside do not
+    /// find the mapping.
     pub fn quarantine(&mut self, number: u32, hash: u64) {
         if let Some(part) = self.part_mut(number) {
             let own = number.wrapping_sub(part.base);
@@ -396,7 +399,7 @@ impl<'m, A: Address> Mappings<'m, A> {
         }
     }
 
-    /// What slept goes.
+    /// Remove a quarantined mapping.
     pub fn end_quarantine(&mut self, number: u32) {
         if let Some(record) = self.get(number) {
             let hash = self.outside_hash(record.outside(), record.class());
@@ -407,7 +410,8 @@ impl<'m, A: Address> Mappings<'m, A> {
         }
     }
 
-    /// Second pass: prefetches the record that it probably is, and says which.
+    /// Second pass of [`Mappings::find_exact`]: prefetch the record that the index probably refers to, and return its
+    /// number.
     #[inline(always)]
     pub fn prefetch_outside_record(&self, hash: u64) -> Option<u32> {
         let number = self.home.outside.candidate(hash)?;
@@ -415,13 +419,13 @@ impl<'m, A: Address> Mappings<'m, A> {
         Some(number)
     }
 
-    /// First pass of [`Mappings::find_exact`].
+    /// First pass of [`Mappings::find_exact`]: prefetch the index.
     #[inline(always)]
     pub fn prefetch_outside(&self, hash: u64) {
         self.home.outside.prefetch(hash);
     }
 
-    /// The permission of a remote address to send to an outside address and port, where it has one.
+    /// Find the permission of a remote address to send to an outside address and port.
     pub fn permission(&self, outside: Lease<A>, class: PortClass, remote: A) -> Option<u32> {
         let hash = self.permission_hash(outside, class, remote);
         let state = PERMISSION | u32::from(class as u8) << 29;
@@ -433,7 +437,7 @@ impl<'m, A: Address> Mappings<'m, A> {
         })
     }
 
-    /// A session with a remote address gives it permission to send; false where there is no room.
+    /// Permit a remote address to send, because a session with it exists; false if the table is full.
     pub fn permit(&mut self, outside: Lease<A>, class: PortClass, remote: A) -> bool {
         if let Some(number) = self.permission(outside, class, remote) {
             return self.add_session(number);
@@ -449,7 +453,7 @@ impl<'m, A: Address> Mappings<'m, A> {
         self.put(self.permission_hash(outside, class, remote), record).is_some()
     }
 
-    /// A session with a remote address has ended.
+    /// Remove a session from the permission of a remote address.
     pub fn revoke(&mut self, outside: Lease<A>, class: PortClass, remote: A) {
         let Some(number) = self.permission(outside, class, remote) else {
             return;
@@ -466,7 +470,7 @@ impl<'m, A: Address> Mappings<'m, A> {
         self.free_record(number);
     }
 
-    /// Keyed function of an outside address and port.
+    /// Keyed hash of an outside address and port.
     #[inline(always)]
     pub fn outside_hash(&self, outside: Lease<A>, class: PortClass) -> u64 {
         let [high, low] = outside.address.words();

@@ -1,8 +1,9 @@
-//! What a shard has allocated: ports, mappings, and the subscribers that they belong to.
+//! Resources that a shard has allocated: ports, mappings, and the subscribers that they belong to.
 //!
-//! A new session is allocated an outside address and port in passes, so that a batch hides the latency of memory:
-//! [`Bindings::request`], [`Bindings::prefetch_records`], [`Bindings::allocate`]. What it was allocated is in its [`crate::Decision`], and
-//! is released when it ends: [`Bindings::release_request`], [`Bindings::release`].
+//! An outside address and port is allocated to a new session in passes, so that a batch hides memory latency:
+//! [`Bindings::request`], [`Bindings::prefetch_records`], [`Bindings::allocate`]. The [`crate::Decision`] of the
+//! session records what was allocated. [`Bindings::release_request`] and [`Bindings::release`] release it when the
+//! session ends.
 
 mod allocation;
 mod capacity;
@@ -34,47 +35,48 @@ use sluice_table::memory::Line;
 use sluice_table::reserve::Reserve;
 use sluice_wire::{Context, Direction};
 
-/// New mappings of a batch that wait to be found from outside.
+/// Maximum number of new mappings of a batch that are not yet in the outside index.
 const PENDING: usize = 64;
 
-/// Where a allocation is to come from: [`Bindings::request`].
+/// Request for an outside port, from [`Bindings::request`].
 #[derive(Clone, Copy, Debug)]
 pub struct PortRequest<A> {
     pool: PoolIndex,
     class: PortClass,
     source: Source,
-    /// Keyed function of the subscriber; none where the pool counts none.
+    /// Keyed hash of the subscriber; `None` if the pool does not count subscribers.
     host: Option<u64>,
-    /// Keyed function of what the port is for.
+    /// Keyed hash of the flow or of the inside address and port that the port is for.
     flow: u64,
-    /// Where the port comes from, of a session that needs nothing else.
+    /// Where the port comes from, if the session needs only a port.
     port: Option<ports::LeaseRequest>,
-    /// The subscriber: probably after [`Bindings::prefetch_records`], most certainly after [`Bindings::prefetch_block`].
+    /// Record number of the subscriber: a guess after [`Bindings::prefetch_records`], almost certain after
+    /// [`Bindings::prefetch_block`].
     subscriber: Option<u32>,
-    /// Its newest block, and where that lies.
+    /// The subscriber's newest block and its location.
     block: Option<(Block<A>, BlockPlace)>,
 }
 
-/// What a new session gets.
+/// Resources allocated to a new session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allocation<A> {
     /// Outside address and port.
     pub lease: Lease<A>,
-    /// What the session holds for it.
+    /// Resources that the session holds.
     pub holding: Resources,
-    /// Whether another session may have the same: then answers must be told apart by where they come from, and
-    /// [`Bindings::another`] names the next where they cannot.
+    /// Whether other sessions may use the same address and port. Then the answers of the sessions must differ in their
+    /// source; if they don't, [`Bindings::another`] returns the next candidate.
     pub overlaps: bool,
 }
 
-/// Who is behind an outside address and port.
+/// Result of looking up an outside address and port for a packet from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inbound<A> {
-    /// Nobody.
+    /// No inside host is mapped to it.
     Unmapped,
-    /// Somebody who has not asked to hear of this remote address and port.
+    /// An inside host is mapped to it, but filtering does not permit this remote address and port.
     Filtered,
-    /// An inside address and port.
+    /// The inside address and port that it is mapped to.
     Inside {
         /// Inside address.
         address: A,
@@ -87,7 +89,7 @@ pub enum Inbound<A> {
     },
 }
 
-/// A port or a block that waits before it is allocated again (RFC 6888, REQ-8).
+/// A port or block in quarantine (RFC 6888, REQ-8).
 #[derive(Clone, Copy, Debug)]
 struct Quarantined<A> {
     due: u64,
@@ -99,36 +101,36 @@ struct Quarantined<A> {
 enum Resource<A> {
     Port(PortClass, Lease<A>),
     Block(Block<A>),
-    /// Number of the mapping's record.
+    /// Number of a quarantined mapping's record.
     Record(u32),
 }
 
-/// Everything that one shard has allocated.
+/// All resources that one shard has allocated.
 #[derive(Debug)]
 pub struct Bindings<'m, A: Address> {
     ports: Ports<'m, A>,
     mappings: Mappings<'m, A>,
     subscribers: Subscribers<'m, A>,
     quarantine: VecDeque<Quarantined<A>>,
-    /// Ports and blocks that were free at once because too many waited already.
+    /// Number of ports and blocks that were freed without quarantine because the quarantine was full.
     not_quarantined: u64,
     pending: ArrayVec<(u32, u64), PENDING>,
-    /// What has happened.
+    /// Events that have not been passed on yet.
     pub events: Outbox,
     secret: Secret,
-    /// Length of the inside prefix that is one subscriber.
+    /// Length of the inside prefix that counts as one subscriber.
     subscriber: u8,
 }
 
 impl<'m, A: Address> Bindings<'m, A> {
-    /// Lines of memory that one shard takes: room for the layout and so many more addresses, and for what is allocated.
+    /// Number of memory lines that one shard needs for the layout, `spare` further addresses, and the given capacity.
     pub fn lines(layout: &Layout<A>, spare: u32, room: &Capacity) -> usize {
         Ports::lines(layout, spare)
             + mapping::lines_for::<A>(room.mappings)
             + subscriber::lines_for::<A>(room.subscribers, room.blocks)
     }
 
-    /// Nothing is allocated yet.
+    /// Create bindings with nothing allocated.
     pub fn new(
         layout: &Layout<A>,
         shard: u32,
@@ -155,12 +157,13 @@ impl<'m, A: Address> Bindings<'m, A> {
         })
     }
 
-    /// Take room for further mappings from a reserve where there is none, and give it back when it is empty.
+    /// Set the reserve from which room for further mappings is taken when the table is full. Empty parts are returned
+    /// to it.
     pub fn share(&mut self, reserve: Arc<Reserve<MappingsPart<'m, A>>>) {
         self.mappings.share(reserve);
     }
 
-    /// Lines of memory for a part of such a reserve, with room for so many mappings.
+    /// Number of memory lines of one reserve part with capacity for `mappings` mappings.
     pub fn lines_of_part(mappings: usize) -> usize {
         mapping::lines_for::<A>(mappings)
     }
@@ -170,33 +173,33 @@ impl<'m, A: Address> Bindings<'m, A> {
         &self.ports
     }
 
-    /// Ports of the pools, to change over to others.
+    /// Ports of the pools, mutable for migration to new pools.
     pub fn ports_mut(&mut self) -> &mut Ports<'m, A> {
         &mut self.ports
     }
 
-    /// How many mappings there are, permissions among them, and for how many there is room without the reserve.
+    /// Number of mappings, including permissions, and capacity without the reserve.
     pub fn mappings(&self) -> (usize, usize) {
         (self.mappings.len(), self.mappings.capacity())
     }
 
-    /// How many subscribers there are, and at most.
+    /// Number of subscribers, and their maximum.
     pub fn subscribers(&self) -> (usize, usize) {
         (self.subscribers.len(), self.subscribers.records.capacity())
     }
 
-    /// How many port blocks subscribers have, and at most.
+    /// Number of allocated port blocks, and their maximum.
     pub fn blocks(&self) -> (usize, usize) {
         (self.subscribers.blocks.len(), self.subscribers.blocks.capacity())
     }
 
-    /// Ports and blocks that wait before they are allocated again, and how many were allocated too early for want of room.
+    /// Number of quarantined ports and blocks, and number of those freed early because the quarantine was full.
     pub fn quarantined(&self) -> (usize, u64) {
         (self.quarantine.len(), self.not_quarantined)
     }
 
-    /// Visit the mappings among the next `count` places from `cursor` on (0 to begin), each with its subscriber.
-    /// Returns the cursor of the next piece; none after the last.
+    /// Visit the mappings among the next `count` records from `cursor` on (0 to start), each with its subscriber.
+    /// Returns the next cursor; `None` after the last record.
     pub fn scan_mappings(
         &self,
         cursor: u32,
@@ -214,7 +217,8 @@ impl<'m, A: Address> Bindings<'m, A> {
         (end < self.mappings.end()).then_some(end)
     }
 
-    /// The same of subscribers, each with its blocks.
+    /// Visit the subscribers among the next `count` records from `cursor` on, each with its blocks. Returns the next
+    /// cursor; `None` after the last record.
     pub fn scan_subscribers(
         &self,
         cursor: u32,
@@ -231,12 +235,12 @@ impl<'m, A: Address> Bindings<'m, A> {
         (end < reach).then_some(end)
     }
 
-    /// Prefer ports with which the answers of a flow come to this shard.
+    /// Prefer outside ports whose answers RSS delivers to this shard.
     pub fn prefer_rss_ports(&mut self, fitting: Arc<RssPorts>) {
         self.ports.prefer_rss_ports(fitting);
     }
 
-    /// First pass for a new session: where its outside port is to come from. Prefetches the lines.
+    /// First pass for a new session: determine where its outside port comes from, and prefetch the index lines.
     #[inline]
     pub fn request<T: Tuple<Address = A>>(&mut self, pool: PoolIndex, class: PortClass, key: &T) -> PortRequest<A> {
         self.ports.migrate_if_due();
@@ -274,7 +278,7 @@ impl<'m, A: Address> Bindings<'m, A> {
         aim
     }
 
-    /// Second pass: prefetches the records.
+    /// Second pass: prefetch the records.
     #[inline(always)]
     pub fn prefetch_records(&self, aim: &mut PortRequest<A>) {
         if let Some(host) = aim.host {
@@ -285,7 +289,7 @@ impl<'m, A: Address> Bindings<'m, A> {
         }
     }
 
-    /// Third pass: prefetches the block that the port will come from.
+    /// Third pass: prefetch the block that the port will be allocated from.
     #[inline(always)]
     pub fn prefetch_block<T: Tuple<Address = A>>(&self, aim: &mut PortRequest<A>, key: &T) {
         let Some(host) = aim.host else { return };
@@ -306,11 +310,11 @@ impl<'m, A: Address> Bindings<'m, A> {
         }
     }
 
-    /// Last pass: what the session with `remote` gets, by the moment `now` in nanoseconds. New mappings are found from outside after
-    /// [`Bindings::publish`].
+    /// Last pass: allocate the resources of a session with `remote`; `now` is in nanoseconds. Lookups from outside find
+    /// new mappings after [`Bindings::publish`].
     ///
     /// # Errors
-    /// The reason why it gets nothing; all is as it was then.
+    /// The reason why the allocation is refused; the bindings are then unchanged.
     #[inline]
     pub fn allocate<T: Tuple<Address = A>>(
         &mut self,
@@ -329,17 +333,18 @@ impl<'m, A: Address> Bindings<'m, A> {
         self.allocate_beyond_port(aim, key, remote, now)
     }
 
-    /// New mappings are found from outside from now on. At the end of a batch of allocations.
+    /// Add the new mappings to the outside index. Called at the end of a batch of allocations.
     #[inline]
     pub fn publish(&mut self) {
         for &(number, hash) in &self.pending {
-            // A hash that has no place left: nobody finds the mapping from outside, sessions work.
+            // If the index has no free entry for the hash, lookups from outside don't find the mapping, but its
+            // sessions work.
             self.mappings.publish(number, hash);
         }
         self.pending.clear();
     }
 
-    /// Who is behind an outside address and port, for a packet with this key from outside.
+    /// Look up the outside address and port that a packet from outside is addressed to; `key` is the packet's key.
     pub fn inbound<T: Tuple<Address = A>>(
         &self,
         key: &T,
@@ -387,7 +392,7 @@ impl<'m, A: Address> Bindings<'m, A> {
         self.ports.layout().pool(pool)
     }
 
-    /// Keyed function of a subscriber.
+    /// Keyed hash of a subscriber.
     #[inline(always)]
     fn host_hash(&self, context: Context, prefix: A, pool: PoolIndex) -> u64 {
         let [high, low] = prefix.words();
@@ -398,7 +403,7 @@ impl<'m, A: Address> Bindings<'m, A> {
         )
     }
 
-    /// Keyed function of an inside address and port: places the mapping, and chooses its port.
+    /// Keyed hash of an inside address and port: it places the mapping in the index and selects its port.
     #[inline(always)]
     fn inside_hash(&self, context: Context, inside: A, port: u16, class: PortClass) -> u64 {
         let [high, low] = inside.words();
@@ -410,7 +415,8 @@ impl<'m, A: Address> Bindings<'m, A> {
         }
     }
 
-    /// The prefix of a subscriber's inside addresses: a site is one subscriber, whatever its terminals' addresses.
+    /// The inside prefix of the subscriber of an address. A site is one subscriber, whatever the addresses of its
+    /// terminals.
     #[inline(always)]
     fn prefix(&self, context: Context, address: A) -> A {
         if is_site(context) {
@@ -424,7 +430,7 @@ impl<'m, A: Address> Bindings<'m, A> {
         A::from_number(address.number() & mask)
     }
 
-    /// The same where it may be known already.
+    /// Find the subscriber of a key, using the record number that earlier passes may have found.
     #[inline(always)]
     fn subscriber_of<T: Tuple<Address = A>>(&self, aim: &PortRequest<A>, host: u64, key: &T) -> Option<u32> {
         let (context, prefix) = (key.context(), self.prefix(key.context(), key.source()));
@@ -441,23 +447,23 @@ impl<'m, A: Address> Bindings<'m, A> {
     }
 }
 
-/// Both sides of a translated session.
+/// Inside, outside and remote addresses of a translated session.
 #[derive(Clone, Copy, Debug)]
 struct Sides<A> {
     /// Inside address and port.
     inside: (A, u16),
-    /// What the outside sees in their place.
+    /// Outside address and port that replace the inside ones.
     outside: Lease<A>,
-    /// The remote address.
+    /// Remote address.
     remote: A,
     /// Context of the inside key.
     context: Context,
 }
 
-/// By its decision and keys.
+/// Derive the addresses from the decision and the session's keys.
 #[inline(always)]
 fn sides<T: Tuple>(decision: Decision, forward: &T, reverse: &T) -> Sides<T::Address> {
-    // The keys as packets of the inside host have them, and of the remote one.
+    // Keys of packets sent by the inside host and by the remote host.
     let (from_inside, from_outside) = match decision.outbound(Direction::Forward) {
         true => (forward, reverse),
         false => (reverse, forward),

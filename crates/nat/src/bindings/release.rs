@@ -1,4 +1,4 @@
-//! How what a session holds is released, and what waits before it is allocated again.
+//! Release of a session's resources, and quarantine of released ports.
 
 use super::{Bindings, Quarantined, Resource, Sides, sides};
 use crate::behaviour::{Filtering, Quarantine};
@@ -7,35 +7,36 @@ use crate::event::{Event, EventKind};
 use crate::ports::{Block, Lease, PortClass};
 use crate::{Address, Decision, PoolIndex, Tuple};
 
-/// What a session releases when it ends: [`Bindings::release_request`].
+/// Request to release the resources of an ended session, from [`Bindings::release_request`].
 #[derive(Clone, Copy, Debug)]
 pub struct ReleaseRequest<A> {
     ends: Sides<A>,
     pool: PoolIndex,
     class: PortClass,
     holding: Resources,
-    /// Keyed function of what finds the mapping from outside; without a mapping, of the subscriber.
+    /// Keyed hash that finds the mapping from outside; without a mapping, keyed hash of the subscriber.
     hash: u64,
-    /// The mapping: probably after [`Bindings::prefetch_release`], most certainly after [`Bindings::prefetch_release_subscriber`].
+    /// Record number of the mapping: a guess after [`Bindings::prefetch_release`], almost certain after
+    /// [`Bindings::prefetch_release_subscriber`].
     mapping: Option<u32>,
-    /// The keyed function that finds it from inside.
+    /// Keyed hash that finds the mapping from inside.
     inside: Option<u64>,
 }
 
-/// A port that is used no more.
+/// A port that is no longer in use.
 #[derive(Clone, Copy)]
 pub(super) struct Port<A> {
     pub pool: PoolIndex,
     pub class: PortClass,
     pub lease: Lease<A>,
-    /// It was a mapping's, not a session's own.
+    /// Whether the port belonged to a mapping rather than directly to a session.
     pub mapped: bool,
 }
 
 impl<A: Address> Bindings<'_, A> {
-    /// What a session releases, by its decision and its keys; none where nothing was allocated. Asks the processor for the
-    /// lines that find it. [`Bindings::prefetch_release`] and [`Bindings::prefetch_release_subscriber`] may follow, for many sessions
-    /// each, and hide the latency of the records; then [`Bindings::release`].
+    /// Build the release request of a session from its decision and keys, and prefetch the index lines; `None` if
+    /// nothing was allocated. To hide memory latency, callers may run [`Bindings::prefetch_release`] and
+    /// [`Bindings::prefetch_release_subscriber`] over many sessions before they call [`Bindings::release`].
     #[inline(always)]
     pub fn release_request<T: Tuple<Address = A>>(
         &self,
@@ -75,7 +76,7 @@ impl<A: Address> Bindings<'_, A> {
         })
     }
 
-    /// Second pass: the records of mapping or subscriber.
+    /// Second pass: prefetch the record of the mapping or subscriber.
     #[inline(always)]
     pub fn prefetch_release(&self, ending: &mut ReleaseRequest<A>) {
         if ending.holding.has(Resources::MAPPING) {
@@ -85,7 +86,7 @@ impl<A: Address> Bindings<'_, A> {
         }
     }
 
-    /// Third pass: the mapping's subscriber, and what finds the mapping from inside if it goes.
+    /// Third pass: prefetch the mapping's subscriber, and the inside index entry that a removal of the mapping needs.
     #[inline(always)]
     pub fn prefetch_release_subscriber(&self, ending: &mut ReleaseRequest<A>) {
         if !ending.holding.has(Resources::MAPPING) {
@@ -102,7 +103,7 @@ impl<A: Address> Bindings<'_, A> {
         }
     }
 
-    /// The mapping of a session that ends, where it may be known already.
+    /// Find the mapping of an ended session, using the record number that earlier passes may have found.
     #[inline(always)]
     fn mapping_of(&self, ending: &ReleaseRequest<A>) -> Option<u32> {
         let (outside, class, inside) = (ending.ends.outside, ending.class, ending.ends.inside);
@@ -112,15 +113,15 @@ impl<A: Address> Bindings<'_, A> {
         known.or_else(|| self.mappings.find_exact(ending.hash, outside, class, inside))
     }
 
-    /// The keyed function that finds its mapping from inside.
+    /// Keyed hash that finds the session's mapping from inside.
     #[inline(always)]
     fn inside_of(&self, ending: &ReleaseRequest<A>) -> u64 {
         let Sides { inside, context, .. } = ending.ends;
         self.inside_hash(context, inside.0, inside.1, ending.class)
     }
 
-    /// Release what a session holds: called once when it ends, at the moment `now` in nanoseconds. False where
-    /// something of it was not allocated.
+    /// Release the resources of a session, once, when it ends; `now` is in nanoseconds. Returns false if some of them
+    /// were not allocated.
     #[inline]
     pub fn release(&mut self, ending: &ReleaseRequest<A>, now: u64) -> bool {
         let &ReleaseRequest {
@@ -174,7 +175,7 @@ impl<A: Address> Bindings<'_, A> {
         known
     }
 
-    /// [`Bindings::release`] of one session alone.
+    /// Release the resources of a single session: [`Bindings::release`] without prefetch passes.
     pub fn release_one<T: Tuple<Address = A>>(
         &mut self,
         decision: Decision,
@@ -189,7 +190,7 @@ impl<A: Address> Bindings<'_, A> {
         }
     }
 
-    /// A session of a mapping has ended; with the last one its port is free, after a while where it has to wait. The
+    /// Remove a session from a mapping. With the last session the port is released, after quarantine if configured. The
     /// hashes find the mapping from inside and from outside.
     pub(super) fn release_mapping(&mut self, mapping: u32, (inside, outside): (u64, u64), now: u64) {
         let Some(record) = self.mappings.get_mut(mapping) else {
@@ -217,7 +218,7 @@ impl<A: Address> Bindings<'_, A> {
                 let computed = valid.inside(lease.address, lease.port).is_some();
                 valid.has_bits() || computed
             });
-            // Where no bits say which ports are taken, the record itself does.
+            // Without a port bitmap, the mapping's record itself marks the port as occupied.
             if !stored && self.quarantine(pool, Resource::Record(mapping), hold, now) {
                 self.mappings.quarantine(mapping, inside);
                 self.count_port(number, class);
@@ -241,8 +242,8 @@ impl<A: Address> Bindings<'_, A> {
         }
     }
 
-    /// How long a mapping's port waits (RFC 6888, REQ-8): TCP is tracked, strict filtering keeps strangers out, and a
-    /// block stays with its subscriber.
+    /// Quarantine of a mapping's port (RFC 6888, REQ-8). None applies to TCP, which is tracked, to strict filtering,
+    /// which blocks unsolicited packets, and to blocks, which stay with their subscriber.
     fn quarantine_of(&self, pool: PoolIndex, class: PortClass) -> Option<Quarantine> {
         let valid = self.pool(pool)?;
         let waits = class != PortClass::Tcp
@@ -252,7 +253,7 @@ impl<A: Address> Bindings<'_, A> {
         Some(valid.quarantine()).filter(|hold| waits && hold.seconds > 0)
     }
 
-    /// Keep something from being allocated again for a while; false where too much waits already.
+    /// Put a resource into quarantine; false if the quarantine is full.
     fn quarantine(&mut self, pool: PoolIndex, what: Resource<A>, hold: Quarantine, now: u64) -> bool {
         if self.quarantine.len() >= self.quarantine.capacity().min(hold.most as usize) {
             self.not_quarantined += 1;
@@ -267,7 +268,8 @@ impl<A: Address> Bindings<'_, A> {
         true
     }
 
-    /// What has waited long enough is free, at most `count` of it. Pools that wait longer delay those that wait less.
+    /// Free at most `count` resources whose quarantine has expired. The queue is in order of arrival, so pools with a
+    /// long quarantine delay those with a short one.
     pub fn expire(&mut self, now: u64, count: usize) {
         for _ in 0..count {
             let Some(held) = self.quarantine.front().copied().filter(|held| held.due <= now) else {
@@ -286,7 +288,7 @@ impl<A: Address> Bindings<'_, A> {
         }
     }
 
-    /// A port of a session, or of a mapping, is not used any more.
+    /// Release a port of a session or mapping.
     pub(super) fn release_port(&mut self, number: u32, port: Port<A>, hold: Option<Quarantine>, now: u64) -> bool {
         let Port {
             pool,
@@ -304,7 +306,7 @@ impl<A: Address> Bindings<'_, A> {
             {
                 return true;
             }
-            // A port of a mapping or of a block never comes to another pool with its session.
+            // A port that belongs to a mapping or block is never moved to another pool with its session.
             let of_block = self.subscribers.get(number).is_some_and(|record| record.blocks() > 0);
             return match mapped || of_block {
                 true => self.ports.release_quarantined(pool, class, lease),
@@ -330,7 +332,8 @@ impl<A: Address> Bindings<'_, A> {
         }
         if let Some(subscriber) = self.subscribers.records.get_mut(number) {
             subscriber.empty += 1;
-            // The one that is empty now may stay as the spare one; of two, this one goes.
+            // The newly emptied block may stay as the spare block. If the subscriber already has an empty block,
+            // release this one.
             if subscriber.empty > u16::from(blocks.spare) {
                 self.release_block(number, owned, now);
             }
@@ -338,7 +341,7 @@ impl<A: Address> Bindings<'_, A> {
         known
     }
 
-    /// A block of a subscriber's without a port in use is released to the pool, after a while.
+    /// Release a subscriber's block that has no port in use, after quarantine if configured.
     fn release_block(&mut self, number: u32, owned: u32, now: u64) {
         let (Some(record), Some(subscriber)) = (
             self.subscribers.blocks.get(owned).copied(),
@@ -362,7 +365,7 @@ impl<A: Address> Bindings<'_, A> {
         self.subscribers.blocks.release(owned);
         if let Some(subscriber) = self.subscribers.records.get_mut(number) {
             subscriber.block_count -= 1;
-            // One that was given while the pool dealt its ports otherwise may have been counted as in use.
+            // A block allocated under a different port layout of the pool may have been counted as in use.
             subscriber.empty = subscriber.empty.saturating_sub(1);
         }
         let pool = subscriber.pool();
@@ -386,7 +389,7 @@ impl<A: Address> Bindings<'_, A> {
         self.ports.put_block(pool, record.block());
     }
 
-    /// A session of a subscriber has ended; with the last one the subscriber goes.
+    /// Remove a session from a subscriber; the subscriber is removed with its last session.
     fn end_session(&mut self, number: u32, now: u64) {
         let Some(subscriber) = self.subscribers.records.get_mut(number) else {
             return;
@@ -399,7 +402,7 @@ impl<A: Address> Bindings<'_, A> {
         }
     }
 
-    /// A subscriber without sessions goes, with its blocks.
+    /// Remove a subscriber without sessions, and release its blocks.
     #[inline(never)]
     pub(super) fn leave(&mut self, host: u64, number: u32, now: u64) {
         while let Some(owned) = self

@@ -1,4 +1,4 @@
-//! Subscribers: an inside address or prefix with its paired outside address, its port blocks, and what it may have.
+//! Subscribers: an inside address or prefix with its paired outside address, port blocks and limits.
 
 use bytemuck::{Pod, Zeroable};
 use sluice_table::compact::CompactIndex;
@@ -15,29 +15,29 @@ use crate::{Address, PoolIndex};
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C, packed)]
 pub struct Subscriber<A> {
-    /// Nanosecond at which the rate of new sessions is used up by none.
+    /// Time in nanoseconds at which the rate limiter is idle again.
     rate_due: u64,
     address: A,
     paired: A,
     context: Context,
-    /// Sessions.
+    /// Number of sessions.
     pub(super) sessions: u32,
-    /// Outside ports by class.
+    /// Number of outside ports in use by class.
     pub(super) ports: [u32; 3],
-    /// The first of its blocks, or the next free record: its number, plus one.
+    /// Record number plus one of the subscriber's first block, or of the next free record.
     pub(super) blocks: u32,
-    /// How many blocks it has.
+    /// Number of blocks.
     pub(super) block_count: u16,
-    /// How many of them have no port in use.
+    /// Number of blocks without a port in use.
     pub(super) empty: u16,
     pool: PoolIndex,
-    /// First port of its newest block, which is of the paired address as a rule: to be asked for early.
+    /// First port of the newest block, which usually belongs to the paired address. Used to prefetch the block.
     pub(super) newest: u16,
-    /// Fills a line for IPv4.
+    /// Pads the record to a full cache line for IPv4.
     spare: [u8; 12],
 }
 
-/// A free record must look idle: the link is in none of what says whether it is.
+/// A free record must look idle, so the free-list link is stored in a field that `is_idle` does not read.
 impl<A: Address> Linked for Subscriber<A> {
     fn link(&self) -> u32 {
         self.blocks
@@ -48,12 +48,12 @@ impl<A: Address> Linked for Subscriber<A> {
 }
 
 impl<A: Address> Subscriber<A> {
-    /// The inside address, or the first of the prefix.
+    /// Inside address, or first address of the inside prefix.
     pub fn address(&self) -> A {
         self.address
     }
 
-    /// The outside address that it is paired with (RFC 4787, REQ-2).
+    /// Outside address that the subscriber is paired with (RFC 4787, REQ-2).
     pub fn paired(&self) -> A {
         self.paired
     }
@@ -63,27 +63,27 @@ impl<A: Address> Subscriber<A> {
         self.context
     }
 
-    /// The pool.
+    /// Pool.
     pub fn pool(&self) -> PoolIndex {
         self.pool
     }
 
-    /// Sessions.
+    /// Number of sessions.
     pub fn sessions(&self) -> u32 {
         self.sessions
     }
 
-    /// Outside ports in use, by class.
+    /// Number of outside ports in use by class.
     pub fn ports(&self) -> [u32; 3] {
         self.ports
     }
 
-    /// Port blocks.
+    /// Number of port blocks.
     pub fn blocks(&self) -> u16 {
         self.block_count
     }
 
-    /// Whether it has nothing any more.
+    /// Whether the subscriber has no sessions, ports or blocks.
     pub(super) fn is_idle(&self) -> bool {
         let ports = self.ports;
         self.sessions == 0 && ports == [0; 3]
@@ -93,27 +93,27 @@ impl<A: Address> Subscriber<A> {
         self.paired = address;
     }
 
-    /// Whether one more session is within a rate, at a moment in nanoseconds.
+    /// Whether another session at `now` (nanoseconds) is within the rate limit.
     pub(super) fn admits(&self, rate: Rate, now: u64) -> bool {
         self.rate_due <= now + spacing(rate).1
     }
 
-    /// Count a session against a rate.
+    /// Count a session against the rate limit.
     pub(super) fn charge(&mut self, rate: Rate, now: u64) {
         let due = self.rate_due;
         self.rate_due = due.max(now) + spacing(rate).0;
     }
 }
 
-/// A block that a subscriber has.
+/// A block allocated to a subscriber.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C, packed)]
 pub struct SubscriberBlock<A> {
     address: A,
-    /// The next block of the subscriber, or the next free record: its number, plus one.
+    /// Record number plus one of the subscriber's next block, or of the next free record.
     pub(super) next: u32,
     first: u16,
-    /// Ports in use by class.
+    /// Number of ports in use by class.
     pub(super) used: [u16; 3],
 }
 
@@ -136,7 +136,7 @@ impl<A: Address> SubscriberBlock<A> {
         }
     }
 
-    /// Which ports.
+    /// Address and ports of the block.
     pub fn block(&self) -> Block<A> {
         Block {
             address: self.address,
@@ -144,7 +144,7 @@ impl<A: Address> SubscriberBlock<A> {
         }
     }
 
-    /// Ports in use by class.
+    /// Number of ports in use by class.
     pub fn used(&self) -> [u16; 3] {
         self.used
     }
@@ -163,7 +163,7 @@ pub struct Subscribers<'m, A: Address> {
     pub(super) blocks: Slab<'m, SubscriberBlock<A>>,
 }
 
-/// Lines of memory for so many subscribers and blocks.
+/// Number of memory lines needed for the given numbers of subscribers and blocks.
 pub const fn lines_for<A: Address>(subscribers: usize, blocks: usize) -> usize {
     CompactIndex::lines_for(subscribers)
         + Slab::<Subscriber<A>>::lines_for(subscribers)
@@ -171,7 +171,7 @@ pub const fn lines_for<A: Address>(subscribers: usize, blocks: usize) -> usize {
 }
 
 impl<'m, A: Address> Subscribers<'m, A> {
-    /// No subscriber yet; room for so many in `memory`.
+    /// Create an empty table in `memory` with the given capacities.
     pub fn new(memory: &'m mut [Line], subscribers: usize, blocks: usize) -> Self {
         let (index, rest) = memory.split_at_mut(CompactIndex::lines_for(subscribers).min(memory.len()));
         let lines = Slab::<Subscriber<A>>::lines_for(subscribers);
@@ -183,23 +183,24 @@ impl<'m, A: Address> Subscribers<'m, A> {
         }
     }
 
-    /// How many.
+    /// Number of subscribers.
     pub fn len(&self) -> usize {
         self.records.len()
     }
 
-    /// The record of a number.
+    /// Record with this number.
     pub fn get(&self, number: u32) -> Option<&Subscriber<A>> {
         self.records.get(number)
     }
 
-    /// First pass of [`Subscribers::find`].
+    /// First pass of [`Subscribers::find`]: prefetch the index.
     #[inline(always)]
     pub fn prefetch(&self, hash: u64) {
         self.index.prefetch(hash);
     }
 
-    /// Second pass: prefetches the record that it probably is, and says which.
+    /// Second pass of [`Subscribers::find`]: prefetch the record that the index probably refers to, and return its
+    /// number.
     #[inline(always)]
     pub fn prefetch_record(&self, hash: u64) -> Option<u32> {
         let number = self.index.candidate(hash)?;
@@ -207,20 +208,20 @@ impl<'m, A: Address> Subscribers<'m, A> {
         Some(number)
     }
 
-    /// The subscriber of a pool with an address; `hash` is a keyed function of all that.
+    /// Find the subscriber of a pool with this context and address; `hash` is a keyed hash of all three.
     #[inline(always)]
     pub fn find(&self, hash: u64, context: Context, address: A, pool: PoolIndex) -> Option<u32> {
         self.index.find(hash, |number| self.is(number, context, address, pool))
     }
 
-    /// Is a number that subscriber's?
+    /// Whether the record with this number is the subscriber of the given context, address and pool.
     #[inline(always)]
     pub fn is(&self, number: u32, context: Context, address: A, pool: PoolIndex) -> bool {
         let record = self.records.get(number);
         record.is_some_and(|record| (record.context, record.address, record.pool) == (context, address, pool))
     }
 
-    /// A new subscriber, paired with an outside address; none where there is no room.
+    /// Create a subscriber that is paired with an outside address; `None` if the table is full.
     pub fn make(&mut self, hash: u64, context: Context, address: A, pool: PoolIndex, paired: A) -> Option<u32> {
         let number = self.records.allocate(Subscriber {
             address,
@@ -236,14 +237,14 @@ impl<'m, A: Address> Subscribers<'m, A> {
         Some(number)
     }
 
-    /// A subscriber goes.
+    /// Remove a subscriber.
     pub fn remove(&mut self, hash: u64, number: u32) {
         if self.index.remove(hash, number) {
             self.records.release(number);
         }
     }
 
-    /// A subscriber's blocks, the newest first: number of the record and record.
+    /// Blocks of a subscriber, newest first, each with its record number.
     pub fn blocks_of(&self, number: u32) -> impl Iterator<Item = (u32, &SubscriberBlock<A>)> {
         let mut next = self.records.get(number).map_or(0, |record| record.blocks);
         core::iter::from_fn(move || {

@@ -1,28 +1,28 @@
-//! A keyed permutation of `0..count`, another one for each outside address (RFC 6431, section 2.2).
+//! Keyed permutation of `0..count`, different for each outside address (RFC 6431, section 2.2).
 //!
-//! A Feistel network over two digits, `high` × `low` places that are at least `count` (Black and Rogaway, "Ciphers
-//! with arbitrary finite domains", 2002). Where it leads out of `0..count` it is walked on: less than one place in 100
-//! is outside where there are some thousand, and never more than 256 are.
+//! It is a Feistel network over two digits with bases `high` and `low`, whose product is at least `count` (Black and
+//! Rogaway, "Ciphers with arbitrary finite domains", 2002). Results outside `0..count` are permuted again (cycle
+//! walking). With some thousand places fewer than one in 100 lies outside, and never more than 256 do.
 
 use crate::keyed::{Secret, reduce, sip};
 
 const ROUNDS: u32 = 6;
 
-/// The digits' bases: the low one at most 256, as `count` is at most 65,536.
+/// Bases of the two digits. The low one is at most 256 because `count` is at most 65,536.
 #[inline(always)]
 fn bases(count: u32) -> (u32, u32) {
     let low = (count - 1).isqrt() + 1;
     (count.div_ceil(low), low)
 }
 
-/// What a round adds: a keyed function of the tweak, the round and a digit.
+/// Value that a round adds: a keyed hash of the tweak, the round and a digit.
 #[inline(always)]
 fn added(key: Secret, tweak: u32, round: u32, digit: u32, base: u32) -> u32 {
     let tail = u64::from(tweak) << 24 | u64::from(round) << 16 | u64::from(digit);
     reduce((sip::<1, 3>(key, &[], tail) >> 32) as u32, base)
 }
 
-/// The image of a place.
+/// Image of a place under the permutation.
 #[inline]
 pub(super) fn image_of(key: Secret, tweak: u32, count: u32, place: u32) -> u32 {
     let (high, low) = bases(count);
@@ -43,7 +43,7 @@ pub(super) fn image_of(key: Secret, tweak: u32, count: u32, place: u32) -> u32 {
     }
 }
 
-/// The place of an image.
+/// Place that the permutation maps to `image`.
 #[inline]
 pub(super) fn preimage_of(key: Secret, tweak: u32, count: u32, image: u32) -> u32 {
     let (high, low) = bases(count);
@@ -92,7 +92,7 @@ mod tests {
         };
         let same = |one: &[u32], other: &[u32]| one.iter().zip(other).filter(|(a, b)| a == b).count();
         let one = list(KEY, 0);
-        // Of two unrelated permutations about one place has the same image.
+        // Two unrelated permutations agree in about one place on average.
         assert!(same(&one, &list(KEY, 1)) < 20);
         assert!(same(&one, &list(Secret([7, 12]), 0)) < 20);
         assert!(same(&one, &(0..56_448).collect::<Vec<_>>()) < 20);

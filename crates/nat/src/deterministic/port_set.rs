@@ -1,13 +1,13 @@
-//! What one inside address has outside.
+//! Outside ports of one inside address.
 
 use super::{Algorithm, Plan, permutation};
 use crate::Address;
 
-/// The outside ports of one inside address: the same numbers of TCP, UDP and ICMP queries.
+/// Outside ports of one inside address. TCP, UDP and ICMP queries use the same port numbers.
 #[derive(Clone, Copy, Debug)]
 pub struct PortSet<'a, A> {
     plan: &'a Plan<A>,
-    /// Counted from the first inside address.
+    /// Index of the inside address, counted from the first.
     subscriber: u32,
 }
 
@@ -22,13 +22,13 @@ impl<'a, A: Address> PortSet<'a, A> {
         A::from_number(self.plan.first.number() + u128::from(self.subscriber))
     }
 
-    /// How many ports.
+    /// Number of ports.
     #[inline(always)]
     pub fn count(&self) -> u32 {
         self.plan.share
     }
 
-    /// The one outside address; none where the ports are spread over all.
+    /// The outside address; `None` if the ports are spread over all addresses.
     #[inline]
     pub fn address(&self) -> Option<A> {
         let plan = self.plan;
@@ -36,7 +36,7 @@ impl<'a, A: Address> PortSet<'a, A> {
         one.then(|| self.at(0).0)
     }
 
-    /// The `k`-th port and its address; the last where there are not so many.
+    /// The `k`-th port and its address; the last one if `k` is too large.
     #[inline]
     pub fn at(&self, k: u32) -> (A, u16) {
         let plan = self.plan;
@@ -67,21 +67,21 @@ impl<'a, A: Address> PortSet<'a, A> {
         (plan.addresses.at(address), plan.ports.at(index) as u16)
     }
 
-    /// Which of the ports it is; none where it is not of them.
+    /// Index of a port among these ports; `None` if it is not one of them.
     #[inline]
     pub fn index_of(&self, address: A, port: u16) -> Option<u32> {
         let (subscriber, k) = self.plan.owner(address, port)?;
         (subscriber == u64::from(self.subscriber)).then_some(k)
     }
 
-    /// First and last port, where they are one range of one address.
+    /// Address, first and last port, if the ports form one range of one address.
     pub fn range(&self) -> Option<(A, u16, u16)> {
         let ((address, first), (other, last)) = (self.at(0), self.at(self.count() - 1));
         let whole = address == other && u32::from(last) + 1 == u32::from(first) + self.count();
         (whole && self.plan.algorithm == Algorithm::Sequential).then_some((address, first, last))
     }
 
-    /// All ports with their addresses, in order of `k`.
+    /// All ports with their addresses, by ascending `k`.
     pub fn iter(&self) -> impl Iterator<Item = (A, u16)> + use<'a, A> {
         let share = *self;
         (0..share.count()).map(move |k| share.at(k))

@@ -1,8 +1,8 @@
-//! Ascending ranges that are counted through: addresses, or ports as numbers.
+//! Ascending ranges of addresses or port numbers whose elements are numbered consecutively.
 
 use crate::Address;
 
-/// Ranges, first and last, each with the count of those before it.
+/// Ranges (first and last element), each with the number of elements in earlier ranges.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Ranges<A> {
     spans: Box<[(A, A, u32)]>,
@@ -10,7 +10,7 @@ pub(super) struct Ranges<A> {
 }
 
 impl<A: Address> Ranges<A> {
-    /// Ranges in any order that do not overlap. What is more than 32 bits can count is left out.
+    /// Build from non-overlapping ranges in any order. Elements beyond 32-bit numbering are ignored.
     pub fn new(mut ranges: Vec<(A, A)>) -> Self {
         ranges.retain(|range| range.0 <= range.1);
         ranges.sort_unstable();
@@ -30,7 +30,7 @@ impl<A: Address> Ranges<A> {
         }
     }
 
-    /// One range without some others.
+    /// One range minus the given holes.
     pub fn without(whole: (A, A), holes: impl Iterator<Item = (A, A)>) -> Self {
         let mut holes: Vec<_> = holes.collect();
         holes.sort_unstable();
@@ -57,12 +57,12 @@ impl<A: Address> Ranges<A> {
         self.count == 0
     }
 
-    /// First and last of each range.
+    /// First and last element of each range.
     pub fn ranges(&self) -> impl Iterator<Item = (A, A)> {
         self.spans.iter().map(|&(first, last, _)| (first, last))
     }
 
-    /// The `index`-th; the last where there are not so many.
+    /// The `index`-th element; the last one if `index` is too large.
     #[inline(always)]
     pub fn at(&self, index: u32) -> A {
         let index = index.min(self.count - 1);

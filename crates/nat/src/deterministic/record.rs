@@ -1,5 +1,5 @@
-//! The line that a change of the configuration leaves in the log, from which the owner of every port can be computed
-//! later (RFC 7422, section 3).
+//! Log record of a configuration change, from which the owner of every port can be computed later (RFC 7422, section
+//! 3).
 
 use core::fmt::Write;
 
@@ -7,9 +7,9 @@ use super::{Plan, Ranges};
 use crate::Address;
 
 impl<A: Address> Plan<A> {
-    /// The line, with a time as the caller writes it: time, I, O, D, M, A and R as in the RFC, and C, which I and O
-    /// alone do not tell. An address and its length stand for a prefix; addresses that are none are ranges of length
-    /// 32 or 128. IPv6 addresses stand in brackets. The key of a random deal is not in it.
+    /// Format the record; `time` is formatted by the caller. Fields: time, I, O, D, M, A and R as in the RFC, and C,
+    /// which cannot be derived from I and O. Prefixes are written as address and length; other ranges as prefixes of
+    /// length 32 or 128. IPv6 addresses are written in brackets. The key of the random algorithm is not included.
     pub fn record(&self, time: &str) -> String {
         let mut line = format!("[{time}]:");
         let inside = Ranges::new(vec![(self.first, self.last)]);

@@ -1,4 +1,4 @@
-//! What is asked of a pool before it is used.
+//! Validation of pools.
 
 use core::net::IpAddr;
 use std::sync::Arc;
@@ -13,16 +13,16 @@ use crate::ports::SharedOf;
 use crate::shard::{BLOCK, BLOCKS};
 use crate::timeout::{Schedule, TimeoutError};
 
-/// Why pools are refused.
+/// Why pools are invalid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PoolError {
-    /// No address.
+    /// The pool has no address.
     #[error("pool {pool} has no address")]
     Empty {
         /// The pool.
         pool: PoolIndex,
     },
-    /// A range whose last address is before its first.
+    /// The last address of a range is before its first.
     #[error("pool {pool}: the range {first}-{last} ends before it begins")]
     Reversed {
         /// The pool.
@@ -32,15 +32,15 @@ pub enum PoolError {
         /// The range's last address.
         last: IpAddr,
     },
-    /// More addresses than [`ADDRESSES`].
+    /// The pool has more than [`ADDRESSES`] addresses.
     #[error("pool {pool} has {count} addresses, at most 1048576 are possible")]
     TooLarge {
         /// The pool.
         pool: PoolIndex,
-        /// Its addresses.
+        /// Number of addresses.
         count: u128,
     },
-    /// A port range that is empty or holds port 0.
+    /// The port range is empty or contains port 0.
     #[error("pool {pool}: ports {first}-{last} are not a range within 1-65535")]
     BadPorts {
         /// The pool.
@@ -50,49 +50,49 @@ pub enum PoolError {
         /// Last port.
         last: u16,
     },
-    /// A protocol with ports or identifiers among those that are translated by address alone.
+    /// A protocol with ports or identifiers is listed among the protocols that are translated by address alone.
     #[error("pool {pool}: protocol {protocol} has ports or identifiers, and is not translated by address alone")]
     HasPorts {
         /// The pool.
         pool: PoolIndex,
-        /// The protocol.
+        /// Protocol number.
         protocol: u8,
     },
-    /// A block size that is no power of two, or below 64.
+    /// The block size is not a power of two, or is below 64.
     #[error("pool {pool}: blocks of {size} ports; a block has a power of two of ports, at least 64")]
     BadBlocks {
         /// The pool.
         pool: PoolIndex,
-        /// As configured.
+        /// Configured block size.
         size: u16,
     },
-    /// Ports cannot be computed.
+    /// The deterministic plan is invalid.
     #[error("pool {pool}: {error}")]
     Deterministic {
         /// The pool.
         pool: PoolIndex,
-        /// Why.
+        /// What is wrong with the plan.
         error: DeterministicError,
     },
-    /// Settings that contradict each other.
+    /// Settings contradict each other.
     #[error("pool {pool}: {why}")]
     Contradiction {
         /// The pool.
         pool: PoolIndex,
-        /// What is wrong.
+        /// Description of the contradiction.
         why: &'static str,
     },
-    /// Two ranges that share an address and a port.
+    /// Two ranges overlap in an address and a port.
     #[error("pools {pool} and {other} overlap: both have {address}")]
     Overlap {
-        /// The one.
+        /// First pool.
         pool: PoolIndex,
-        /// The other; the same where two ranges of one pool overlap.
+        /// Second pool; equal to the first if two ranges of one pool overlap.
         other: PoolIndex,
-        /// The first address that both have.
+        /// First address that both ranges contain.
         address: IpAddr,
     },
-    /// Timeouts out of bounds.
+    /// A timeout is out of bounds.
     #[error("pool {pool}: {error}")]
     Timeout {
         /// The pool.
@@ -100,15 +100,15 @@ pub enum PoolError {
         /// What is wrong.
         error: TimeoutError,
     },
-    /// More pools than an index can name.
+    /// There are more pools than an index can represent.
     #[error("{count} pools, at most 65536 are possible")]
     TooMany {
-        /// As configured.
+        /// Configured number of pools.
         count: usize,
     },
 }
 
-/// Check a pool alone.
+/// Validate a single pool.
 pub(super) fn check<A: Address>(index: PoolIndex, pool: &Pool<A>) -> Result<ValidPool<A>, PoolError> {
     let (first, last) = (*pool.ports.start(), *pool.ports.end());
     let bad_ports = PoolError::BadPorts {
@@ -168,7 +168,8 @@ pub(super) fn check<A: Address>(index: PoolIndex, pool: &Pool<A>) -> Result<Vali
     Ok(valid)
 }
 
-/// A pool's ranges in order: first and last address, and the place of the first in the pool; and how many addresses there are.
+/// Sorted ranges of a pool (first address, last address, index of the first address in the pool), and the number of
+/// addresses.
 #[expect(clippy::type_complexity, reason = "the ranges of a valid pool, and their length")]
 fn ranges<A: Address>(index: PoolIndex, pool: &Pool<A>) -> Result<(Vec<(A, A, u32)>, u32), PoolError> {
     if pool.addresses.is_empty() {
@@ -195,7 +196,7 @@ fn ranges<A: Address>(index: PoolIndex, pool: &Pool<A>) -> Result<(Vec<(A, A, u3
     Ok((ranges, count as u32))
 }
 
-/// Settings that contradict each other, where some do.
+/// Find settings that contradict each other.
 fn contradiction<A>(pool: &Pool<A>) -> Option<&'static str> {
     let has_mapping = |mapping| pool.behaviour.iter().any(|one| one.mapping == mapping);
     let all_independent = pool
@@ -221,7 +222,7 @@ fn contradiction<A>(pool: &Pool<A>) -> Option<&'static str> {
     }
 }
 
-/// Reserved ports among those of a pool, in order and apart from each other.
+/// Reserved ports within a pool's range, sorted and merged.
 fn reserved<A>(pool: &Pool<A>, first: u16, last: u16) -> Vec<(u16, u16)> {
     let mut reserved: Vec<(u16, u16)> = Vec::new();
     let mut sorted: Vec<_> = pool
@@ -240,7 +241,7 @@ fn reserved<A>(pool: &Pool<A>, first: u16, last: u16) -> Vec<(u16, u16)> {
     reserved
 }
 
-/// A bit for each protocol that is translated by address alone.
+/// Bitmap of the protocols that are translated by address alone.
 fn protocols<A>(index: PoolIndex, pool: &Pool<A>) -> Result<[u64; 4], PoolError> {
     let mut protocols = [0; 4];
     for &protocol in &pool.protocols {
@@ -252,8 +253,8 @@ fn protocols<A>(index: PoolIndex, pool: &Pool<A>) -> Result<[u64; 4], PoolError>
     Ok(protocols)
 }
 
-/// The most shards that each have ports where addresses and ports spread as cards hash; more than there can be where no
-/// other function gives them to more.
+/// Maximum number of shards that can each own ports if addresses and ports are distributed by the card's hash. Larger
+/// than any number of shards if no other distribution would give ports to more shards.
 fn units<A: Address>(pool: &ValidPool<A>) -> u32 {
     if pool.selection != PortSelection::Preserve {
         let ((first, last), size) = (pool.dealt().unwrap_or(pool.ports), pool.unit() * BLOCK);

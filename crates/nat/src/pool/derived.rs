@@ -1,14 +1,14 @@
-//! What follows from a pool's settings.
+//! Values derived from a pool's settings.
 
 use super::{Source, ValidPool};
 use crate::Address;
 use crate::behaviour::{Limits, MappingBehaviour, PortSelection, SubscriberLimits};
 use crate::ports::PortClass;
 
-/// What follows from a pool's settings and is asked for every new session: worked out once.
+/// Values derived from a pool's settings. They are computed once because every new session needs them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Derived {
-    /// Where ports come from, and whether subscribers are counted, by class.
+    /// By class: where ports come from, and whether subscribers are counted.
     pub(super) classes: [(Source, bool); 3],
     pub(super) bits: bool,
     pub(super) limits: bool,

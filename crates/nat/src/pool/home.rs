@@ -1,4 +1,4 @@
-//! Where an outside address and port belong: to a shard, to a unit that cards hash, or to an inside address.
+//! Ownership of an outside address and port: by a shard, by a unit of ports that cards hash, or by an inside address.
 
 use std::sync::Arc;
 
@@ -9,19 +9,19 @@ use crate::deterministic::Plan;
 use crate::ports::SharedPorts;
 use crate::shard::{BLOCK, BLOCKS, Shards};
 
-/// Where an outside address and port belong.
+/// Owner of an outside address and port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Home<A> {
-    /// To the shard of a unit of an address's ports, as cards know it ([`Shards::shard_of_unit`]).
+    /// The shard of a unit of ports, which cards can compute too ([`Shards::shard_of_unit`]).
     Unit(u32),
-    /// To a shard that cards do not know.
+    /// A shard that cards cannot compute.
     Shard(u32),
-    /// To the shard of an inside address.
+    /// The shard of an inside address.
     Inside(A),
 }
 
 impl<A: Address> ValidPool<A> {
-    /// Words of 64 ports that always share a shard.
+    /// Number of 64-port words that always belong to the same shard.
     #[inline(always)]
     pub fn unit(&self) -> u32 {
         match (self.selection, self.blocks) {
@@ -31,7 +31,7 @@ impl<A: Address> ValidPool<A> {
         }
     }
 
-    /// Where an address and port belong by computation.
+    /// Computed owner of an address and port.
     #[inline(always)]
     pub fn home(&self, shards: Shards, address: A, port: u16) -> Home<A> {
         match self.inside(address, port) {
@@ -41,35 +41,37 @@ impl<A: Address> ValidPool<A> {
         }
     }
 
-    /// Whether addresses and ports spread over shards as cards hash: where that gives ports to every shard.
+    /// Whether addresses and ports are distributed over shards by the card's hash: only if every shard gets ports that
+    /// way.
     #[inline(always)]
     pub(crate) fn is_wide(&self, shards: Shards) -> bool {
         self.units >= shards.count()
     }
 
-    /// Whether shards share ports of its addresses: where bits say which are free, no sessions have a port together and no
-    /// computation says who has it, and each shard keeps a whole unit of each address for itself. Of two shards each has half anyway.
+    /// Whether shards share ports of the pool's addresses. This requires a port bitmap, no shared ports between
+    /// sessions, no computed ownership, and that each shard keeps at least one whole unit per address for itself. With
+    /// two shards each has half of the ports anyway, so nothing is shared.
     #[inline(always)]
     pub fn shares(&self, shards: Shards) -> bool {
         let by_bits = self.has_bits() && self.plan.is_none() && !self.overlap;
         by_bits && shards.count() > 2 && self.units >= 2 * shards.count()
     }
 
-    /// The ports that shards share of an address, by its place in the pool.
+    /// Shared ports of an address, by its index in the pool.
     #[inline(always)]
     pub(crate) fn shared(&self, place: u32) -> Option<&Arc<SharedPorts>> {
         self.shared.0.as_ref()?.get(place as usize)
     }
 
-    /// The same of a port's address, where its unit is one of those.
+    /// Shared ports of the address of a port, if the port's unit is shared.
     pub(super) fn shared_at(&self, shards: Shards, address: A, port: u16) -> Option<&SharedPorts> {
         let of_unit = self.shared.0.is_some() && shards.is_shared(self.unit_of(port));
         self.shared(self.index_of(address).filter(|_| of_unit)?)
             .map(Arc::as_ref)
     }
 
-    /// Whether a session keeps its address and port after a change of pools: they belong to its shard, or to a unit that shards share
-    /// and no other shard has claimed. The shard claims such a unit when it takes up the new pools.
+    /// Whether a session keeps its address and port after a change of pools: either they belong to its shard, or to a
+    /// shared unit that no other shard has claimed. The shard claims such a unit when it takes over the new pools.
     pub fn keeps(&self, shards: Shards, shard: u32, address: A, port: u16) -> bool {
         match self.shared_at(shards, address, port) {
             Some(shared) => shared.owner(u32::from(port) / BLOCK).is_none_or(|owner| owner == shard),
@@ -77,15 +79,15 @@ impl<A: Address> ValidPool<A> {
         }
     }
 
-    /// Whether a shard has an address and port that is not computed: it has claimed it, or nobody has and it is the one that
-    /// computation names.
+    /// Whether a shard owns an address and port that is not computed: either the shard has claimed it, or no shard has
+    /// and the distribution assigns it to this shard.
     pub fn is_of(&self, shards: Shards, shard: u32, address: A, port: u16) -> bool {
         let shared = self.shared_at(shards, address, port);
         let owner = shared.and_then(|shared| shared.owner(u32::from(port) / BLOCK));
         owner.unwrap_or_else(|| self.shard_of(shards, address, port)) == shard
     }
 
-    /// Where an address and port belong, as it is now: shards may have ports of others.
+    /// Current owner of an address and port: shards may have borrowed ports of others.
     #[inline(never)]
     pub(super) fn home_now(&self, shards: Shards, address: A, port: u16) -> Home<A> {
         let shared = self.shared_at(shards, address, port);
@@ -95,7 +97,7 @@ impl<A: Address> ValidPool<A> {
         }
     }
 
-    /// How units of ports spread over shards, where addresses do not as a whole.
+    /// Distribution of port units over shards, if addresses are not assigned as a whole.
     #[inline(always)]
     pub(super) fn spread(&self, shards: Shards) -> Shards {
         if self.is_wide(shards) {
@@ -105,15 +107,16 @@ impl<A: Address> ValidPool<A> {
         }
     }
 
-    /// The shard of an address as a whole that cards do not know: each has one in turn. None where ports spread, or as cards
-    /// hash.
+    /// Shard of an address that is assigned as a whole and that cards cannot compute: addresses are assigned
+    /// round-robin. `None` if ports are distributed individually or by the card's hash.
     #[inline(always)]
     pub(super) fn turn(&self, shards: Shards, address: A) -> Option<u32> {
         let in_turn = self.selection == PortSelection::Preserve && !self.is_wide(shards);
         in_turn.then(|| self.index_of(address).unwrap_or_default() & (shards.count() - 1))
     }
 
-    /// The first unit from `from` on that a shard has of an address by computation; the next are each [`Shards::count`] on.
+    /// First unit at or after `from` of an address that the distribution assigns to a shard; further ones follow every
+    /// [`Shards::count`] units.
     #[inline(always)]
     pub(crate) fn first_unit(&self, shards: Shards, address: A, from: u32, shard: u32) -> u32 {
         match self.turn(shards, address) {
@@ -123,25 +126,25 @@ impl<A: Address> ValidPool<A> {
         }
     }
 
-    /// Which of an address's units a port is of.
+    /// Index of the unit that contains a port.
     #[inline(always)]
     pub fn unit_of(&self, port: u16) -> u32 {
-        // Exact for 16 bits, and no division.
+        // The multiplication is exact for 16-bit values and avoids a division.
         ((u64::from(port) * self.per_port) >> 32) as u32
     }
 
-    /// The inside address that has a port of the pool by computation (RFC 7422).
+    /// Inside address that owns a port of the pool by computation (RFC 7422).
     #[inline(always)]
     pub fn inside(&self, address: A, port: u16) -> Option<A> {
         self.plan.as_ref()?.inside(address, port)
     }
 
-    /// How ports are computed, where they are (RFC 7422).
+    /// Deterministic plan of the pool, if configured (RFC 7422).
     pub fn plan(&self) -> Option<&Plan<A>> {
         self.plan.as_deref()
     }
 
-    /// The shard that an address and port that is not computed belong to.
+    /// Shard that owns an address and port that is not computed.
     #[inline(always)]
     pub fn shard_of(&self, shards: Shards, address: A, port: u16) -> u32 {
         self.turn(shards, address)

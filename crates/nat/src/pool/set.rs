@@ -13,19 +13,19 @@ use crate::behaviour::PortSelection;
 use crate::ports::{Borrowed, SharedOf, SharedPorts};
 use crate::shard::Shards;
 
-/// All pools of a family, checked against each other.
+/// All pools of a family, validated against each other.
 #[derive(Clone, Debug)]
 pub struct Pools<A> {
     pools: Box<[ValidPool<A>]>,
-    /// Every range of every pool by virtual router and first address: router, first, last, pool.
+    /// Every range of every pool, sorted by virtual router and first address: router, first, last, pool.
     owners: Box<[(Context, A, A, PoolIndex)]>,
-    /// Sessions of some pool keep their port.
+    /// Whether any pool preserves ports.
     keeps_ports: bool,
-    /// Blocks of ports that shards have borrowed.
+    /// Port blocks that shards have borrowed.
     borrowed: Arc<Borrowed>,
 }
 
-/// Pools are what they are configured to be, whatever they have allocated.
+/// Equality compares the configuration of pools, not their allocations.
 impl<A: Address> PartialEq for Pools<A> {
     fn eq(&self, other: &Self) -> bool {
         self.pools == other.pools && self.owners == other.owners
@@ -46,12 +46,13 @@ impl<A: Address> Default for Pools<A> {
 }
 
 impl<A: Address> Pools<A> {
-    /// Check each pool, and all against each other: two may share an address only where their ports differ.
+    /// Validate each pool, and all pools against each other: two pools may share an address only if their ports differ.
     pub fn new(pools: &[Pool<A>]) -> Result<Self, PoolError> {
         Self::placed(&pools.iter().map(Some).collect::<Vec<_>>())
     }
 
-    /// The same with places that are left free: an index is a pool's for as long as sessions may name it.
+    /// Validate pools at given indexes; `None` leaves an index unused. A pool keeps its index as long as sessions may
+    /// refer to it.
     pub fn placed(pools: &[Option<&Pool<A>>]) -> Result<Self, PoolError> {
         if pools.len() > usize::from(PoolIndex::MAX) + 1 {
             return Err(PoolError::TooMany { count: pools.len() });
@@ -94,17 +95,17 @@ impl<A: Address> Pools<A> {
         })
     }
 
-    /// How many pools.
+    /// Number of pool indexes.
     pub fn len(&self) -> usize {
         self.pools.len()
     }
 
-    /// Is there none?
+    /// Whether there are no pools.
     pub fn is_empty(&self) -> bool {
         self.pools.is_empty()
     }
 
-    /// A pool.
+    /// Pool with this index.
     #[inline(always)]
     pub fn get(&self, index: PoolIndex) -> Option<&ValidPool<A>> {
         self.pools.get(usize::from(index))
@@ -118,19 +119,21 @@ impl<A: Address> Pools<A> {
             .map(|(index, pool)| (index as PoolIndex, pool))
     }
 
-    /// A pool of a virtual router that has the address. What arrives there of no session and no rule is unsolicited.
+    /// A pool of a virtual router that contains the address. A packet to such an address that matches no session and no
+    /// rule is unsolicited.
     #[inline]
     pub fn owner(&self, context: Context, address: A) -> Option<PoolIndex> {
         self.owners_of(context, address).next()
     }
 
-    /// A pool of a virtual router that has the address and allocates one of the ports from `first` to `last`.
+    /// A pool of a virtual router that contains the address and allocates a port from `first` to `last`.
     pub fn lends(&self, context: Context, address: A, first: u16, last: u16) -> Option<PoolIndex> {
         self.lends_within(context, (address, address), first, last)
             .map(|(index, _)| index)
     }
 
-    /// The same of the addresses from a first to a last one, and the address.
+    /// A pool of a virtual router that contains an address of a range and allocates a port from `first` to `last`, with
+    /// that address.
     pub fn lends_within(&self, context: Context, addresses: (A, A), first: u16, last: u16) -> Option<(PoolIndex, A)> {
         let lends = |pool: PoolIndex| self.get(pool).is_some_and(|pool| pool.has_port_within(first, last));
         let owners = self.ranges(context, addresses.1).iter();
@@ -140,7 +143,7 @@ impl<A: Address> Pools<A> {
         Some((owner.3, owner.1.max(addresses.0)))
     }
 
-    /// The shard or host that has an outside port, where a pool allocates it.
+    /// Owner of an outside port, if a pool allocates it.
     #[inline]
     pub fn home_of_allocated(&self, shards: Shards, context: Context, address: A, port: u16) -> Option<Home<A>> {
         self.owners_of(context, address)
@@ -152,8 +155,8 @@ impl<A: Address> Pools<A> {
             })
     }
 
-    /// Let so many shards share ports, and with the pools of `before` those of the addresses that these had: shards go over to
-    /// other pools one after the other, and no two may have one block meanwhile.
+    /// Share ports among `shards`. Addresses that the pools in `before` also contain keep their shared port sets:
+    /// shards migrate to the new pools one after another, and two shards must not own the same block in the meantime.
     pub fn share(&mut self, before: Option<&Self>, shards: Shards) {
         let mut known = HashMap::new();
         if let Some(before) = before {
@@ -175,7 +178,7 @@ impl<A: Address> Pools<A> {
         }
     }
 
-    /// What shards share, by router and address.
+    /// All shared port sets, by router and address.
     fn all_shared(&self) -> impl Iterator<Item = ((Context, A), Arc<SharedPorts>)> {
         self.owners.iter().flat_map(|&(context, first, last, pool)| {
             let pool = self.get(pool);
@@ -188,12 +191,12 @@ impl<A: Address> Pools<A> {
         })
     }
 
-    /// How many blocks of 64 ports shards have that belong to others by computation.
+    /// Number of 64-port blocks that shards have borrowed from their computed owners.
     pub fn borrowed_blocks(&self) -> u32 {
         self.borrowed.load(Ordering::Relaxed)
     }
 
-    /// Whether an outside port is of a pool whose sessions keep their port.
+    /// Whether an outside port belongs to a pool that preserves ports.
     pub fn preserves(&self, context: Context, address: A, port: u16) -> bool {
         self.keeps_ports && {
             let mut owners = self
@@ -204,14 +207,14 @@ impl<A: Address> Pools<A> {
         }
     }
 
-    /// The ranges of a virtual router that begin at an address or before.
+    /// Ranges of a virtual router whose first address is at or before an address.
     #[inline]
     fn ranges(&self, context: Context, address: A) -> &[(Context, A, A, PoolIndex)] {
         let before = self
             .owners
             .partition_point(|range| (range.0, range.1) <= (context, address));
         let ranges = self.owners.get(..before).unwrap_or_default();
-        // Most processes have one router.
+        // Fast case: most processes have one virtual router.
         match ranges.first() {
             Some(first) if first.0 != context => {
                 let others = ranges.partition_point(|range| range.0 < context);
@@ -221,10 +224,11 @@ impl<A: Address> Pools<A> {
         }
     }
 
-    /// The pools that have an address: several share one where their ports differ.
+    /// Pools that contain an address; several pools may share one if their ports differ.
     #[inline]
     fn owners_of(&self, context: Context, address: A) -> impl Iterator<Item = PoolIndex> {
-        // Ranges overlap only where pools share addresses by ports: then an earlier range may be the longer one.
+        // Ranges overlap only if pools share addresses with different ports. Then a range that starts earlier may
+        // extend further.
         let owners = self.ranges(context, address).iter().rev();
         owners.filter(move |range| address <= range.2).map(|range| range.3)
     }

@@ -1,20 +1,20 @@
-//! The bits of one address's ports in one class: a bit is set while its port is free.
+//! Port bits of one address and class; a set bit means that the port is free.
 
 use crate::keyed::reduce;
 
-/// The bits of one address and class.
+/// Port bits of one address and class.
 pub(super) struct Bits<'a> {
-    /// One bit per address of the class.
+    /// One bit per address of the class that has a free port.
     pub(super) available: &'a mut [u64],
     pub(super) address: usize,
     pub(super) summary: &'a mut [u64],
     pub(super) words: &'a mut [u64],
-    /// One bit per word that shards share, where this one has claimed it and a port of it is free.
+    /// One bit per shared word that this shard has claimed and that has a free port.
     pub(super) claimed: &'a mut [u64],
 }
 
 impl Bits<'_> {
-    /// A free port's word and bit among the words of a range, from a starting point on.
+    /// Word and bit of a free port in a range of words; the flow hash determines where the search starts.
     #[inline(always)]
     pub(super) fn find(&self, (from, to): (usize, usize), flow: u64) -> Option<(usize, u32)> {
         if from >= to {
@@ -29,7 +29,7 @@ impl Bits<'_> {
         Some((at, pick(word, flow)))
     }
 
-    /// The same among ports that suit alone: `suits` has those of each word.
+    /// Word and bit of a free preferred port; `suits` returns the preferred ports of each word.
     pub(super) fn find_preferred(
         &self,
         (from, to): (usize, usize),
@@ -49,7 +49,7 @@ impl Bits<'_> {
         Some((at, pick(word, flow)))
     }
 
-    /// Is the port free?
+    /// Whether the port is free.
     #[inline(always)]
     pub(super) fn is_free(&self, at: usize, bit: u32) -> bool {
         self.words[at] >> bit & 1 != 0
@@ -74,13 +74,13 @@ impl Bits<'_> {
         }
     }
 
-    /// Make a port free.
+    /// Free a port.
     #[inline(always)]
     pub(super) fn put(&mut self, at: usize, bit: u32) {
         self.put_all(at, 1 << bit);
     }
 
-    /// Make ports of a word free: at least one.
+    /// Free ports of a word; `ports` must not be 0.
     #[inline(always)]
     pub(super) fn put_all(&mut self, at: usize, ports: u64) {
         if self.words[at] == 0 {
@@ -91,13 +91,13 @@ impl Bits<'_> {
     }
 }
 
-/// Where a flow's search begins, counted from the first word of a range.
+/// Word at which a flow's search starts, relative to the first word of a range.
 #[inline(always)]
 pub(super) fn start(flow: u64, from: usize, to: usize) -> usize {
     reduce((flow >> 32) as u32, to.saturating_sub(from) as u32) as usize
 }
 
-/// The set bit of a word that a flow takes.
+/// Set bit of a word that a flow selects.
 #[inline(always)]
 pub(super) fn pick(word: u64, flow: u64) -> u32 {
     let from = flow as u32 & 63;

@@ -1,4 +1,4 @@
-//! Blocks of ports: given to a subscriber as a whole, who is then allocated ports of them.
+//! Port blocks: a whole block is allocated to a subscriber, and the subscriber's sessions then get ports of the block.
 
 use super::bits::{next, pick, start};
 use super::layout::Region;
@@ -6,17 +6,17 @@ use super::{Lease, PortClass, Ports, parity_of};
 use crate::shard::BLOCK;
 use crate::{Address, PoolIndex};
 
-/// A block of a pool's ports.
+/// A block of ports of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block<A> {
     /// Outside address.
     pub address: A,
-    /// First port; the block has as many as the pool says.
+    /// First port. The pool's configuration determines the number of ports.
     pub first: u16,
 }
 
-/// Where a block lies in the memory, as long as the layout stays: number of its address, and of its first word among the shard's
-/// own of the address; among all of the address where shards share it.
+/// Location of a block in memory, valid as long as the layout does not change: index of its address, and index of its
+/// first word. The word index counts the shard's own words of the address, or all words if shards share the address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BlockPlace {
     address: u32,
@@ -25,13 +25,13 @@ pub(crate) struct BlockPlace {
 }
 
 impl<A: Address> Ports<'_, A> {
-    /// Ports of a block of a pool; 0 where it has none.
+    /// Number of ports per block of a pool; 0 if the pool has no blocks.
     pub fn block_size(&self, pool: PoolIndex) -> u16 {
         let blocks = self.layout.pool(pool).and_then(|valid| valid.blocks());
         blocks.map_or(0, |blocks| blocks.size)
     }
 
-    /// Blocks of an address that are nobody's.
+    /// Number of unallocated blocks of an address.
     pub(crate) fn free_blocks(&mut self, pool: PoolIndex, address: u32) -> u32 {
         let Some(region) = self.layout.regions.get(usize::from(pool)) else {
             return 0;
@@ -43,8 +43,8 @@ impl<A: Address> Ports<'_, A> {
         units.iter().map(|word| word.count_ones()).sum()
     }
 
-    /// Give away a block of an address: the next that is nobody's from a random one on, of the shard's own or of those that
-    /// shards share.
+    /// Allocate a block of an address: the next free one, starting at a random block, among the shard's own and the
+    /// shared ones.
     pub(crate) fn take_block(&mut self, pool: PoolIndex, address: u32, random: u64) -> Option<Block<A>> {
         let shards = self.layout.shards;
         let region = self.layout.regions.get(usize::from(pool))?;
@@ -73,7 +73,7 @@ impl<A: Address> Ports<'_, A> {
         })
     }
 
-    /// A block is nobody's again; false where it was, or the pool has it no more.
+    /// Release a block; false if it was not allocated or the pool no longer contains it.
     pub(crate) fn put_block(&mut self, pool: PoolIndex, block: Block<A>) -> bool {
         let Some(BlockPlace { address, at, shared }) = self.find_block(pool, block) else {
             return false;
@@ -96,7 +96,7 @@ impl<A: Address> Ports<'_, A> {
         !was_free
     }
 
-    /// Allocate a port of a block that lies at a place.
+    /// Allocate a port of the block at a location.
     pub(crate) fn allocate_from(
         &mut self,
         pool: PoolIndex,
@@ -123,7 +123,7 @@ impl<A: Address> Ports<'_, A> {
         let (found, word) = find(suits).or_else(|| find(u64::MAX))?;
         let bit = pick(word, flow);
         if of_block[found] & of_block[found].wrapping_sub(1) != 0 {
-            // Not its word's last: the summary stays as it is.
+            // This is not the last free port of its word, so the summary does not change.
             of_block[found] &= !(1 << bit);
         } else {
             let mut bits = region.bits(self.memory, class, place.address as usize);
@@ -160,7 +160,7 @@ impl<A: Address> Ports<'_, A> {
         Some(lease)
     }
 
-    /// Prefetch what [`Ports::allocate_from`] will look at first.
+    /// Prefetch the first line that [`Ports::allocate_from`] reads.
     #[inline(always)]
     pub(crate) fn prefetch_block(&self, pool: PoolIndex, class: PortClass, place: BlockPlace, flow: u64) {
         if let Some(region) = self.layout.regions.get(usize::from(pool)).filter(|_| !place.shared) {
@@ -170,7 +170,7 @@ impl<A: Address> Ports<'_, A> {
         }
     }
 
-    /// Where a block lies; none where the pool does not have it, or has had it when its blocks were smaller.
+    /// Location of a block; `None` if the pool does not contain it, or if its block size has increased since.
     #[inline(always)]
     pub(crate) fn find_block(&self, pool: PoolIndex, block: Block<A>) -> Option<BlockPlace> {
         let region = self.layout.regions.get(usize::from(pool))?;

@@ -1,4 +1,4 @@
-//! Ports that shards share: how a shard claims them unit by unit, and gives them back.
+//! Shared ports: how a shard claims them unit by unit and releases them.
 
 use super::bits::{next, start};
 use super::layout::Region;
@@ -6,7 +6,7 @@ use super::{Lease, PortClass, Ports, SharedPorts};
 use crate::shard::{BLOCK, Shards};
 use crate::{Address, PoolIndex};
 
-/// A port of a block that shards share: number of its address, the block's number and the port's in it.
+/// Location of a port in a shared block: address index, block number, and bit in the block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SharedPlace {
     address: usize,
@@ -15,25 +15,25 @@ pub(super) struct SharedPlace {
 }
 
 impl<A: Address> Region<A> {
-    /// What shards share of an address.
+    /// Shared ports of an address.
     pub(super) fn shared(&self, address: usize) -> Option<&SharedPorts> {
         let shared = (self.geometry.shared > 0).then(|| self.pool.shared(address as u32))?;
         shared.map(AsRef::as_ref)
     }
 
-    /// The unit that is shared of the pair in which a word stands among those that are.
+    /// Unit that contains a word, given by its index among the shared words. One unit of each pair is shared.
     fn shared_unit(&self, shards: Shards, at: usize) -> u32 {
         let first = (self.geometry.first_unit / 2 + at as u32 / self.geometry.unit) * 2;
         if shards.is_shared(first) { first } else { first + 1 }
     }
 
-    /// The number of the block of 64 ports that stands at a place among those that are shared.
+    /// Number of the 64-port block at an index among the shared blocks.
     pub(super) fn shared_block(&self, shards: Shards, at: usize) -> u32 {
         let unit = self.geometry.unit;
         self.shared_unit(shards, at) * unit + at as u32 % unit
     }
 
-    /// The place of a block of 64 ports among those that are shared; none where it is none of these.
+    /// Index of a 64-port block among the shared blocks; `None` if it is not shared.
     pub(super) fn shared_place(&self, shards: Shards, block: u32) -> Option<usize> {
         let unit = self.geometry.unit;
         let pair = (block / unit / 2).checked_sub(self.geometry.first_unit / 2)?;
@@ -41,13 +41,13 @@ impl<A: Address> Region<A> {
         (at < self.geometry.shared && shards.is_shared(block / unit)).then_some(at)
     }
 
-    /// Whether computation gives a block to another shard.
+    /// Whether another shard is the computed owner of a block.
     pub(super) fn borrows(&self, shards: Shards, shard: u32, outside: A, block: u32) -> bool {
         let port = (block * BLOCK).min(u16::MAX.into()) as u16;
         self.pool.shard_of(shards, outside, port) != shard
     }
 
-    /// Claim a unit of an address for a shard, by a place in it among the words that are shared. All its ports are free.
+    /// Claim the unit that contains a shared word for a shard. All its ports become free.
     pub(super) fn claim_unit(
         &self,
         memory: &mut [u64],
@@ -71,8 +71,8 @@ impl<A: Address> Region<A> {
         Some(first)
     }
 
-    /// Claim a free unit within a range of words. Units whose answers cards bring to this shard come first: those of others are
-    /// handed over.
+    /// Claim a free unit in a range of words. Units whose answers RSS delivers to this shard are preferred; answers to
+    /// other units must be handed over between workers.
     pub(super) fn claim_within(
         &self,
         memory: &mut [u64],
@@ -99,7 +99,7 @@ impl<A: Address> Region<A> {
         (first..to).chain(from..first).step_by(unit).find_map(claim)
     }
 
-    /// Say which ports of a claimed block are free, by class.
+    /// Set the free ports of a claimed block, by class.
     pub(super) fn set_shared(
         &self,
         memory: &mut [u64],
@@ -120,15 +120,15 @@ impl<A: Address> Region<A> {
         }
     }
 
-    /// A shard's claimed blocks of an address.
+    /// Blocks of an address that a shard has claimed.
     pub(super) fn claimed(&self, shards: Shards, shard: u32, address: usize) -> impl Iterator<Item = u32> {
         let shared = self.shared(address);
         let blocks = (0..self.geometry.shared).map(move |at| self.shared_block(shards, at));
         blocks.filter(move |&block| shared.and_then(|shared| shared.owner(block)) == Some(shard))
     }
 
-    /// A free port of a shard's claimed blocks, among a range of words, from a starting point on: its block and those of its ports
-    /// that suit.
+    /// Find a free port in a shard's claimed blocks within a range of words. Returns the block and its free preferred
+    /// ports.
     pub(super) fn find_shared(
         &self,
         memory: &mut [u64],
@@ -156,7 +156,7 @@ impl<A: Address> Region<A> {
 }
 
 impl<A: Address> Ports<'_, A> {
-    /// Where a pool's port lies that shards share, and that this one has claimed.
+    /// Location of a pool's shared port that this shard has claimed.
     #[inline(never)]
     pub(super) fn place_shared(&self, pool: PoolIndex, lease: Lease<A>) -> Option<SharedPlace> {
         let region = self.layout.regions.get(usize::from(pool))?;
@@ -171,7 +171,7 @@ impl<A: Address> Ports<'_, A> {
         })
     }
 
-    /// A port that shards share is free again. Its block goes with the last one, where it is no subscriber's.
+    /// Free a shared port. Its block is released with the last port in use, unless it belongs to a subscriber.
     pub(super) fn put_shared(&mut self, pool: PoolIndex, class: PortClass, place: SharedPlace) -> bool {
         let SharedPlace { address, block, bit } = place;
         let shards = self.layout.shards;
@@ -192,7 +192,7 @@ impl<A: Address> Ports<'_, A> {
         true
     }
 
-    /// Release a block of which no port is in use.
+    /// Release a block if none of its ports is in use.
     fn release_if_free(&mut self, pool: PoolIndex, address: usize, block: u32) {
         let region = &self.layout.regions[usize::from(pool)];
         let Some(shared) = region.shared(address) else { return };
@@ -204,7 +204,7 @@ impl<A: Address> Ports<'_, A> {
         }
     }
 
-    /// The same of a block that is no subscriber's, since the pool had blocks of another size.
+    /// Release the block of a port if it belongs to no subscriber because the pool's block size has changed.
     #[cold]
     pub(crate) fn release_stray(&mut self, pool: PoolIndex, lease: Lease<A>) {
         if let Some(place) = self.place_shared(pool, lease) {
@@ -212,7 +212,8 @@ impl<A: Address> Ports<'_, A> {
         }
     }
 
-    /// Take one certain port that shards share; false where it is not the pool's, allocated, or another shard's.
+    /// Allocate a specific shared port; false if the pool does not contain it, it is allocated, or another shard owns
+    /// it.
     #[cold]
     pub(super) fn claim_shared(&mut self, pool: PoolIndex, class: PortClass, lease: Lease<A>) -> bool {
         let (shards, shard) = (self.layout.shards, self.shard);
@@ -226,7 +227,7 @@ impl<A: Address> Ports<'_, A> {
             return false;
         };
         if region.pool.is_of(shards, shard, lease.address, lease.port) {
-            // It is the shard's already, or nobody's.
+            // The unit already belongs to this shard, or it is free and this call claims it.
             region.claim_unit(self.memory, (shards, shard), address as usize, at);
         }
         let Some(place) = self.place_shared(pool, lease) else {
@@ -235,7 +236,7 @@ impl<A: Address> Ports<'_, A> {
         self.take_shared(pool, class, place).is_some()
     }
 
-    /// Take a free port of a claimed block.
+    /// Allocate a free port of a claimed block.
     pub(super) fn take_shared(&mut self, pool: PoolIndex, class: PortClass, place: SharedPlace) -> Option<Lease<A>> {
         let SharedPlace { address, block, bit } = place;
         let shards = self.layout.shards;
@@ -259,7 +260,7 @@ impl<A: Address> Ports<'_, A> {
         })
     }
 
-    /// The place of a port of a block.
+    /// Location of a port in a block.
     pub(super) fn at(address: usize, block: u32, bit: u32) -> SharedPlace {
         SharedPlace { address, block, bit }
     }

@@ -1,9 +1,10 @@
-//! Where the bits of each pool's ports lie, and how leases move from one layout to another.
+//! Memory layout of the port bits of each pool, and migration of allocations between layouts.
 //!
-//! Per pool how many ports are allocated of each class; per class one bit per address that has a free port; then per
-//! address a summary, one bit per word that has a free port, the words of 64 ports, which are those of the units
-//! that the shard owns in ascending order, and a summary of the words that shards share, as far as this one has claimed
-//! them ([`SharedPorts`](super::SharedPorts)). A pool of port blocks has a bit per block behind that, set while the block is nobody's.
+//! A pool stores the number of allocated ports per class. Each class then has one bit per address that has a free port,
+//! followed by the data of each address: a summary with one bit per word that has a free port; the words of 64 ports,
+//! in ascending order of the units that the shard owns; and a summary of the shared words that this shard has claimed
+//! ([`SharedPorts`](super::SharedPorts)). A pool with port blocks also stores one bit per block, set while the block is
+//! not allocated.
 
 use std::sync::Arc;
 
@@ -16,22 +17,22 @@ use crate::pool::ValidPool;
 use crate::shard::{BLOCK, BLOCKS, Shards};
 use crate::{Address, PoolIndex, Pools};
 
-/// Blocks of the ports below 1024.
+/// Number of blocks with ports below 1024.
 const LOW_BLOCKS: u32 = 1024 / BLOCK;
 
-/// Which ports suit a session (RFC 4787, REQ-3a).
+/// Port range that is preferred for a session (RFC 4787, REQ-3a).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Range {
-    /// Below 1024 rather than others.
+    /// Ports below 1024, if any are free.
     Low,
-    /// From 1024 on, where the pool has such.
+    /// Ports from 1024 on, if the pool has such ports.
     High,
-    /// All the same.
+    /// All ports.
     Any,
 }
 
-/// How the leases of a commit's pools lie in the memory of every shard. Copies share what they hold: a worker takes
-/// one over without allocation.
+/// Memory layout of the port allocations of a snapshot's pools, identical in every shard. Clones share their contents,
+/// so a worker takes a layout over without memory allocation.
 #[derive(Clone, Debug)]
 pub struct Layout<A> {
     pub(super) regions: Arc<[Region<A>]>,
@@ -48,12 +49,12 @@ impl<A> Default for Layout<A> {
 }
 
 impl<A: Address> Layout<A> {
-    /// A layout of all pools, whose ports shards do not share.
+    /// Layout of all pools without shared ports.
     pub fn new(pools: &Pools<A>, shards: Shards) -> Self {
         Self::made(pools, shards, false)
     }
 
-    /// A layout of pools that share ports: [`Pools::share`].
+    /// Layout of all pools with the shared ports of [`Pools::share`].
     pub fn shared(pools: &Pools<A>, shards: Shards) -> Self {
         Self::made(pools, shards, true)
     }
@@ -71,7 +72,7 @@ impl<A: Address> Layout<A> {
         }
     }
 
-    /// Whether leases are the same in both: addresses, ports and pairing of every pool.
+    /// Whether both layouts allocate identically: same addresses, ports and pairing for every pool.
     pub fn is_same(&self, other: &Self) -> bool {
         let pools = self.regions.iter().zip(other.regions.iter());
         Arc::ptr_eq(&self.regions, &other.regions)
@@ -80,12 +81,12 @@ impl<A: Address> Layout<A> {
                 && pools.into_iter().all(|(one, two)| one.pool.lends_as(&two.pool))
     }
 
-    /// Lines of memory that it takes in each shard.
+    /// Number of memory lines per shard.
     pub fn lines(&self) -> usize {
         lines_of(self.words() * size_of::<u64>())
     }
 
-    /// Lines of memory that a pool of so many addresses with all ports takes in each shard.
+    /// Number of memory lines per shard for a pool of `addresses` addresses with all ports.
     pub fn lines_of_spare(addresses: u32, shards: Shards) -> usize {
         let length = |shared| Geometry::new((0, BLOCKS - 1), 1, true, addresses as usize, (shards, shared)).length();
         match addresses {
@@ -94,13 +95,13 @@ impl<A: Address> Layout<A> {
         }
     }
 
-    /// A pool.
+    /// Pool with this index.
     #[inline(always)]
     pub fn pool(&self, index: PoolIndex) -> Option<&ValidPool<A>> {
         self.regions.get(usize::from(index)).map(|region| &region.pool)
     }
 
-    /// How many shards the ports are dealt to.
+    /// Shards over which the ports are distributed.
     #[inline(always)]
     pub fn shards(&self) -> Shards {
         self.shards
@@ -110,13 +111,13 @@ impl<A: Address> Layout<A> {
         self.regions.last().map_or(0, |last| last.start + last.length())
     }
 
-    /// The pool that allocates a port now.
+    /// Pool that currently allocates a port.
     pub(super) fn holder(&self, lease: Lease<A>) -> Option<PoolIndex> {
         let holds = |region: &Region<A>| region.pool.is_plain() && region.pool.lends(lease.address, lease.port);
         self.regions.iter().position(holds).map(|place| place as PoolIndex)
     }
 
-    /// Write the bits of a shard: all of its ports are free.
+    /// Initialise the bits of a shard with all its ports free.
     pub(super) fn write(&self, memory: &mut [u64], shard: u32) {
         for region in self.regions.iter() {
             region.free_all(memory, self.shards, shard);
@@ -124,17 +125,17 @@ impl<A: Address> Layout<A> {
     }
 }
 
-/// One pool's place in the memory.
+/// Memory region of one pool.
 #[derive(Debug)]
 pub(super) struct Region<A> {
     pub(super) pool: ValidPool<A>,
     pub(super) geometry: Geometry,
-    /// First word: of the counts of ports allocated, by class.
+    /// First word; the region starts with the numbers of allocated ports by class.
     pub(super) start: usize,
 }
 
-/// Of some words, the first of which have ports below 1024: the range to search first, and the one after; by whether there is any
-/// such word at all, and any other.
+/// Given the words that contain ports below 1024, return the word range to search first and the one to search next.
+/// `all` applies to pools without such words and to [`Range::Any`].
 #[inline(always)]
 fn split(range: Range, (low, words): (usize, usize), all: [(usize, usize); 2]) -> [(usize, usize); 2] {
     match range {
@@ -144,32 +145,33 @@ fn split(range: Range, (low, words): (usize, usize), all: [(usize, usize); 2]) -
     }
 }
 
-/// How a pool's words lie.
+/// Arrangement of a pool's words.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Geometry {
     /// First unit of the pool's ports.
     pub(super) first_unit: u32,
-    /// Words of 64 ports in a unit, which always share a shard.
+    /// Number of 64-port words per unit; all words of a unit belong to the same shard.
     pub(super) unit: u32,
-    /// Whether there are bits at all.
+    /// Whether the pool has port bits.
     pub(super) stored: bool,
     pub(super) addresses: usize,
-    /// Words of 64 ports per address that are the shard's own.
+    /// Number of 64-port words per address that the shard owns exclusively.
     pub(super) words: usize,
-    /// Binary logarithm of the distance between a shard's own units.
+    /// Binary logarithm of the distance between units that a shard owns.
     stride: u32,
-    /// Words of 64 ports that shards share of an address; 0 where they share none.
+    /// Number of shared 64-port words per address; 0 if no ports are shared.
     pub(super) shared: usize,
-    /// Port blocks per address; 0 where the pool has none.
+    /// Number of port blocks per address; 0 if the pool has no blocks.
     pub(super) units: usize,
-    /// Words of the summary of an address.
+    /// Number of summary words per address.
     summary: usize,
-    /// Words of the addresses that have a free port, per class.
+    /// Number of words, per class, for the bits of addresses that have a free port.
     available: usize,
 }
 
 impl Geometry {
-    /// Of blocks of 64 ports from the first to the last, in units of as many of them; every other unit is shared, or none.
+    /// Arrangement for the 64-port blocks from first to last, grouped into units. Either every second unit is shared,
+    /// or none.
     fn new(
         (first, last): (u32, u32),
         unit: u32,
@@ -195,25 +197,25 @@ impl Geometry {
         }
     }
 
-    /// Words per address and class.
+    /// Number of words per address and class.
     #[inline(always)]
     fn stride(&self) -> usize {
         self.summary + self.words + self.shared.div_ceil(64)
     }
 
-    /// Words per class.
+    /// Number of words per class.
     #[inline(always)]
     fn class(&self) -> usize {
         self.available + self.addresses * self.stride()
     }
 
-    /// Words of an address's bits of blocks.
+    /// Number of words for the block bits of an address.
     #[inline(always)]
     fn block_bits(&self) -> usize {
         self.units.div_ceil(64)
     }
 
-    /// Words of all.
+    /// Number of words of the region.
     fn length(&self) -> usize {
         match self.stored {
             true => CLASSES + CLASSES * self.class() + self.addresses * self.block_bits(),
@@ -238,7 +240,7 @@ impl<A: Address> Region<A> {
         }
     }
 
-    /// The first unit that is a shard's own.
+    /// First unit that a shard owns.
     #[inline(always)]
     fn first_own(&self, shards: Shards, address: A, shard: u32) -> u32 {
         let first = self.pool.first_unit(shards, address, self.geometry.first_unit, shard);
@@ -248,7 +250,7 @@ impl<A: Address> Region<A> {
         }
     }
 
-    /// The number, among all of an address, of the block of 64 ports that stands at a place of a shard's words.
+    /// Number of the 64-port block at an index among a shard's words.
     #[inline(always)]
     pub(super) fn block_at(&self, shards: Shards, shard: u32, address: A, at: usize) -> u32 {
         let (unit, at) = (self.geometry.unit, at as u32);
@@ -256,7 +258,8 @@ impl<A: Address> Region<A> {
         (first + ((at / unit) << self.geometry.stride)) * unit + at % unit
     }
 
-    /// The place among a shard's words of a block of 64 ports; none where it is not the shard's own, or not the pool's.
+    /// Index of a 64-port block among a shard's words; `None` if the shard does not own it, or the pool does not
+    /// contain it.
     #[inline(always)]
     pub(super) fn place_of(&self, shards: Shards, shard: u32, address: A, block: u32) -> Option<usize> {
         let (unit, stride) = (self.geometry.unit, self.geometry.stride);
@@ -265,7 +268,7 @@ impl<A: Address> Region<A> {
         (behind & ((1 << stride) - 1) == 0 && at < self.geometry.words).then_some(at)
     }
 
-    /// Whether a shard has ports of an address, as far as ports are dealt.
+    /// Whether a shard owns distributed (not computed) ports of an address.
     #[inline(always)]
     pub(super) fn has_ports(&self, shards: Shards, shard: u32, address: u32) -> bool {
         let spread = self.geometry.stored && self.pool.is_wide(shards);
@@ -282,12 +285,12 @@ impl<A: Address> Region<A> {
         !self.geometry.stored || (0..self.geometry.words).any(owned)
     }
 
-    /// First word of an address's bits of blocks.
+    /// First word of an address's block bits.
     fn block_word(&self, address: usize) -> usize {
         self.start + CLASSES + CLASSES * self.geometry.class() + address * self.geometry.block_bits()
     }
 
-    /// An address's bits of blocks.
+    /// Block bits of an address.
     #[inline(always)]
     pub(super) fn units<'a>(&self, memory: &'a mut [u64], address: usize) -> &'a mut [u64] {
         &mut memory[self.block_word(address)..][..self.geometry.block_bits()]
@@ -297,19 +300,19 @@ impl<A: Address> Region<A> {
         memory[self.block_word(address) + unit / 64] >> (unit % 64) & 1 != 0
     }
 
-    /// Give a block away.
+    /// Allocate a block.
     #[inline(always)]
     pub(super) fn take_unit(&self, memory: &mut [u64], address: usize, unit: usize) {
         self.units(memory, address)[unit / 64] &= !(1 << (unit % 64));
     }
 
-    /// Make a block nobody's.
+    /// Release a block.
     #[inline(always)]
     pub(super) fn put_unit(&self, memory: &mut [u64], address: usize, unit: usize) {
         self.units(memory, address)[unit / 64] |= 1 << (unit % 64);
     }
 
-    /// Words that it takes.
+    /// Number of words in the region.
     fn length(&self) -> usize {
         self.geometry.length()
     }
@@ -320,14 +323,14 @@ impl<A: Address> Region<A> {
         self.start + CLASSES + class as usize * self.geometry.class()
     }
 
-    /// Place in the memory of an address's first word of ports.
+    /// Memory index of the first word of port bits of an address.
     #[inline(always)]
     pub(super) fn word(&self, class: PortClass, address: usize) -> usize {
         let geometry = &self.geometry;
         self.class(class) + geometry.available + address * geometry.stride() + geometry.summary
     }
 
-    /// The bits of one address and class.
+    /// Port bits of one address and class.
     #[inline(always)]
     pub(super) fn bits<'a>(&self, memory: &'a mut [u64], class: PortClass, address: usize) -> Bits<'a> {
         let geometry = &self.geometry;
@@ -345,20 +348,21 @@ impl<A: Address> Region<A> {
         }
     }
 
-    /// The range of a shard's own words to search first for a port, and the one after.
+    /// Word range of a shard's own ports to search first, and the one to search next.
     #[inline(always)]
     pub(super) fn ranges(&self, shards: Shards, shard: u32, address: u32, range: Range) -> [(usize, usize); 2] {
         let own = self.low(shards, shard, address);
         split(range, own, [own, self.low_shared()])
     }
 
-    /// The same of words that shards share.
+    /// Word range of shared ports to search first, and the one to search next.
     pub(super) fn shared_ranges(&self, shards: Shards, shard: u32, address: u32, range: Range) -> [(usize, usize); 2] {
         let shared = self.low_shared();
         split(range, shared, [self.low(shards, shard, address), shared])
     }
 
-    /// A shard's own words, and how many of them are of units that hold a port below 1024: larger ones may hold others too.
+    /// Number of words that a shard owns, and how many of them belong to units that contain a port below 1024. Such
+    /// units may also contain higher ports.
     #[inline(always)]
     fn low(&self, shards: Shards, shard: u32, address: u32) -> (usize, usize) {
         let (unit, words) = (self.geometry.unit, self.geometry.words);
@@ -369,7 +373,7 @@ impl<A: Address> Region<A> {
         (low.min(words), words)
     }
 
-    /// The same of words that shards share.
+    /// Number of shared words, and how many of them belong to units that contain a port below 1024.
     #[inline(always)]
     fn low_shared(&self) -> (usize, usize) {
         let Geometry {
@@ -382,7 +386,7 @@ impl<A: Address> Region<A> {
         ((low as usize).min(shared), shared)
     }
 
-    /// The pool's ports among those of a block, as bits.
+    /// Mask of the ports of a block that the pool contains.
     pub(super) fn owned(&self, block: u32) -> u64 {
         let Some((first, last)) = self.pool.dealt() else {
             return 0;
@@ -399,7 +403,7 @@ impl<A: Address> Region<A> {
         })
     }
 
-    /// Set the bits of all ports that the shard owns, and no others.
+    /// Set the bits of exactly those ports that the shard owns.
     fn free_all(&self, memory: &mut [u64], shards: Shards, shard: u32) {
         memory[self.start..][..self.length()].fill(0);
         if !self.geometry.stored {

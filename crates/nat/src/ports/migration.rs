@@ -1,28 +1,28 @@
-//! How what a shard has allocated goes from one layout to the next.
+//! Migration of a shard's allocations from one layout to the next.
 
 use super::layout::{Layout, Region};
 use super::{CLASSES, PortClass};
 use crate::Address;
 use crate::shard::Shards;
 
-/// Ports of a block of 64 that are allocated, by class.
+/// Allocated ports of a 64-port block, by class.
 type Allocated = [u64; CLASSES];
 
-/// What has an address in the next layout.
+/// Pool that contains an address in the next layout.
 #[derive(Clone, Copy)]
 struct Successor<'a, A> {
     to: &'a Region<A>,
-    /// Number of the address.
+    /// Index of the address.
     address: usize,
-    /// It is the same pool, which deals its ports in the same way: its blocks stay subscribers'.
+    /// Whether it is the same pool with the same allocation settings, so that subscribers keep their blocks.
     same: bool,
 }
 
-/// An address of a pool in the layout before.
+/// An address of a pool in the previous layout.
 #[derive(Clone, Copy)]
 struct Before<'a, A> {
     from: &'a Region<A>,
-    /// Number of the address, and the address.
+    /// Index of the address, and the address.
     address: usize,
     outside: A,
     shards: Shards,
@@ -30,7 +30,8 @@ struct Before<'a, A> {
 }
 
 impl<A: Address> Layout<A> {
-    /// Allocate what the layout before had allocated, as far as some pool still has it. The bits are all free at first.
+    /// Mark the ports that were allocated in the previous layout as allocated, if a pool still contains them. All bits
+    /// are initially free.
     pub(super) fn migrate_ports(&self, memory: &mut [u64], before: &Self, old: &mut [u64], shard: u32) {
         for (index, from) in before.regions.iter().enumerate() {
             if !from.geometry.stored {
@@ -38,11 +39,12 @@ impl<A: Address> Layout<A> {
             }
             for address in 0..from.geometry.addresses {
                 let outside = from.pool.address(address as u32);
-                // Pools share an address only by ports: mostly there is one heir, or none.
+                // Pools that share an address have different ports, so there is usually at most one successor.
                 let heirs = self.regions.iter().enumerate().filter_map(|(heir, to)| {
                     let address = to.pool.index_of(outside)? as usize;
-                    // Blocks and mappings know their pool; a single port may come to another one. What a pool of
-                    // another shape had allocated stays taken until it comes back.
+                    // Blocks and mappings refer to their pool; only individual ports may move to another pool. Ports
+                    // allocated by a pool in another storage format stay allocated until that pool contains the address
+                    // again.
                     let keeps = heir == index;
                     let takes = to.pool.is_plain() && from.pool.is_plain();
                     let same = keeps && to.pool.has_shape_of(&from.pool);
@@ -63,7 +65,7 @@ impl<A: Address> Layout<A> {
 }
 
 impl<'a, A: Address> Before<'a, A> {
-    /// What is allocated of the shard's own ports.
+    /// Migrate the allocations of ports that the shard owns exclusively.
     fn migrate_own_units(
         &self,
         memory: &mut [u64],
@@ -89,7 +91,7 @@ impl<'a, A: Address> Before<'a, A> {
         }
     }
 
-    /// A subscriber's block.
+    /// Migrate a subscriber's block.
     fn migrate_unit(&self, memory: &mut [u64], heir: Successor<'a, A>, first: u32) {
         let Successor { to, address, .. } = heir;
         if let Some(at) = to.place_of(self.shards, self.shard, self.outside, first) {
@@ -99,7 +101,8 @@ impl<'a, A: Address> Before<'a, A> {
         }
     }
 
-    /// What is allocated of a block, to whom it comes: as the shard's own, or as one that shards share where no other has it already.
+    /// Migrate the allocated ports of a block to their successor: as the shard's own block, or as a shared block if no
+    /// other shard has claimed it.
     fn migrate_word(
         &self,
         memory: &mut [u64],
@@ -122,7 +125,7 @@ impl<'a, A: Address> Before<'a, A> {
             return;
         };
         if let Some(at) = to.shared_place(self.shards, block) {
-            // A subscriber's has been claimed.
+            // A subscriber's block has already been claimed as a whole.
             if to.geometry.unit == 1 {
                 to.claim_unit(memory, (self.shards, self.shard), address, at);
             }
@@ -133,8 +136,8 @@ impl<'a, A: Address> Before<'a, A> {
         }
     }
 
-    /// What is allocated of blocks that shards share and this one has claimed. One that comes to several pools goes, and one that
-    /// shards share no more.
+    /// Migrate the allocations of shared blocks that this shard has claimed. A block is released if it would be split
+    /// between several pools, or is no longer shared.
     fn migrate_claimed(&self, memory: &mut [u64], heirs: impl Iterator<Item = Successor<'a, A>> + Clone) {
         let (from, shards) = (self.from, self.shards);
         let Some(shared) = from.shared(self.address) else {
@@ -162,7 +165,7 @@ impl<'a, A: Address> Before<'a, A> {
         }
     }
 
-    /// A claimed block of which ports are allocated.
+    /// Keep a claimed block with its allocated ports.
     fn keep(&self, memory: &mut [u64], (to, address): (&Region<A>, usize), block: u32, lent: Allocated) {
         let owned = to.owned(block);
         to.set_shared(memory, (self.shards, address), block, lent.map(|lent| owned & !lent));
@@ -172,7 +175,7 @@ impl<'a, A: Address> Before<'a, A> {
     }
 }
 
-/// The one to whom allocated ports of a block come; none where they come to several.
+/// The only successor that contains the allocated ports of a block; `None` if several do.
 fn only<'a, A: Address>(
     heirs: impl Iterator<Item = Successor<'a, A>>,
     block: u32,

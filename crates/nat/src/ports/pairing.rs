@@ -1,4 +1,4 @@
-//! The address of a pool that an inside host is dealt (RFC 4787, REQ-2).
+//! Assignment of a pool's addresses to inside hosts (RFC 4787, REQ-2).
 
 use sluice_wire::Context;
 
@@ -7,17 +7,19 @@ use crate::keyed::{Secret, fold, reduce};
 use crate::sites::is_site;
 use crate::{Address, PoolIndex};
 
-/// Hosts in a row that are dealt addresses in a row: as many subscribers as have the same first bits of their prefix.
+/// Number of consecutive hosts that are assigned consecutive addresses: the subscribers whose prefixes share their
+/// leading bits.
 const ROW: u64 = 1 << 16;
 
 impl<A: Address> Ports<'_, A> {
-    /// Which of a pool's addresses an inside host is dealt, by the prefix of so many bits that is its subscriber.
+    /// Index of the pool address assigned to an inside host. `prefix` is the inside prefix of `length` bits that counts
+    /// as its subscriber.
     #[inline(always)]
     pub(crate) fn paired_index(&self, pool: PoolIndex, context: Context, prefix: A, length: u8) -> u32 {
         host_index(self.secret, context, prefix, length, self.addresses(pool))
     }
 
-    /// One of a pool's addresses that has ports for this shard, where there is any: the first from a place on.
+    /// First address at or after `first` with ports owned by this shard; `first` itself if there is none.
     #[inline(always)]
     pub(crate) fn address_from(&self, pool: PoolIndex, first: u32) -> u32 {
         match self.has_ports(pool, first) {
@@ -32,7 +34,7 @@ impl<A: Address> Ports<'_, A> {
         order.find(|&place| self.has_ports(pool, place)).unwrap_or(first)
     }
 
-    /// Whether this shard has ports of an address, as far as ports are dealt.
+    /// Whether this shard owns distributed (not computed) ports of an address.
     #[inline(always)]
     pub(crate) fn has_ports(&self, pool: PoolIndex, address: u32) -> bool {
         let (region, shards) = (self.layout.regions.get(usize::from(pool)), self.layout.shards);
@@ -40,15 +42,16 @@ impl<A: Address> Ports<'_, A> {
     }
 }
 
-/// Which of `count` addresses a host is dealt, by the prefix of `length` bits that is its subscriber. Hosts in a row get addresses
-/// in a row, from a keyed place on, so that each address has as many as any other. Each time around they begin one further: hosts in
-/// a row are in shards in a row, too, and those of one address in different ones.
+/// Index, among `count` addresses, of the address assigned to a subscriber with this prefix. Consecutive subscribers
+/// get consecutive addresses from a keyed starting point on, so that all addresses have equally many. Each round over
+/// the addresses starts one address later: consecutive subscribers are in consecutive shards, and this spreads the
+/// subscribers of one address over different shards.
 #[inline(always)]
 fn host_index<A: Address>(secret: Secret, context: Context, prefix: A, length: u8, count: u32) -> u32 {
     if count <= 1 {
         return 0;
     }
-    // Terminals of a site have one address outside.
+    // All terminals of a site share one outside address.
     let number = match is_site(context) {
         true => 0,
         false => prefix.number() >> A::BITS.saturating_sub(length).min(A::BITS - 1),

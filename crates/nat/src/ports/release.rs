@@ -1,4 +1,4 @@
-//! Ports that are given back.
+//! Release of ports.
 
 use sluice_table::prefetch::prefetch_all_at;
 
@@ -6,8 +6,8 @@ use super::{Lease, PortClass, Ports};
 use crate::{Address, PoolIndex};
 
 impl<A: Address> Ports<'_, A> {
-    /// Give a port back; false, and nothing done, where it was not allocated by this shard. `pool` is the one that allocated it:
-    /// where another has it since, that one gets it.
+    /// Release a port; false, without effect, if this shard had not allocated it. `pool` is the pool that allocated the
+    /// port. If another pool contains it now, the port becomes free there.
     #[inline]
     pub fn release(&mut self, pool: PoolIndex, class: PortClass, lease: Lease<A>) -> bool {
         match self.place(pool, lease) {
@@ -27,7 +27,8 @@ impl<A: Address> Ports<'_, A> {
         self.release_quarantined(pool, class, lease)
     }
 
-    /// The same of a port that nobody holds any more: another pool that has it since has it all to itself.
+    /// Release a port that no session holds after its quarantine. If another pool contains the port now, it becomes
+    /// entirely free there.
     pub(crate) fn release_quarantined(&mut self, pool: PoolIndex, class: PortClass, lease: Lease<A>) -> bool {
         if let Some(place) = self.place(pool, lease) {
             return self.put(pool, class, place);
@@ -44,7 +45,7 @@ impl<A: Address> Ports<'_, A> {
             return false;
         }
         if *word != 0 {
-            // Not the first of its word: the summary stays as it is.
+            // The word already has a free port, so the summary does not change.
             *word |= 1 << bit;
         } else {
             region.bits(self.memory, class, address).put(at, bit);
@@ -53,7 +54,7 @@ impl<A: Address> Ports<'_, A> {
         true
     }
 
-    /// Prefetch what [`Ports::release`] of the same will touch.
+    /// Prefetch the line that [`Ports::release`] will write.
     #[inline(always)]
     pub fn prefetch_release(&self, pool: PoolIndex, class: PortClass, lease: Lease<A>) {
         if let Some((address, at, _)) = self.place(pool, lease)

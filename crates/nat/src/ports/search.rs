@@ -1,5 +1,5 @@
-//! The search for a port where the one aimed at cannot be had: among the shard's own, then among those that shards share and it
-//! has claimed; then it claims more.
+//! Search for a port if the requested word has none: first among the shard's own ports, then among the shared ports
+//! that it has claimed; finally the shard claims another unit.
 
 use super::bits::{next, pick};
 use super::layout::Region;
@@ -8,19 +8,19 @@ use crate::pool::Pairing;
 use crate::shard::BLOCK;
 use crate::{Address, RssPorts};
 
-/// With soft pairing: how many other addresses are tried.
+/// Number of other addresses tried with soft pairing.
 const OTHERS: u32 = 8;
 
-/// Where a free port is.
+/// Location of a free port.
 enum Found {
-    /// Word and bit among the shard's own.
+    /// Word and bit among the shard's own ports.
     Own(usize, u32),
-    /// A block that shards share, and the bit.
+    /// Shared block and bit.
     Shared(u32, u32),
 }
 
 impl<A: Address> Ports<'_, A> {
-    /// Allocate the next free port where the one aimed at is the last of its word, or none.
+    /// Allocate the next free port if the first word has no free port, or only one.
     #[inline(never)]
     pub(super) fn search(&mut self, aim: LeaseRequest) -> Result<Lease<A>, Exhausted> {
         let region = self.layout.regions.get(usize::from(aim.pool)).ok_or(Exhausted)?;
@@ -54,13 +54,14 @@ impl<A: Address> Ports<'_, A> {
             let region = &self.layout.regions[usize::from(aim.pool)];
             let available = region.bits(self.memory, aim.class, address).available;
             let own = next(available, address + 1, addresses).or_else(|| next(available, 0, address));
-            // Where none has a port of the shard's own, the next may have some that shards share.
+            // If no address has a free port of the shard's own, continue with the shared ports of the next address.
             let shared = || (region.geometry.shared > 0).then_some((address + 1) % addresses);
             address = own.or_else(shared).ok_or(Exhausted)?;
         }
     }
 
-    /// A free port of an address. One that brings answers to this shard spares a hand-over of each: that counts more than parity.
+    /// Find a free port of an address. A port whose answers RSS delivers to this shard avoids a hand-over per answer,
+    /// so this is preferred over parity.
     fn find_at(&mut self, aim: &LeaseRequest, address: usize) -> Option<Found> {
         let (shards, shard) = (self.layout.shards, self.shard);
         let region = self.layout.regions.get(usize::from(aim.pool))?;
@@ -107,7 +108,7 @@ impl<A: Address> Ports<'_, A> {
     }
 }
 
-/// The same of ports that suit alone: `suits` has those of each block.
+/// Find a free preferred port of an address; `suits` returns the preferred ports of each block.
 fn find_preferred<A: Address>(
     region: &Region<A>,
     memory: &mut [u64],

@@ -1,14 +1,15 @@
 //! Ports of one outside address that several shards share.
 //!
-//! Of every two units of ports in a row one is shared ([`Shards::is_shared`]): no shard has it until one claims it whole, and the
-//! shard that computation names has no more right to it than others. The other one of the two is always its shard's. So one shard
-//! can have half of an address and its own part of the rest, and none is ever without.
+//! Of every two consecutive units of ports one is shared ([`Shards::is_shared`]). A shared unit belongs to no shard
+//! until one claims it as a whole; the computed owner has no priority. The other unit always belongs to its computed
+//! owner. So one shard can hold up to half of an address plus its own part of the rest, and no shard is left without
+//! ports.
 //!
-//! A block's owner changes hands by a compare-and-exchange alone, and only its owner touches the bits of its free ports: the
-//! release that frees the block and the exchange that claims it order them between two owners. Others read the owner to find out
-//! where a packet from outside belongs. What they read may be out of date, but only for packets of nobody: a block is claimed
-//! before its first port is allocated, and so before the packet is sent that the answer is for; and it is free only once no port
-//! of it is in use or waits to be used again.
+//! Ownership of a block changes only by compare-and-exchange, and only the owner accesses the bits of its free ports.
+//! The release operation that frees a block and the exchange that claims it order these accesses between two owners.
+//! Other workers read the owner to determine where a packet from outside belongs. The value may be stale, but only for
+//! packets without a session: a block is claimed before its first port is allocated, hence before the packet is sent
+//! that is answered; and a block is freed only when none of its ports is in use or quarantined.
 //!
 //! [`Shards::is_shared`]: crate::shard::Shards
 
@@ -19,27 +20,27 @@ use std::sync::Arc;
 use super::{CLASSES, PortClass};
 use crate::shard::BLOCKS;
 
-/// No shard's.
+/// Owner value of a block that no shard has claimed.
 const FREE: u16 = u16::MAX;
 
-/// Beside the number of a shard: computation names another one.
+/// Flag beside the shard number: another shard is the computed owner.
 const BORROWED: u16 = 1 << 15;
 
-/// How many blocks shards have that computation gives to others, at all addresses of a family.
+/// Number of blocks, over all addresses of a family, that are claimed by a shard other than their computed owner.
 pub(crate) type Borrowed = AtomicU32;
 
-/// Who has which blocks of 64 ports of an address, and which ports of these are free.
+/// Owners of the 64-port blocks of an address, and the free ports of these blocks.
 pub(crate) struct SharedPorts {
-    /// Blocks that shards have borrowed, of this address and of all.
+    /// Number of borrowed blocks of this address, and of all addresses.
     borrowed: AtomicU32,
     all_borrowed: Arc<Borrowed>,
     owners: Box<[AtomicU16]>,
-    /// A bit for each free port, by class and block. Means nothing while the block is free.
+    /// One bit per free port, by class and block; undefined while the block is unclaimed.
     free: Box<[AtomicU64]>,
 }
 
 impl SharedPorts {
-    /// All blocks are free.
+    /// Create with all blocks unclaimed.
     pub(crate) fn new(all_borrowed: Arc<Borrowed>) -> Self {
         let count = BLOCKS as usize;
         Self {
@@ -55,14 +56,14 @@ impl SharedPorts {
         owner.map_or(FREE, |owner| owner.load(Ordering::Relaxed))
     }
 
-    /// The shard that has a block.
+    /// Shard that owns a block.
     #[inline]
     pub(crate) fn owner(&self, block: u32) -> Option<u32> {
         let owner = self.load(block);
         (owner != FREE).then_some(u32::from(owner & !BORROWED))
     }
 
-    /// The same where that is not the shard that computation names.
+    /// Shard that owns a block, if it is not the computed owner.
     #[inline]
     pub(crate) fn borrower(&self, block: u32) -> Option<u32> {
         if self.borrowed.load(Ordering::Relaxed) == 0 {
@@ -72,12 +73,12 @@ impl SharedPorts {
         (owner != FREE && owner & BORROWED != 0).then_some(u32::from(owner & !BORROWED))
     }
 
-    /// Claim blocks in a row for a shard, all of them or none. `borrows` says that computation gives them to another one.
+    /// Claim `count` consecutive blocks for a shard: all or none. `borrows`: another shard is their computed owner.
     pub(crate) fn claim(&self, first: u32, count: u32, shard: u32, borrows: bool) -> bool {
         if (first..first + count).any(|block| self.load(block) != FREE || block >= BLOCKS) {
             return false;
         }
-        // Counted first: whoever sees a borrowed block sees the count too.
+        // Count before claiming: a thread that sees a borrowed block then also sees the count.
         self.count(borrows, count as i32);
         let owner = shard as u16 | if borrows { BORROWED } else { 0 };
         for (taken, cell) in self.owners[first as usize..][..count as usize].iter().enumerate() {
@@ -93,7 +94,7 @@ impl SharedPorts {
         true
     }
 
-    /// Free a block. Only its owner does.
+    /// Free a block; called only by its owner.
     pub(crate) fn release(&self, block: u32) {
         let Some(cell) = self.owners.get(block as usize) else {
             return;
@@ -102,7 +103,7 @@ impl SharedPorts {
         self.count(owner != FREE && owner & BORROWED != 0, -1);
     }
 
-    /// Computation gives a block to another shard now, or to its owner, who says so.
+    /// Update whether the owner borrows a block after its computed owner has changed; called only by the block's owner.
     pub(crate) fn set_borrowed(&self, block: u32, shard: u32, borrows: bool) {
         let Some(cell) = self.owners.get(block as usize) else {
             return;
@@ -122,13 +123,13 @@ impl SharedPorts {
         }
     }
 
-    /// The free ports of a class in a block. Only its owner asks.
+    /// Free ports of a class in a block; called only by its owner.
     #[inline]
     pub(crate) fn free(&self, class: PortClass, block: u32) -> u64 {
         self.word(class, block).map_or(0, |word| word.load(Ordering::Relaxed))
     }
 
-    /// Set the free ports of a class in a block. Only its owner does.
+    /// Set the free ports of a class in a block; called only by its owner.
     #[inline]
     pub(crate) fn set_free(&self, class: PortClass, block: u32, ports: u64) {
         if let Some(word) = self.word(class, block) {
@@ -147,8 +148,8 @@ impl fmt::Debug for SharedPorts {
     }
 }
 
-/// Of each address of a pool what its shards share; nothing where they share none. It follows from everything else of the pool, and
-/// makes no difference between two.
+/// Shared ports of each address of a pool; `None` if no ports are shared. They are derived from the pool's other
+/// settings, so they are ignored when pools are compared.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SharedOf(pub(crate) Option<Arc<[Arc<SharedPorts>]>>);
 

@@ -1,11 +1,11 @@
-//! What single rules have changed for.
+//! Record of the addresses that changes of individual rules affect.
 
 use sluice_table::changes::{Accumulate, ChangedRegions};
 
 use super::Prefix;
 use crate::Address;
 
-/// Length of the prefix that is a region: /26 in IPv4, /64 in IPv6.
+/// Prefix length of a region: /26 in IPv4, /64 in IPv6.
 fn region_length<A: Address>() -> u8 {
     if A::BITS == 32 { 26 } else { 64 }
 }
@@ -21,7 +21,7 @@ fn mark<A: Address>(regions: &mut ChangedRegions, prefix: Prefix<A>) {
     regions.mark(region(prefix.address), free.into());
 }
 
-/// Where rules have changed.
+/// Regions in which rules have changed.
 #[derive(Clone, Debug, Default)]
 pub struct Changed {
     sources: ChangedRegions,
@@ -29,17 +29,18 @@ pub struct Changed {
 }
 
 impl Changed {
-    /// A rule for what comes from there has changed.
+    /// Record a change of a source rule for these inside addresses.
     pub fn source<A: Address>(&mut self, inside: Prefix<A>) {
         mark(&mut self.sources, inside);
     }
 
-    /// A rule for what is addressed there has changed.
+    /// Record a change of a destination rule for these external addresses.
     pub fn destination<A: Address>(&mut self, external: Prefix<A>) {
         mark(&mut self.destinations, external);
     }
 
-    /// Whether rules may say something else of a flow from one address to another. A no is certain.
+    /// Whether the changed rules may affect a flow between two addresses. False is definite; true may be a false
+    /// positive.
     #[inline(always)]
     pub fn may_concern<A: Address>(&self, source: A, destination: A) -> bool {
         self.sources.contains(region(source)) || self.destinations.contains(region(destination))

@@ -1,4 +1,4 @@
-//! What is asked of a rule before it is used.
+//! Validation of rules.
 
 use core::net::IpAddr;
 
@@ -8,10 +8,10 @@ use super::{DestinationAction, DestinationRule, FROM_HOST, Prefix, RuleId, Sourc
 use crate::ports::PortClass;
 use crate::{Address, PoolIndex, Pools};
 
-/// Why a rule is refused. Rules that are given together are counted from 0.
+/// Why a rule is invalid. Rules that are passed together are numbered from 0.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RuleError {
-    /// A prefix longer than an address.
+    /// The prefix is longer than an address.
     #[error("rule {rule}: /{length} is longer than an address")]
     TooLong {
         /// The rule.
@@ -19,7 +19,7 @@ pub enum RuleError {
         /// Its prefix length.
         length: u8,
     },
-    /// A prefix with bits set behind its length.
+    /// The prefix has bits set beyond its length.
     #[error("rule {rule}: {address}/{length} has bits set behind its length")]
     HostBits {
         /// The rule.
@@ -29,7 +29,7 @@ pub enum RuleError {
         /// Its prefix length.
         length: u8,
     },
-    /// A pool that does not exist.
+    /// The pool does not exist.
     #[error("source rule {rule} names pool {pool}, which does not exist")]
     UnknownPool {
         /// The rule.
@@ -37,21 +37,21 @@ pub enum RuleError {
         /// The pool.
         pool: PoolIndex,
     },
-    /// Two source rules that match the same packets.
+    /// Two source rules match the same packets.
     #[error("source rules {rule} and {other} match the same packets")]
     SameSource {
-        /// The one.
+        /// First rule.
         rule: RuleId,
-        /// The other.
+        /// Second rule.
         other: RuleId,
     },
-    /// Ports with a protocol that has none.
+    /// Ports are given with a protocol that has no ports.
     #[error("rule {rule} names ports, but a protocol other than TCP or UDP")]
     PortsWithoutProtocol {
         /// The rule.
         rule: RuleId,
     },
-    /// A port range that is empty, or whose target ports pass 65535.
+    /// The port range is empty, or its target ports exceed 65535.
     #[error("destination rule {rule}: ports {first}-{last} are no range, or the target's pass 65535")]
     BadPorts {
         /// The rule.
@@ -61,26 +61,26 @@ pub enum RuleError {
         /// Last port.
         last: u16,
     },
-    /// A target port without ports that it begins.
+    /// A target port is given without external ports.
     #[error("destination rule {rule} names a target port, but no ports")]
     TargetPortAlone {
         /// The rule.
         rule: RuleId,
     },
-    /// Two destination rules of which neither is the more specific one.
+    /// Two destination rules overlap, and neither is more specific.
     #[error("destination rules {rule} and {other} overlap, and neither is within the other")]
     SameDestination {
-        /// The one.
+        /// First rule.
         rule: RuleId,
-        /// The other.
+        /// Second rule.
         other: RuleId,
     },
-    /// A destination rule for an address and port that a pool allocates.
+    /// A destination rule matches an address and port that a pool allocates.
     #[error("destination rule {rule} forwards {address} port {first}-{last}, which pool {pool} lends")]
     Lent {
         /// The rule.
         rule: RuleId,
-        /// An address that it forwards.
+        /// Address that the rule forwards.
         address: IpAddr,
         /// First port.
         first: u16,
@@ -89,7 +89,7 @@ pub enum RuleError {
         /// The pool.
         pool: PoolIndex,
     },
-    /// More rules, or ports that rules name, than there is room for.
+    /// There are more rules, or ports that rules name, than the tables can hold.
     #[error(
         "rule {rule} is one too many: at most {} rules of either kind are possible, with {ENTRIES} ports that they name",
         RuleId::MAX
@@ -98,7 +98,7 @@ pub enum RuleError {
         /// The rule.
         rule: RuleId,
     },
-    /// Too many rules of one prefix and port, each for another protocol or interface.
+    /// Too many rules have the same prefix and port with different protocols or interfaces.
     #[error("rule {rule}: too many rules of one prefix and port that differ in protocol and interface alone")]
     Crowded {
         /// The rule.
@@ -106,7 +106,7 @@ pub enum RuleError {
     },
 }
 
-/// Entries of a rule table: one for each rule without ports, and for each port of one with.
+/// Maximum number of rule table entries. A rule without ports takes one entry; a rule with ports takes one per port.
 pub const ENTRIES: usize = 1 << 23;
 
 /// First and last port of a destination rule.
@@ -126,7 +126,7 @@ fn prefix<A: Address>(rule: RuleId, prefix: Prefix<A>) -> Result<(), RuleError> 
     Ok(())
 }
 
-/// A source rule for itself.
+/// Validate a single source rule.
 pub fn source<A: Address>(rule: RuleId, named: &SourceRule<A>, pools: &Pools<A>) -> Result<(), RuleError> {
     let length = named.inside.length;
     prefix(rule, named.inside)?;
@@ -142,7 +142,7 @@ pub fn source<A: Address>(rule: RuleId, named: &SourceRule<A>, pools: &Pools<A>)
     }
 }
 
-/// A destination rule for itself.
+/// Validate a single destination rule.
 pub fn destination<A: Address>(rule: RuleId, named: &DestinationRule<A>, pools: &Pools<A>) -> Result<(), RuleError> {
     let (first, last) = ports(named);
     let length = named.external.length;
@@ -168,7 +168,8 @@ pub fn destination<A: Address>(rule: RuleId, named: &DestinationRule<A>, pools: 
         .protocol
         .is_none_or(|number| PortClass::of(number, A::BITS).is_some());
     let (from, to) = (named.external.address, named.external.last());
-    // Who makes a rule of one interface knows whether packets to pools come in by that.
+    // A rule with an inbound interface is exempt: the operator knows whether packets to pool addresses arrive through
+    // it.
     if shares
         && named.inbound.is_none()
         && named.context & FROM_HOST == 0

@@ -1,4 +1,4 @@
-//! Changing rules: the control thread's side.
+//! Changes of rules, made by the control thread.
 
 use core::hash::BuildHasher;
 use std::collections::HashMap;
@@ -16,7 +16,7 @@ use super::rules::{Number, Shared};
 use super::{DestinationAction, DestinationRule, FROM_HOST, Prefix, RuleId, SourceRule};
 use crate::{Address, Pools};
 
-/// Destination rules whose ports are compared with each other.
+/// Key of destination rules whose ports must be compared with each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Group<A> {
     context: Context,
@@ -58,8 +58,8 @@ fn source_key<A: Address>(rule: &SourceRule<A>) -> Key<Number<A>> {
     }
 }
 
-/// The addresses of a rule that the gateway stands in for. Those of a rule that sends a whole network to one host have
-/// owners of their own, and those of a rule that names an interface are asked for at that alone.
+/// Key of an address for which the gateway answers ARP and neighbour discovery because of a rule. `None` for a rule
+/// that sends a whole network to one host, because its addresses have owners, and for a rule with an inbound interface.
 fn external_key<A: Address>(rule: &DestinationRule<A>) -> Option<Key<Number<A>>> {
     if rule.context & FROM_HOST != 0 {
         return None;
@@ -73,32 +73,32 @@ fn external_key<A: Address>(rule: &DestinationRule<A>) -> Option<Key<Number<A>>>
     one.then(|| group.key(None))
 }
 
-/// The control thread's part.
+/// State of the rules that only the control thread accesses.
 #[derive(Debug)]
 pub struct Editor<A: Address> {
     pub source: QnsTable<Number<A>>,
     pub destination: QnsTable<Number<A>>,
-    /// Addresses that the gateway stands in for, and how many rules say so.
+    /// Addresses for which the gateway answers ARP and neighbour discovery, each with its number of rules.
     pub external: QnsTable<Number<A>>,
     externals: HashMap<(Context, Prefix<A>), u32>,
-    /// Rules by their numbers.
+    /// Source rules by their numbers.
     pub sources: Vec<Option<SourceRule<A>>>,
     pub destinations: Vec<Option<DestinationRule<A>>>,
     pub free_sources: Vec<RuleId>,
     pub free_destinations: Vec<RuleId>,
-    /// Destination rules of more than one port: what they share a port with is within them, or they within that.
+    /// Destination rules with more than one port. Two of them that share a port are nested.
     wide: HashMap<Group<A>, Vec<RuleId>>,
     account: Account,
-    /// What has changed since somebody asked.
+    /// Changes since they were last taken.
     pub changed: Changed,
 }
 
-/// The number that a new rule gets.
+/// Number for a new rule.
 fn next<R>(rules: &[R], free: &[RuleId]) -> RuleId {
     free.last().copied().unwrap_or(RuleId(rules.len() as u32))
 }
 
-/// Put a rule at its number.
+/// Store a rule at its number.
 fn put<R>(rules: &mut Vec<Option<R>>, free: &mut Vec<RuleId>, rule: R) {
     match free.pop().and_then(|RuleId(id)| rules.get_mut(id as usize)) {
         Some(place) => *place = Some(rule),
@@ -112,7 +112,7 @@ fn take<R>(rules: &mut [Option<R>], free: &mut Vec<RuleId>, id: RuleId) -> Optio
     Some(rule)
 }
 
-/// What a rule says of one of its ports.
+/// Table entry of one port of a rule.
 fn entry_of_port<A: Address>(rule: &DestinationRule<A>, id: RuleId, port: u16) -> RuleEntry<A> {
     let action = match rule.action {
         DestinationAction::Host(target, Some(first)) => {
@@ -127,7 +127,7 @@ fn entry_of_port<A: Address>(rule: &DestinationRule<A>, id: RuleId, port: u16) -
 }
 
 impl<A: Address> Editor<A> {
-    /// Without rules.
+    /// Create without rules.
     pub fn new() -> Self {
         let random = RandomState::new();
         let seed = |which: u64| [random.hash_one(which), random.hash_one(!which)];
@@ -215,7 +215,7 @@ impl<A: Address> Editor<A> {
         Some(rule)
     }
 
-    /// Let it be known where a rule may send packets elsewhere.
+    /// Register a new destination rule with the pre-filter and the external addresses.
     fn announce(&mut self, rule: &DestinationRule<A>, shared: &Shared<A>) {
         if rule.action == DestinationAction::Exempt {
             return;
@@ -225,13 +225,14 @@ impl<A: Address> Editor<A> {
             let rules = self.externals.entry((rule.context, rule.external)).or_default();
             *rules += 1;
             if *rules == 1 {
-                // With no room the gateway's neighbours have to be told by hand.
+                // If the table is full, the gateway does not answer for this address; neighbours then need a static
+                // entry.
                 let _ = self.external.insert(&key, Default::default());
             }
         }
     }
 
-    /// A rule is gone.
+    /// Unregister a removed destination rule from the pre-filter and the external addresses.
     fn renounce(&mut self, rule: &DestinationRule<A>, shared: &Shared<A>) {
         if rule.action == DestinationAction::Exempt {
             return;
@@ -249,7 +250,7 @@ impl<A: Address> Editor<A> {
         }
     }
 
-    /// Of two rules for one group, one is within the other, or they share no port.
+    /// Check that rules of one group are either nested or share no port.
     fn check_beside(&self, id: RuleId, rule: &DestinationRule<A>) -> Result<(), RuleError> {
         let group = Group::of(rule);
         let same = |other: RuleId| RuleError::SameDestination { rule: other, other: id };
@@ -281,13 +282,13 @@ impl<A: Address> Editor<A> {
         self.destinations.get(id as usize)?.as_ref()
     }
 
-    /// How many ports a rule names.
+    /// Number of ports that a rule names.
     fn width(&self, id: RuleId) -> u32 {
         let ports = self.rule(id).and_then(|rule| rule.ports);
         ports.map_or(0, |(first, last)| u32::from(last - first) + 1)
     }
 
-    /// Put a rule's entries into the table: not those of ports that a narrower rule has.
+    /// Add a rule's entries to the table, except for ports that a narrower rule covers.
     fn enter(&mut self, id: RuleId, rule: &DestinationRule<A>) -> Result<(), QnsError> {
         let group = Group::of(rule);
         let Some((first, last)) = rule.ports else {
@@ -308,7 +309,7 @@ impl<A: Address> Editor<A> {
         Ok(())
     }
 
-    /// Take a rule's entries out of the table: the next wider rule has their ports then.
+    /// Remove a rule's entries from the table; ports that the next wider rule covers get its entries.
     fn withdraw(&mut self, id: RuleId, rule: &DestinationRule<A>) {
         let group = Group::of(rule);
         let Some((first, last)) = rule.ports else {
@@ -331,7 +332,7 @@ impl<A: Address> Editor<A> {
                 *other != id && (from..=to).contains(&port)
             });
             let next = covering.min_by_key(|(_, rule)| ports(rule).1 - ports(rule).0);
-            // An entry that is there takes no room: what it says changes.
+            // Replacing the value of an existing entry needs no room in the table.
             let changed = next.map(|(other, rule)| A::pack(entry_of_port(&rule, other, port)));
             if changed.is_none_or(|value| self.destination.insert(&key, value).is_err()) {
                 self.destination.remove(&key);
@@ -343,7 +344,7 @@ impl<A: Address> Editor<A> {
 fn refused(wrong: QnsError, rule: RuleId) -> RuleError {
     match wrong {
         QnsError::Crowded => RuleError::Crowded { rule },
-        // Both have been looked at before.
+        // Both were checked before.
         QnsError::Length(length) => RuleError::TooLong { rule, length },
         QnsError::HostBits => RuleError::Crowded { rule },
     }

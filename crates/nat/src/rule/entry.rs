@@ -1,39 +1,40 @@
-//! What a rule says, as the rule table keeps it beside its key.
+//! Value of a rule as the rule table stores it beside its key.
 
 use sluice_table::qns::{self, Value4, Value6};
 
 use super::{DestinationAction, HostSetIndex, RuleId, SourceAction};
 use crate::{Address, PoolIndex};
 
-/// The parts of what a rule says.
+/// Unpacked value of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RuleEntry<A> {
-    /// What is to be done, and whether the rule names an interface that packets come in by: a number below 256.
+    /// Kind of action, with a flag for rules that name an inbound interface; less than 256.
     kind: u8,
-    /// An address: the first of a prefix, or one host's.
+    /// Address: the first of a prefix, or a single host's.
     address: A,
-    /// A pool or a port.
+    /// Pool index or port.
     number: u16,
-    /// The rule.
+    /// Rule number.
     rule: RuleId,
 }
 
-/// How a family's addresses and what its rules say stand in a rule table.
+/// Representation of a family's addresses and rule values in a rule table.
 pub trait Stored: Sized {
-    /// An address in a table's key.
+    /// Type of an address in a table key.
     type Number: qns::Address<Value = Self::Value>;
-    /// What a rule says.
+    /// Type of a rule's packed value.
     type Value: Copy + Default + PartialEq + core::fmt::Debug + Send + Sync + 'static;
 
-    /// The address in a key.
+    /// Convert the address to its form in a key.
     fn stored(self) -> Self::Number;
-    /// What a rule says, to be kept.
+    /// Pack a rule's value for storage.
     fn pack(said: RuleEntry<Self>) -> Self::Value;
-    /// Back.
+    /// Unpack a stored value.
     fn unpack(value: Self::Value) -> RuleEntry<Self>;
 }
 
-/// Bits of a rule's number that stand in the word; the others stand in the note, below the kind.
+/// Number of low bits of the rule number that are stored in the word; the high bits are stored in the note, below the
+/// kind.
 const LOW: u32 = 16;
 const HIGH: u32 = 4;
 const _: () = assert!(RuleId::MAX <= 1 << (LOW + HIGH) && Value4::NOTES >= 1 << (8 + HIGH));
@@ -98,14 +99,14 @@ impl Stored for [u64; 2] {
 const EXEMPT: u8 = 0;
 const STATIC: u8 = 1;
 const POOL: u8 = 2;
-/// To a host, by the port that it came by.
+/// Translate to a host and keep the port.
 const HOST: u8 = 2;
-/// To a host by a port of its own.
+/// Translate to a host and a given port.
 const HOST_AND_PORT: u8 = 3;
-/// The same to a host of a set.
+/// Translate to a host of a set and keep the port.
 const HOSTS: u8 = 4;
 const HOSTS_AND_PORT: u8 = 5;
-/// Set where the rule names an interface that packets come in by.
+/// Flag: the rule names an inbound interface.
 const INBOUND: u8 = 1 << 7;
 
 impl<A: Address> RuleEntry<A> {
@@ -158,7 +159,7 @@ impl<A: Address> RuleEntry<A> {
         self.address.number() as HostSetIndex
     }
 
-    /// Whether the rule names an interface that packets come in by.
+    /// Whether the rule names an inbound interface.
     #[inline(always)]
     pub fn is_inbound(&self) -> bool {
         self.kind & INBOUND != 0

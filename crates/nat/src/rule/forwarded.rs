@@ -1,5 +1,5 @@
-//! A cheap no: which packets from outside no destination rule sends elsewhere. Asked for each packet, where a rule table
-//! is asked for each flow.
+//! Pre-filter that quickly excludes packets from outside that no destination rule translates. It is evaluated for each
+//! packet, whereas the rule table is queried once per flow.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::collections::HashMap;
@@ -7,20 +7,20 @@ use std::collections::HashMap;
 use super::Prefix;
 use crate::Address;
 
-/// Ports, and regions of addresses that share a bit.
+/// Number of port bits, and number of address regions, which several prefixes may share.
 const PORTS: usize = 1 << 16;
 const REGIONS: usize = 1 << 16;
 
-/// A region in which some rule names ports, and one in which some names none: two bits of a region.
+/// Two bits per region: some rule there names ports; some rule there names no ports.
 const NAMED: u64 = 1;
 const ALL: u64 = 2;
 
-/// Bits of ports that rules forward, and of regions of addresses for which they do. One thread sets them.
+/// Bitmaps of the ports that rules forward, and of the address regions in which they do. Only one thread writes them.
 #[derive(Debug)]
 pub struct Forwarded {
     ports: Box<[AtomicU64; PORTS / 64]>,
     regions: Box<[AtomicU64; REGIONS / 32]>,
-    /// The two bits of every region.
+    /// Two bits that apply to every region.
     everywhere: AtomicU32,
 }
 
@@ -38,12 +38,12 @@ impl Default for Forwarded {
     }
 }
 
-/// Length of the prefix that is a region: /24 in IPv4, /64 in IPv6.
+/// Prefix length of a region: /24 in IPv4, /64 in IPv6.
 fn region_length<A: Address>() -> u8 {
     if A::BITS == 32 { 24 } else { 64 }
 }
 
-/// The bits that an address shares with others: neighbours lie apart.
+/// Index of an address's region, by a hash that spreads neighbouring prefixes.
 #[inline(always)]
 fn region<A: Address>(address: A) -> usize {
     let [high, low] = address.words();
@@ -52,7 +52,7 @@ fn region<A: Address>(address: A) -> usize {
 }
 
 impl Forwarded {
-    /// May a destination rule forward a port of an address? A no is certain.
+    /// Whether a destination rule may forward a port of an address. False is definite; true may be a false positive.
     #[inline(always)]
     pub fn may_have<A: Address>(&self, address: A, port: u16) -> bool {
         let region = region(address);
@@ -63,7 +63,7 @@ impl Forwarded {
     }
 }
 
-/// How many rules stand behind each bit.
+/// Number of rules behind each bit.
 #[derive(Debug, Default)]
 pub struct Account {
     ports: HashMap<u16, u32>,
@@ -71,14 +71,14 @@ pub struct Account {
     everywhere: HashMap<u64, u32>,
 }
 
-/// Count one more; whether it is the first.
+/// Increment a count; returns whether it was zero before.
 fn more<K: core::hash::Hash + Eq>(counts: &mut HashMap<K, u32>, key: K) -> bool {
     let count = counts.entry(key).or_default();
     *count += 1;
     *count == 1
 }
 
-/// Count one less; whether it was the last.
+/// Decrement a count; returns whether it is zero now.
 fn less<K: core::hash::Hash + Eq>(counts: &mut HashMap<K, u32>, key: K) -> bool {
     let Some(count) = counts.get_mut(&key) else {
         return false;
@@ -92,7 +92,8 @@ fn less<K: core::hash::Hash + Eq>(counts: &mut HashMap<K, u32>, key: K) -> bool 
 }
 
 impl Account {
-    /// A rule is about to forward these ports of a prefix; all where none are named.
+    /// Register a rule that forwards these ports of a prefix, or all ports if `None`. Called before the rule takes
+    /// effect.
     pub fn add<A: Address>(&mut self, forwarded: &Forwarded, external: Prefix<A>, ports: Option<(u16, u16)>) {
         let kind = if ports.is_some() { NAMED } else { ALL };
         for port in ports.into_iter().flat_map(|(first, last)| first..=last) {
@@ -115,7 +116,7 @@ impl Account {
         }
     }
 
-    /// A rule forwards them no more.
+    /// Unregister a rule.
     pub fn remove<A: Address>(&mut self, forwarded: &Forwarded, external: Prefix<A>, ports: Option<(u16, u16)>) {
         let kind = if ports.is_some() { NAMED } else { ALL };
         for port in ports.into_iter().flat_map(|(first, last)| first..=last) {
@@ -139,7 +140,7 @@ impl Account {
     }
 }
 
-/// The regions of a prefix; none where it is so short that all count as its own.
+/// Regions of a prefix; `None` if the prefix is so short that it counts as all regions.
 fn regions<A: Address>(external: Prefix<A>) -> Option<impl Iterator<Item = usize>> {
     let length = region_length::<A>();
     let count = 1u128 << length.saturating_sub(external.length).min(64);

@@ -1,20 +1,20 @@
-//! How often each rule decided.
+//! Hit counters of rules.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::OnceLock;
 
 use super::RuleId;
 
-/// Counts of the first segment; each further one doubles what there is.
+/// Number of counters in the first segment; each further segment doubles the total.
 const FIRST: u32 = 64;
 const SEGMENTS: usize = RuleId::MAX.ilog2() as usize - FIRST.ilog2() as usize + 1;
 
-/// A count for each rule, in segments that stay where they are. Many may count at once.
+/// One counter per rule, in segments that never move. Several threads may count concurrently.
 #[derive(Debug, Default)]
 pub struct Hits([OnceLock<Box<[AtomicU64]>>; SEGMENTS]);
 
 impl Hits {
-    /// Where the count of a rule is: its segment, and its place there.
+    /// Location of a rule's counter: segment and index in it.
     #[inline(always)]
     fn place(rule: RuleId) -> (usize, usize) {
         let segment = (rule.0 / FIRST + 1).ilog2();
@@ -27,7 +27,7 @@ impl Hits {
         self.0.get(segment)?.get()?.get(place)
     }
 
-    /// Let a rule's count begin.
+    /// Initialise a rule's counter with the value `with`.
     pub fn begin(&self, rule: RuleId, with: u64) {
         let (segment, place) = Self::place(rule);
         let Some(segment_of) = self.0.get(segment) else { return };
@@ -37,7 +37,7 @@ impl Hits {
         }
     }
 
-    /// Count so many.
+    /// Add `count` to the counter.
     #[inline(always)]
     pub fn add(&self, rule: RuleId, count: u64) {
         if let Some(hits) = self.of(rule) {
@@ -45,7 +45,7 @@ impl Hits {
         }
     }
 
-    /// The count.
+    /// Value of the counter.
     pub fn get(&self, rule: RuleId) -> u64 {
         self.of(rule).map_or(0, |hits| hits.load(Ordering::Relaxed))
     }
@@ -66,7 +66,7 @@ mod tests {
         for rule in rules {
             assert_eq!(u64::from(rule.0) + 1, hits.get(rule));
         }
-        // Of a rule that there never was.
+        // The counter of a rule that never existed.
         assert_eq!(0, hits.get(RuleId(70)));
         hits.add(RuleId(u32::MAX), 1);
         assert_eq!(0, hits.get(RuleId(u32::MAX)));

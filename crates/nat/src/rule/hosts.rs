@@ -1,28 +1,28 @@
-//! Hosts that a destination rule deals flows among: by weight, those that are up alone.
+//! Load balancing of destination rules over a set of hosts: by weight, among hosts that are up.
 //!
-//! Which one is rendezvous hashing with weights (Thaler and Ravishankar 1998; Schindelhauer and Schomaker 2005): each host
-//! has a number drawn by the flow's hash and its own address, and the largest wins. A host that goes down gives its own
-//! share to the others, and nobody else's flows change.
+//! The host is selected by weighted rendezvous hashing (Thaler and Ravishankar 1998; Schindelhauer and Schomaker 2005):
+//! each host gets a score from the flow's hash and its own address, and the highest score wins. When a host goes down,
+//! only its own flows move to other hosts.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 
 use crate::Address;
 
-/// Place of a set among those of the rules.
+/// Index of a host set in the rules.
 pub type HostSetIndex = u16;
 
-/// What a flow is dealt by.
+/// Property of a flow by which a host is selected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Balance {
-    /// Its own hash: each flow for itself.
+    /// Hash of the flow: each flow is balanced individually.
     #[default]
     Random,
-    /// The hash of its source address: one client, one host.
+    /// Hash of the source address: all flows of a client go to the same host.
     Source,
 }
 
-/// What is known of a host; shared by who checks it, all workers, and all policies that name it.
+/// State of a host, shared by its health checker, all workers, and all snapshots that contain it.
 #[derive(Debug, Default)]
 pub struct HostState {
     down: AtomicBool,
@@ -30,18 +30,18 @@ pub struct HostState {
 }
 
 impl HostState {
-    /// Whether new flows may go there.
+    /// Whether new flows may go to the host.
     #[inline]
     pub fn is_up(&self) -> bool {
         !self.down.load(Ordering::Relaxed)
     }
 
-    /// It is up or down from now on.
+    /// Mark the host as up or down.
     pub fn set_up(&self, up: bool) {
         self.down.store(!up, Ordering::Relaxed);
     }
 
-    /// Flows that were led to it.
+    /// Number of flows sent to the host.
     pub fn flows(&self) -> u64 {
         self.flows.load(Ordering::Relaxed)
     }
@@ -50,26 +50,26 @@ impl HostState {
 /// A host of a set.
 #[derive(Clone, Debug)]
 pub struct SetHost<A> {
-    /// Its address.
+    /// Address of the host.
     pub address: A,
-    /// Its part of the flows, relative to the others'.
+    /// Weight: the host's share of flows relative to other hosts.
     pub weight: u16,
-    /// Whether it is up, and what it got.
+    /// Health state and flow counter.
     pub state: Arc<HostState>,
 }
 
-/// Hosts that flows are dealt among.
+/// Set of hosts for load balancing.
 #[derive(Clone, Debug)]
 pub struct HostSet<A> {
-    /// What tells the way in which its hosts are checked from others.
+    /// Hash of the health check settings.
     pub check: u64,
-    /// What a flow is dealt by.
+    /// Property of a flow by which a host is selected.
     pub balance: Balance,
-    /// The hosts, each once.
+    /// Hosts without duplicates.
     pub hosts: Vec<SetHost<A>>,
 }
 
-/// Let hosts of sets that are checked as others before go on as those were.
+/// Keep the state of hosts that an earlier set with the same health check contains.
 pub fn adopt_states<A: Address>(sets: &mut [HostSet<A>], before: &[HostSet<A>]) {
     let old = before
         .iter()
@@ -87,7 +87,7 @@ pub fn adopt_states<A: Address>(sets: &mut [HostSet<A>], before: &[HostSet<A>]) 
 }
 
 impl<A: Address> HostSet<A> {
-    /// The host of a flow, by a keyed hash of what it is dealt by; none where none is up.
+    /// Host for a flow, selected by a keyed hash; `None` if no host is up.
     pub fn choose(&self, hash: u64) -> Option<&SetHost<A>> {
         let up = self.hosts.iter().filter(|host| host.state.is_up() && host.weight > 0);
         let scored = up.map(|host| (score(hash, host), host));
@@ -95,12 +95,12 @@ impl<A: Address> HostSet<A> {
         best.map(|(_, host)| host)
     }
 
-    /// The host of an address, up or down.
+    /// Host with this address, whether up or down.
     pub fn host(&self, address: A) -> Option<&SetHost<A>> {
         self.hosts.iter().find(|host| host.address == address)
     }
 
-    /// Count a flow that was led to one of the hosts.
+    /// Count a flow sent to the host with this address.
     pub fn count(&self, address: A) {
         if let Some(host) = self.host(address) {
             host.state.flows.fetch_add(1, Ordering::Relaxed);
@@ -108,16 +108,16 @@ impl<A: Address> HostSet<A> {
     }
 }
 
-/// The larger, the sooner a flow goes to a host.
+/// Score of a host for a flow; the host with the highest score is selected.
 fn score<A: Address>(hash: u64, host: &SetHost<A>) -> f64 {
     let [high, low] = host.address.words();
     let mixed = mixed(mixed(hash ^ high) ^ low);
-    // Evenly above 0 and below 1.
+    // Uniformly distributed, greater than 0 and less than 1.
     let drawn = ((mixed >> 12) as f64 + 0.5) / (1u64 << 52) as f64;
     -f64::from(host.weight) / drawn.ln()
 }
 
-/// SplitMix64's finaliser.
+/// Finaliser of SplitMix64.
 fn mixed(number: u64) -> u64 {
     let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let number = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,9 +1,9 @@
-//! Rules: what is translated, and how. The most specific one that matches decides, whatever the order they were written in.
+//! Translation rules. The most specific matching rule applies, whatever the order of configuration.
 //!
-//! Source rules are found by where a packet comes from and by which interface it leaves, destination rules by what it is
-//! addressed to and by which interface it came; destination rules are asked first, source rules about the result (P4,
-//! section 2.2). Longer prefixes come before shorter ones, then a port before none, a protocol before any, an interface
-//! before any.
+//! Source rules match by source address and output interface, destination rules by destination address and input
+//! interface. Destination rules are evaluated first, and source rules are evaluated on the result (P4, section 2.2).
+//! Specificity is compared in this order: longer prefix, port before no port, protocol before any protocol, interface
+//! before any interface.
 
 mod changes;
 mod check;
@@ -25,10 +25,11 @@ pub use self::hosts::{Balance, HostSet, HostSetIndex, HostState, SetHost};
 pub use self::rules::{RuleMatch, Rules};
 use crate::{Address, PoolIndex};
 
-/// Set in the context of rules about what the host of a virtual router sends itself; the router's number is below it.
+/// Flag in the context of rules for packets that a virtual router's host stack sends; the router's number is in the
+/// bits below.
 pub const FROM_HOST: Context = 1 << 16;
 
-/// Addresses that share their first `length` bits.
+/// A prefix: addresses that share their first `length` bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Prefix<A> {
     /// The first address.
@@ -38,7 +39,7 @@ pub struct Prefix<A> {
 }
 
 impl<A: Address> Prefix<A> {
-    /// One address.
+    /// Prefix of a single address.
     pub fn host(address: A) -> Self {
         let length = A::BITS;
         Self { address, length }
@@ -50,7 +51,7 @@ impl<A: Address> Prefix<A> {
         if bits == 128 { u128::MAX } else { (1 << bits) - 1 }
     }
 
-    /// Is the address one of them?
+    /// Whether the prefix contains the address.
     #[inline(always)]
     pub fn contains(self, address: A) -> bool {
         (address.number() ^ self.address.number()) & !self.host_bits() == 0
@@ -61,7 +62,7 @@ impl<A: Address> Prefix<A> {
         A::from_number(self.address.number() | self.host_bits())
     }
 
-    /// The address at the place in this prefix that `address` has in one as long.
+    /// The address in this prefix with the host bits of `address`, for prefixes of equal length.
     #[inline(always)]
     pub fn same_place(self, address: A) -> A {
         let bits = self.host_bits();
@@ -69,12 +70,12 @@ impl<A: Address> Prefix<A> {
     }
 }
 
-/// A rule's number, among the source rules or the destination rules of a family.
+/// Rule number, unique among the source rules or the destination rules of a family.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RuleId(pub u32);
 
 impl RuleId {
-    /// As many rules are possible, of either kind.
+    /// Maximum number of rules of either kind.
     pub const MAX: u32 = 1 << 20;
 }
 
@@ -84,25 +85,25 @@ impl fmt::Display for RuleId {
     }
 }
 
-/// Translate the source of what comes from `inside` and leaves through `outside`.
+/// Translates the source of packets from `inside` that leave through `outside`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SourceRule<A> {
     /// Context of the inside key.
     pub context: Context,
     /// Inside addresses.
     pub inside: Prefix<A>,
-    /// IP protocol; any where none is named.
+    /// IP protocol; `None` matches any.
     pub protocol: Option<u8>,
-    /// Inside port; any where none is named.
+    /// Inside port; `None` matches any.
     pub port: Option<u16>,
-    /// Interface that the packet leaves through; any where none is named.
+    /// Output interface; `None` matches any.
     pub outside: Option<u16>,
-    /// What becomes of the source.
+    /// Action on the source.
     pub action: SourceAction<A>,
 }
 
 impl<A: Address> SourceRule<A> {
-    /// A rule for all that comes from some addresses.
+    /// A rule for all packets from a prefix.
     pub fn of(inside: Prefix<A>, action: SourceAction<A>) -> Self {
         Self {
             context: 0,
@@ -115,37 +116,38 @@ impl<A: Address> SourceRule<A> {
     }
 }
 
-/// What becomes of the source.
+/// Action of a source rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SourceAction<A> {
-    /// An address and port of a pool.
+    /// Translate to an address and port of a pool.
     Pool(PoolIndex),
-    /// One to one: the address at the same place in a prefix as long. In a rule its first address, in a decision the one.
+    /// Translate one to one: to the address with the same host bits in a prefix of equal length. In a rule this is the
+    /// first address of the prefix, in a match result the address itself.
     Static(A),
-    /// It stays.
+    /// Leave the source unchanged.
     Exempt,
 }
 
-/// Translate the destination of what is addressed to `external`.
+/// Translates the destination of packets to `external`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DestinationRule<A> {
     /// Context of the outside key.
     pub context: Context,
-    /// IP protocol; any where none is named.
+    /// IP protocol; `None` matches any.
     pub protocol: Option<u8>,
-    /// The addresses as outside sees them.
+    /// External addresses, as visible from outside.
     pub external: Prefix<A>,
-    /// First and last port; all where none are named.
+    /// First and last port; `None` matches all.
     pub ports: Option<(u16, u16)>,
-    /// Interface that the packet comes in by; any where none is named. What comes in by a named one is led to its target at
-    /// once: it does not turn back at an outside address first.
+    /// Input interface; `None` matches any. Packets from a named interface are sent directly to their target, without
+    /// hairpinning at an outside address.
     pub inbound: Option<u16>,
-    /// What becomes of the destination.
+    /// Action on the destination.
     pub action: DestinationAction<A>,
 }
 
 impl<A: Address> DestinationRule<A> {
-    /// A rule for all that is addressed to some addresses.
+    /// A rule for all packets to a prefix.
     pub fn of(external: Prefix<A>, action: DestinationAction<A>) -> Self {
         Self {
             context: 0,
@@ -158,20 +160,22 @@ impl<A: Address> DestinationRule<A> {
     }
 }
 
-/// What becomes of the destination.
+/// Action of a destination rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DestinationAction<A> {
-    /// An inside host, and its port of the first port; the others follow. The same ports where none is named.
+    /// Translate to an inside host. The port is the target of the first external port, and further ports follow
+    /// consecutively; `None` keeps the ports.
     Host(A, Option<u16>),
-    /// A host of a set, and its port as of a single one.
+    /// Translate to a host of a set; the port has the same meaning as for a single host.
     Hosts(HostSetIndex, Option<u16>),
-    /// One to one: the address at the same place in a prefix as long, of which this is the first.
+    /// Translate one to one: to the address with the same host bits in a prefix of equal length that begins with this
+    /// address.
     Static(A),
-    /// Neither destination nor source is translated (RFC 6888, REQ-6).
+    /// Translate neither destination nor source (RFC 6888, REQ-6).
     Exempt,
 }
 
-/// Where a destination rule sends a packet.
+/// Target of a destination rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target<A> {
     /// Inside address.
@@ -180,13 +184,13 @@ pub struct Target<A> {
     pub port: u16,
 }
 
-/// What destination rules say of a flow.
+/// Result of matching destination rules against a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Destination<A> {
-    /// It is sent elsewhere.
+    /// The destination is translated to this target.
     To(Target<A>),
-    /// It is sent to a host of a set, and to this port of it.
+    /// The destination is translated to a host of this set, with this port.
     Among(HostSetIndex, u16),
-    /// It is not translated at all.
+    /// The flow is not translated.
     Exempt,
 }

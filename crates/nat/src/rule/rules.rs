@@ -1,4 +1,4 @@
-//! The rules as workers ask them and as the control thread changes them, one by one, while they are asked.
+//! Rule tables that workers query while the control thread changes individual rules.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,21 +19,21 @@ use super::{
 };
 use crate::{Address, Pools, Tuple};
 
-/// What a rule decided, and which.
+/// A matching rule and its action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RuleMatch<D> {
-    /// The rule.
+    /// Rule number.
     pub rule: RuleId,
-    /// What it says of the flow.
+    /// Action for the flow.
     pub action: D,
-    /// The rule is one of the interface that the packet came in by.
+    /// Whether the rule names the interface through which the packet arrived.
     pub inbound: bool,
 }
 
 pub(super) type Number<A> = <A as Stored>::Number;
 type Found<A> = Option<Match<<A as Stored>::Value>>;
 
-/// The rules of a family. A clone asks the same ones.
+/// Rules of a family. Clones share the same tables.
 #[derive(Debug)]
 pub struct Rules<A: Address> {
     source: QnsReader<Number<A>>,
@@ -48,7 +48,7 @@ pub(super) struct Shared<A: Address> {
     pub forwarded: Forwarded,
     pub source_hits: Hits,
     pub destination_hits: Hits,
-    /// The control thread's: no worker asks for it.
+    /// Used only by the control thread.
     editor: Mutex<Editor<A>>,
 }
 
@@ -83,7 +83,7 @@ impl<A: Address> Default for Rules<A> {
 }
 
 impl<A: Address> Rules<A> {
-    /// Check the rules, each alone, against each other, and against the pools. They are numbered in this order.
+    /// Validate the rules individually, against each other, and against the pools. They are numbered in this order.
     pub fn new(
         source: &[SourceRule<A>],
         destination: &[DestinationRule<A>],
@@ -100,7 +100,7 @@ impl<A: Address> Rules<A> {
         Ok(rules)
     }
 
-    /// The same with sets of hosts that destination rules deal flows among.
+    /// Set the host sets over which destination rules balance flows.
     pub fn with_sets(self, sets: Vec<HostSet<A>>) -> Self {
         Self {
             sets: sets.into(),
@@ -108,20 +108,20 @@ impl<A: Address> Rules<A> {
         }
     }
 
-    /// Let hosts of sets go on as those of a policy before.
+    /// Keep the host states of an earlier snapshot's rules.
     pub fn adopt_states(&mut self, before: &Self) {
         let mut sets = self.sets.to_vec();
         adopt_states(&mut sets, &before.sets);
         self.sets = sets.into();
     }
 
-    /// Sets of hosts, by their indexes.
+    /// Host sets by index.
     #[inline]
     pub fn sets(&self) -> &[HostSet<A>] {
         &self.sets
     }
 
-    /// A set of hosts.
+    /// Host set with this index.
     #[inline]
     pub fn set(&self, set: HostSetIndex) -> Option<&HostSet<A>> {
         self.sets.get(usize::from(set))
@@ -131,54 +131,54 @@ impl<A: Address> Rules<A> {
         self.shared.editor.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Add a source rule; new flows follow it at once.
+    /// Add a source rule; it applies to new flows immediately.
     pub fn add_source(&self, rule: &SourceRule<A>, pools: &Pools<A>) -> Result<RuleId, RuleError> {
         self.editor().add_source(rule, pools, &self.shared.source_hits)
     }
 
-    /// Take a source rule away; returns what it was.
+    /// Remove and return a source rule.
     pub fn remove_source(&self, rule: RuleId) -> Option<SourceRule<A>> {
         self.editor().remove_source(rule)
     }
 
-    /// Add a destination rule; new flows follow it at once.
+    /// Add a destination rule; it applies to new flows immediately.
     pub fn add_destination(&self, rule: &DestinationRule<A>, pools: &Pools<A>) -> Result<RuleId, RuleError> {
         self.editor().add_destination(rule, pools, &self.shared)
     }
 
-    /// Take a destination rule away; returns what it was.
+    /// Remove and return a destination rule.
     pub fn remove_destination(&self, rule: RuleId) -> Option<DestinationRule<A>> {
         self.editor().remove_destination(rule, &self.shared)
     }
 
-    /// Where rules have changed since this was asked the last time.
+    /// Take the changes since the last call.
     pub fn take_changed(&self) -> Changed {
         std::mem::take(&mut self.editor().changed)
     }
 
-    /// How many rules there are, of both kinds.
+    /// Number of rules of both kinds.
     pub fn len(&self) -> usize {
         let editor = self.editor();
         let (sources, destinations) = (editor.sources.len(), editor.destinations.len());
         sources + destinations - editor.free_sources.len() - editor.free_destinations.len()
     }
 
-    /// Is there none?
+    /// Whether there are no rules.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The first `most` source rules by their numbers, and how often each decided.
+    /// The first `most` source rules by number, with their hit counts.
     pub fn sources(&self, most: usize) -> Vec<(RuleId, SourceRule<A>, u64)> {
         listed(&self.editor().sources, &self.shared.source_hits, most)
     }
 
-    /// The first `most` destination rules by their numbers, and how often each decided.
+    /// The first `most` destination rules by number, with their hit counts.
     pub fn destinations(&self, most: usize) -> Vec<(RuleId, DestinationRule<A>, u64)> {
         listed(&self.editor().destinations, &self.shared.destination_hits, most)
     }
 
-    /// Go on counting where the same rules of a policy before left off.
+    /// Continue the hit counts of equal rules of an earlier snapshot.
     pub fn adopt_hits(&self, before: &Self) {
         let old: HashMap<_, _> = before
             .sources(usize::MAX)
@@ -202,26 +202,27 @@ impl<A: Address> Rules<A> {
         }
     }
 
-    /// A source rule decided so many flows.
+    /// Add `flows` to the hit count of a source rule.
     #[inline(always)]
     pub fn count_source(&self, rule: RuleId, flows: u64) {
         self.shared.source_hits.add(rule, flows);
     }
 
-    /// A destination rule decided so many flows.
+    /// Add `flows` to the hit count of a destination rule.
     #[inline(always)]
     pub fn count_destination(&self, rule: RuleId, flows: u64) {
         self.shared.destination_hits.add(rule, flows);
     }
 
-    /// May a destination rule send a packet to this address and port elsewhere? A cheap no for most packets.
+    /// Whether a destination rule may translate a packet to this address and port. Cheaply returns false for most
+    /// packets.
     #[inline(always)]
     pub fn maybe_forwarded(&self, address: A, port: u16) -> bool {
         self.shared.forwarded.may_have(address, port)
     }
 
-    /// Whether an address is one that the gateway has in the place of inside hosts: of a destination rule for one address,
-    /// or one to one. A link's hosts are answered for it.
+    /// Whether the gateway answers ARP and neighbour discovery for an address: that of a destination rule for a single
+    /// address, or of a one-to-one rule.
     pub fn stands_in_for(&self, context: Context, address: A) -> bool {
         let query = Query {
             context,
@@ -231,7 +232,7 @@ impl<A: Address> Rules<A> {
         self.external.lookup(&query).is_some()
     }
 
-    /// What the most specific destination rule says of a flow whose packets come in by an interface.
+    /// Most specific destination rule for a flow that arrives through an interface.
     #[inline]
     pub fn match_destination<T: Tuple<Address = A>>(
         &self,
@@ -243,7 +244,7 @@ impl<A: Address> Rules<A> {
         destination_of(key, self.destination.lookup(&query))
     }
 
-    /// The same of many keys with their protocols and interfaces, as far as both reach.
+    /// [`Rules::match_destination`] for several keys with their protocols and interfaces, up to the shorter length.
     #[inline]
     pub fn match_destinations<T: Tuple<Address = A>>(
         &self,
@@ -265,8 +266,7 @@ impl<A: Address> Rules<A> {
         }
     }
 
-    /// What the most specific source rule says of a flow. Asked with the key as destination rules left it, and the
-    /// interface that the packet leaves through.
+    /// Most specific source rule for a flow. Takes the key after destination translation and the output interface.
     #[inline]
     pub fn match_source<T: Tuple<Address = A>>(
         &self,
@@ -278,7 +278,7 @@ impl<A: Address> Rules<A> {
         source_of(key, self.source.lookup(&query))
     }
 
-    /// The same of what the router's host sends itself.
+    /// Most specific source rule for a flow that the router's host stack sends.
     pub fn match_host_source<T: Tuple<Address = A>>(
         &self,
         key: &T,
@@ -290,7 +290,7 @@ impl<A: Address> Rules<A> {
         source_of(key, self.source.lookup(&query))
     }
 
-    /// What the most specific destination rule says of what the router's host sends itself.
+    /// Most specific destination rule for a flow that the router's host stack sends.
     pub fn match_host_destination<T: Tuple<Address = A>>(
         &self,
         key: &T,
@@ -301,7 +301,7 @@ impl<A: Address> Rules<A> {
         destination_of(key, self.destination.lookup(&query))
     }
 
-    /// The same of many keys with their protocols and interfaces, as far as both reach.
+    /// [`Rules::match_source`] for several keys with their protocols and interfaces, up to the shorter length.
     #[inline]
     pub fn match_sources<T: Tuple<Address = A>>(
         &self,
@@ -321,7 +321,7 @@ impl<A: Address> Rules<A> {
     }
 }
 
-/// A port of a protocol that rules may name ports of.
+/// The port, if rules may name ports of this protocol.
 #[inline(always)]
 fn port(protocol: u8, port: u16) -> Option<u16> {
     matches!(protocol, 6 | 17).then_some(port)

@@ -1,47 +1,48 @@
-//! The context of a site's inside keys: which site, of which virtual router, and where its outside ports are from.
+//! Context of a site's inside keys: it encodes the site, its virtual router, and whether outside ports come from a
+//! pool.
 
 use sluice_wire::Context;
 
-/// Set in the context of a site, where the bit above it, that of bridges, is not.
+/// Flag in the context of a site; the next higher bit, which marks bridges, is then clear.
 pub const SITES: Context = 1 << 30;
 
-/// Set besides where outside ports come from a pool, and not from a public address of the site's own.
+/// Flag: outside ports come from a pool instead of the site's own public address.
 pub const POOLED: Context = 1 << 29;
 
-/// Most sites.
+/// Maximum number of sites.
 pub const MAX_SITES: u32 = 1 << ROUTER;
 
-/// Most virtual routers of which there can be sites.
+/// Number of virtual routers that can have sites: those with lower numbers.
 pub const MAX_ROUTERS: u32 = 1 << (29 - ROUTER);
 
-/// First bit of the router.
+/// First bit of the router number.
 const ROUTER: u32 = 17;
 
-/// The context of a site of a virtual router.
+/// Context of a site in a virtual router.
 pub fn context(site: u32, router: u16, pooled: bool) -> Context {
     let router = u32::from(router) % MAX_ROUTERS;
     SITES | if pooled { POOLED } else { 0 } | router << ROUTER | (site % MAX_SITES)
 }
 
-/// Whether a context is a site's.
+/// Whether the context belongs to a site.
 #[inline(always)]
 pub fn is_site(context: Context) -> bool {
     context >> 30 == 1
 }
 
-/// Whether a site's outside ports come from a pool.
+/// Whether the site's outside ports come from a pool.
 #[inline(always)]
 pub fn is_pooled(context: Context) -> bool {
     context & POOLED != 0
 }
 
-/// The site of a context that is one's.
+/// Site number of a site's context.
 #[inline(always)]
 pub fn site(context: Context) -> u32 {
     context % MAX_SITES
 }
 
-/// The context of outside keys: of a site its router's, of others their own.
+/// Context of outside keys: for a site, its router's context; otherwise the context itself.
 #[inline(always)]
 pub fn outer(context: Context) -> Context {
     if is_site(context) {

@@ -1,19 +1,19 @@
-//! Where things are that a keyed hash finds: two buckets of places, written by one thread and read by all.
+//! Hash index with two candidate buckets per hash, written by one thread and read by all.
 
 use super::sync::{AtomicU32, Ordering};
 
-/// Places of a bucket: what is sought is in one of two.
+/// Number of slots per bucket; an entry is in one of two buckets.
 const BUCKET: usize = 8;
 
-/// Numbers by their hash. Who asks says whether a number is the one.
+/// Index of numbers by hash. The caller's predicate decides whether a number matches.
 #[derive(Debug)]
 pub struct Index {
-    /// Number plus 1, or 0.
+    /// Number plus 1; 0 if the slot is empty.
     places: Box<[AtomicU32]>,
 }
 
 impl Index {
-    /// Room for so many, at most half full, so that two full buckets are rare.
+    /// Create an index for `capacity` entries. It is at most half full, so that two full buckets are rare.
     pub fn new(capacity: usize) -> Self {
         let places = (2 * capacity).next_power_of_two().max(2 * BUCKET);
         Self {
@@ -21,7 +21,7 @@ impl Index {
         }
     }
 
-    /// Bytes of its memory.
+    /// Memory size in bytes.
     pub fn bytes(&self) -> usize {
         size_of_val(&*self.places)
     }
@@ -34,7 +34,7 @@ impl Index {
         })
     }
 
-    /// The number that is the one, among those with this hash.
+    /// The number with this hash that satisfies the predicate.
     #[inline]
     pub fn find(&self, hash: u64, is: impl Fn(u32) -> bool) -> Option<u32> {
         let places = self.buckets(hash).into_iter().flatten();
@@ -42,7 +42,7 @@ impl Index {
         numbers.find(|&number| is(number))
     }
 
-    /// Let a number be found. False, and nothing done, where both buckets are full. From one thread.
+    /// Insert a number; false, without effect, if both buckets are full. Called from only one thread.
     #[must_use]
     pub fn insert(&self, hash: u64, number: u32) -> bool {
         let free = |bucket: &[AtomicU32]| bucket.iter().filter(|place| place.load(Ordering::Relaxed) == 0).count();
@@ -55,7 +55,7 @@ impl Index {
         place.is_some()
     }
 
-    /// Let it be found no more. From the same thread.
+    /// Remove a number. Called from the thread that inserts.
     pub fn remove(&self, hash: u64, number: u32) {
         let places = self.buckets(hash).into_iter().flatten();
         let mut own = places.filter(|place| place.load(Ordering::Relaxed) == number + 1);

@@ -1,14 +1,14 @@
-//! Subscribers' sites: what packets of their terminals are translated to, and where answers lead.
+//! Subscriber sites: translation of their terminals' packets, and forwarding of answers.
 //!
-//! A site's number is in the context of its inside keys, so that terminals of two sites may have one address. Workers read
-//! [`Sites`] without locks; one thread changes it, entry by entry, through a [`SiteWriter`].
+//! A site's number is part of the context of its inside keys, so terminals of different sites may have the same
+//! address. Workers read [`Sites`] without locks; one thread changes individual entries through a [`SiteWriter`].
 
 mod context;
 mod index;
 mod table;
 mod writer;
 
-/// The atomics of the table; the model test builds the same source on those of its checker.
+/// Atomics of the table. The model test compiles the same source with the atomics of its checker.
 mod sync {
     pub use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 }

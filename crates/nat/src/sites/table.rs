@@ -1,23 +1,23 @@
-//! What workers read of sites and terminals.
+//! Table of sites and terminals that workers read.
 
 use super::index::Index;
 use super::keyed::{Secret, fold};
 use super::sync::{AtomicU32, AtomicU64, Ordering, fence};
 use sluice_wire::Context;
 
-/// Most terminals of all sites: what a hop can name.
+/// Maximum number of terminals of all sites, limited by the size of the field that refers to them.
 pub const MAX_TERMINALS: u32 = (1 << 20) - 1;
 
-/// A site has a public address: above it and its router in its word.
+/// Flag in a site's word: the site has a public address, stored with its router in the same word.
 const PUBLIC: u64 = 1 << 63;
 
-/// A site has a pool: above its number.
+/// Flag in a site's pool word: the site has a pool, stored in the same word.
 const HAS_POOL: u32 = 1 << 31;
 
-/// Nanoseconds of a second.
+/// Nanoseconds per second.
 const SECOND: u64 = 1_000_000_000;
 
-/// What terminals of a site call the gateway by, each with a rate of its own for every site.
+/// Kind of request that terminals send to the gateway; each site has a separate rate limit per kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum RequestKind {
@@ -28,11 +28,11 @@ pub enum RequestKind {
 }
 
 impl RequestKind {
-    /// How many kinds.
+    /// Number of kinds.
     pub(super) const COUNT: usize = 2;
 
-    /// Nanoseconds for each, and how many may come at once. The relay of DHCP has stricter limits of its own: these keep a
-    /// site from filling the queue that all share.
+    /// Nanoseconds per request, and maximum burst. The DHCP relay has stricter limits; these keep a single site from
+    /// filling the queue that all sites share.
     fn rate(self) -> (u64, u64) {
         match self {
             Self::Arp => (SECOND / 50, 200),
@@ -41,7 +41,7 @@ impl RequestKind {
     }
 }
 
-/// A terminal's line of memory. Its key is 0 while it is nobody's, or being written.
+/// Cache line of a terminal. Its key is 0 while the line is free or being written.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct Line {
@@ -49,11 +49,11 @@ pub(super) struct Line {
     pub key: AtomicU64,
     /// Its MAC address.
     pub mac: AtomicU64,
-    /// The site's virtual MAC; 0 where it has none.
+    /// Virtual MAC of the site; 0 if none.
     pub virtual_mac: AtomicU64,
-    /// The site's tags as frames have them, the outermost first, behind that nothing.
+    /// VLAN tags of the site as in frames, outermost first, padded with zeros.
     pub tags: AtomicU64,
-    /// Public address of the site, how many tags, interface.
+    /// Public address of the site, number of tags, and interface.
     pub place: AtomicU64,
 }
 
@@ -69,16 +69,16 @@ impl Line {
     }
 }
 
-/// A site's words.
+/// Words of a site.
 #[derive(Debug)]
 pub(super) struct Site {
-    /// Its public address and router, with [`PUBLIC`].
+    /// Public address and router, with [`PUBLIC`].
     pub public: AtomicU64,
-    /// Its virtual MAC; 0 where it has none.
+    /// Virtual MAC; 0 if none.
     pub mac: AtomicU64,
-    /// Its pool, with [`HAS_POOL`].
+    /// Pool, with [`HAS_POOL`].
     pub pool: AtomicU32,
-    /// By [`RequestKind`]: nanosecond at which nothing is used up any more.
+    /// By [`RequestKind`]: time in nanoseconds at which the rate limiter is idle again.
     pub calls: [AtomicU64; RequestKind::COUNT],
 }
 
@@ -93,7 +93,7 @@ impl Site {
     }
 }
 
-/// A MAC address as a word whose lowest byte is its first: as most processors read it from a frame.
+/// A MAC address as a word with its first byte lowest, as little-endian processors load it from a frame.
 #[inline(always)]
 pub fn word_of(mac: [u8; 6]) -> u64 {
     let [a, b, c, d, e, f] = mac;
@@ -118,24 +118,25 @@ pub(super) fn place_word(public: u32, tags: u8, interface: u16) -> u64 {
     u64::from(public) << 32 | u64::from(tags) << 16 | u64::from(interface)
 }
 
-/// A terminal as a packet needs it.
+/// Snapshot of a terminal, as needed to forward a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct View {
-    /// Its MAC address, as [`word_of`] has it.
+    /// MAC address in the form of [`word_of`].
     pub mac: u64,
-    /// What its site is seen by upstream, likewise; 0 where that is the interface's own address.
+    /// Source MAC of the site's packets upstream, in the form of [`word_of`]; 0 means the interface's own address.
     pub virtual_mac: u64,
-    /// Its site's tags as frames have them, the first byte lowest: type and control of the outermost, then of the other.
+    /// VLAN tags of the site as in frames, first byte lowest: type and control of the outermost tag, then of the inner
+    /// one.
     pub tags: u64,
-    /// How many tags.
+    /// Number of tags.
     pub tag_count: u8,
-    /// The interface that it is behind.
+    /// Interface through which the terminal is reached.
     pub interface: u16,
-    /// Its site's public address; 0 where it has none.
+    /// Public address of its site; 0 if none.
     pub public: u32,
 }
 
-/// The table. Its memory is fixed at start.
+/// Table of sites and terminals. Its memory is allocated once at start.
 #[derive(Debug)]
 pub struct Sites {
     pub(super) slots: Box<[Line]>,
@@ -144,21 +145,21 @@ pub struct Sites {
     pub(super) terminals: Index,
     /// Sites by router and public address.
     pub(super) owners: Box<[Owners]>,
-    /// Sites by virtual MAC.
+    /// Sites by their virtual MAC.
     pub(super) macs: Index,
-    /// Terminals that there are.
+    /// Number of terminals.
     pub(super) count: AtomicU32,
     secret: Secret,
 }
 
-/// Public addresses that sites may have in a virtual router: the router's context, the first address, the last.
+/// Public addresses available to sites in a virtual router: the router's context, first address, last address.
 pub type Network = (Context, u32, u32);
 
-/// Whose each address of a network is.
+/// Owners of the addresses of a network.
 #[derive(Debug)]
 pub(super) struct Owners {
     pub network: Network,
-    /// By address: the site that has it, or had it last, plus 1.
+    /// By address: the site that has it or had it last, plus 1.
     pub sites: Box<[AtomicU32]>,
 }
 
@@ -170,16 +171,16 @@ impl Owners {
     }
 }
 
-/// Nobody: more than there can be sites.
+/// No site; larger than any site number.
 pub const NOBODY: u32 = u32::MAX;
 
-/// What finds a terminal.
+/// Key of a terminal.
 #[inline(always)]
 pub(super) fn key_of(context: u32, address: u32) -> u64 {
     u64::from(context) << 32 | u64::from(address)
 }
 
-/// Lines of so many terminals, on huge pages where they are many: packets go all over them.
+/// Allocate lines for terminals, on huge pages for large tables because packets access them randomly.
 fn lines(terminals: u32) -> Box<[Line]> {
     let mut slots = Vec::with_capacity(terminals as usize);
     sluice_table::pages::prefer_huge(slots.spare_capacity_mut());
@@ -200,19 +201,19 @@ impl Sites {
         }
     }
 
-    /// Bytes of its memory.
+    /// Memory size in bytes.
     pub fn bytes(&self) -> usize {
         let owners = self.owners.iter().map(|owners| size_of_val(&*owners.sites));
         let indexes = self.terminals.bytes() + self.macs.bytes() + owners.sum::<usize>();
         size_of_val(&*self.slots) + size_of_val(&*self.sites) + indexes
     }
 
-    /// How many sites there is room for.
+    /// Maximum number of sites.
     pub fn capacity(&self) -> u32 {
         self.sites.len() as u32
     }
 
-    /// How many terminals there are, and at most.
+    /// Number of terminals, and their maximum.
     pub fn terminals(&self) -> (u32, u32) {
         (self.count.load(Ordering::Relaxed), self.slots.len() as u32)
     }
@@ -221,7 +222,7 @@ impl Sites {
         fold(self.secret, word, 0)
     }
 
-    /// Prefetch a terminal's line.
+    /// Prefetch the line of a terminal.
     #[inline(always)]
     pub fn prefetch(&self, terminal: u32) {
         if let Some(slot) = self.slots.get(terminal as usize) {
@@ -229,7 +230,7 @@ impl Sites {
         }
     }
 
-    /// The terminal of a number, where it is still that of a context and address.
+    /// The terminal with this number, if it still has this context and address.
     #[inline(always)]
     pub fn view(&self, terminal: u32, context: u32, address: u32) -> Option<View> {
         let slot = self.slots.get(terminal as usize)?;
@@ -241,7 +242,7 @@ impl Sites {
         let virtual_mac = slot.virtual_mac.load(Ordering::Relaxed);
         let tags = slot.tags.load(Ordering::Relaxed);
         let place = slot.place.load(Ordering::Relaxed);
-        // Pairs with the fence of who writes: a word of another terminal comes with another key.
+        // Pairs with the writer's fence: a word that belongs to another terminal is visible only with another key.
         fence(Ordering::Acquire);
         (slot.key.load(Ordering::Relaxed) == key).then_some(View {
             mac,
@@ -253,7 +254,7 @@ impl Sites {
         })
     }
 
-    /// The number of a terminal.
+    /// Number of the terminal with this context and address.
     #[inline]
     pub fn find(&self, context: u32, address: u32) -> Option<u32> {
         let key = key_of(context, address);
@@ -264,14 +265,14 @@ impl Sites {
         self.terminals.find(self.hash(key), is)
     }
 
-    /// The public address of a site.
+    /// Public address of a site.
     #[inline]
     pub fn public(&self, site: u32) -> Option<u32> {
         let word = self.sites.get(site as usize)?.public.load(Ordering::Acquire);
         (word & PUBLIC != 0).then_some(word as u32)
     }
 
-    /// Where it is kept whose a public address of a virtual router is; none where sites have no such addresses.
+    /// Owner entry of a public address in a virtual router; `None` if the address is in no site network.
     #[inline(always)]
     pub(super) fn place(&self, router: Context, public: u32) -> Option<&AtomicU32> {
         let mut owners = self.owners.iter();
@@ -282,15 +283,16 @@ impl Sites {
         })
     }
 
-    /// The site that a packet to a public address of a virtual router is for: the one that has the address or had it last, for
-    /// its sessions end there by name; [`NOBODY`] where none had it yet. None where sites have no such addresses.
+    /// The site that receives a packet to a public address of a virtual router: the one that has the address or had it
+    /// last, because its sessions still end there. [`NOBODY`] if no site has had it yet. `None` if the address is in no
+    /// site network.
     #[inline(always)]
     pub fn recipient(&self, router: Context, public: u32) -> Option<u32> {
         let place = self.place(router, public)?;
         Some(place.load(Ordering::Acquire).wrapping_sub(1))
     }
 
-    /// The site that has a public address in a virtual router.
+    /// The site that currently has a public address in a virtual router.
     #[inline]
     pub fn owner(&self, router: u16, public: u32) -> Option<u32> {
         let site = self.recipient(router.into(), public)?;
@@ -299,18 +301,18 @@ impl Sites {
         is.then_some(site)
     }
 
-    /// Networks of addresses that may be sites' own.
+    /// Networks of public addresses available to sites.
     pub fn networks(&self) -> impl Iterator<Item = Network> + '_ {
         self.owners.iter().map(|owners| owners.network)
     }
 
-    /// The virtual MAC of a site.
+    /// Virtual MAC of a site.
     pub fn mac(&self, site: u32) -> Option<[u8; 6]> {
         let word = self.sites.get(site as usize)?.mac.load(Ordering::Acquire);
         (word != 0).then(|| mac_of(word))
     }
 
-    /// The site that a virtual MAC is of.
+    /// Site with a virtual MAC.
     pub fn site_of_mac(&self, mac: [u8; 6]) -> Option<u32> {
         let word = word_of(mac);
         let is = |site: u32| {
@@ -320,13 +322,13 @@ impl Sites {
         (word != 0).then(|| self.macs.find(self.hash(word), is))?
     }
 
-    /// The pool that a site's outside ports come from.
+    /// Pool of a site's outside ports.
     pub fn pool(&self, site: u32) -> Option<u16> {
         let word = self.sites.get(site as usize)?.pool.load(Ordering::Acquire);
         (word & HAS_POOL != 0).then_some(word as u16)
     }
 
-    /// Whether a site may call the gateway once more, at a moment in nanoseconds.
+    /// Whether a site may send another request of this kind at `now` (nanoseconds).
     pub fn admits(&self, site: u32, call: RequestKind, now: u64) -> bool {
         let Some(site) = self.sites.get(site as usize) else {
             return false;

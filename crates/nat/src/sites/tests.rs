@@ -34,7 +34,7 @@ fn context_of_a_site_tells_site_router_and_pool_and_is_no_bridges() {
     assert!(is_site(own) && is_pooled(own) && own >> 31 == 0);
     assert_eq!((131_071, 4_095), (site(own), outer(own)));
     assert!(!is_pooled(context(0, 0, false)) && is_site(context(0, 0, false)));
-    // A router's, and a bridge's with the highest number.
+    // Contexts of a router, and of a bridge with the highest number.
     assert_eq!((false, 9), (is_site(9), outer(9)));
     assert_eq!((false, u32::MAX), (is_site(u32::MAX), outer(u32::MAX)));
 }
@@ -98,7 +98,7 @@ fn public_address_of_another_site_is_refused_and_the_one_before_gone() {
     writer.set_public(2, 3, Some(PUBLIC + 1)).expect("nobody has it");
     assert_eq!(Err(OtherSite(1)), writer.set_public(2, 3, Some(PUBLIC)));
     assert_eq!((Some(PUBLIC), None), (sites.public(1), sites.public(2)));
-    // Another router's network is another.
+    // The networks of two routers are independent.
     assert_eq!(Ok(()), writer.set_public(2, 4, Some(PUBLIC)));
     assert_eq!((Some(1), Some(2)), (sites.owner(3, PUBLIC), sites.owner(4, PUBLIC)));
 }

@@ -1,4 +1,4 @@
-//! The one who writes the table.
+//! The writer of the table of sites and terminals.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,51 +10,50 @@ use super::context;
 use super::sync::{Ordering, fence};
 use super::table::{Line, MAX_TERMINALS, Network, Sites, key_of, place_word, pool_word, public_word, word_of};
 
-/// Nobody.
+/// No terminal.
 const NONE: u32 = u32::MAX;
 
-/// A terminal that has an address in its site.
+/// A terminal with its address in a site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terminal {
-    /// Context of its site.
+    /// Context of the site.
     pub context: Context,
     /// Its address.
     pub address: u32,
     /// Its MAC address.
     pub mac: [u8; 6],
-    /// The interface that it is behind.
+    /// Interface through which the terminal is reached.
     pub interface: u16,
-    /// Its site's tags there, the outermost first.
+    /// VLAN tags of the site on that interface, outermost first.
     pub tags: [Option<Tag>; 2],
 }
 
-/// There is no room for one more.
+/// The table of terminals is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no room for one more terminal: raise `terminals` under [subscribers]")]
 pub struct TerminalsFull;
 
-/// Another site has it.
+/// Another site, given by its number, has the address or MAC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("site {0} has it")]
 pub struct OtherSite(pub u32);
 
-/// The writer: there is one for a table.
+/// The single writer of a table.
 #[derive(Debug)]
 pub struct SiteWriter {
     table: Arc<Sites>,
-    /// Lines that are nobody's, those that have been so for longest first: a session that names one finds it empty for as
-    /// long as can be.
+    /// Free lines, longest free first. Late reuse lets sessions that still refer to a line detect that it is empty.
     free: VecDeque<u32>,
-    /// By site: its first terminal.
+    /// By site: number of its first terminal.
     first: Vec<u32>,
-    /// By terminal: the next of its site, and the one before.
+    /// By terminal: the next and previous terminal of the same site.
     next: Vec<u32>,
     before: Vec<u32>,
 }
 
 impl SiteWriter {
-    /// The writer of an empty table for so many sites and terminals, whose public addresses are of some networks, and the
-    /// table. The secret keys its hashes.
+    /// Create an empty table with the given capacities and networks of public addresses, and its writer. The secret
+    /// keys the hashes.
     pub fn new(sites: u32, terminals: u32, networks: &[Network], secret: [u64; 2]) -> (Self, Arc<Sites>) {
         let (sites, terminals) = (sites.min(context::MAX_SITES), terminals.min(MAX_TERMINALS));
         let table = Arc::new(Sites::new(sites, terminals, networks, secret));
@@ -73,16 +72,17 @@ impl SiteWriter {
         &self.table
     }
 
-    /// Bytes of memory beside the table's.
+    /// Memory size of the writer in bytes, without the table.
     pub fn bytes(&self) -> usize {
         let lists = [&self.first, &self.next, &self.before].map(Vec::capacity);
         size_of::<u32>() * (self.free.capacity() + lists.iter().sum::<usize>())
     }
 
-    /// Say by what a site is seen upstream, or which pool its ports come from. Its terminals must be added after that.
+    /// Set the virtual MAC that a site uses upstream, and the pool of its ports. Must be called before terminals of the
+    /// site are added.
     ///
     /// # Errors
-    /// Another site has the MAC; everything is as it was then.
+    /// Another site has the MAC; nothing is changed.
     pub fn set_site(&mut self, site: u32, mac: Option<[u8; 6]>, pool: Option<u16>) -> Result<(), OtherSite> {
         let table = &self.table;
         let word = mac.map_or(0, word_of);
@@ -101,7 +101,8 @@ impl SiteWriter {
             if old != 0 {
                 table.macs.remove(table.hash(old), site);
             }
-            // Of two full buckets nobody finds it, and frames to it are somebody else's.
+            // If both buckets are full, the site is not found by its MAC, and frames to the MAC are treated as not for
+            // this gateway.
             let _ = word != 0 && table.macs.insert(table.hash(word), site);
         }
         for terminal in self.of_site(site).collect::<Vec<_>>() {
@@ -112,20 +113,20 @@ impl SiteWriter {
         Ok(())
     }
 
-    /// A site goes, with its terminals and its public address.
+    /// Remove a site with its terminals and its public address.
     pub fn clear_site(&mut self, site: u32) {
         for terminal in self.of_site(site).collect::<Vec<_>>() {
             self.free_line(terminal);
         }
         self.withdraw(site);
-        // Nobody else has no MAC.
+        // Clearing the MAC cannot conflict with another site.
         let _ = self.set_site(site, None, None);
     }
 
-    /// A site's public address has come, gone, or is another, in its virtual router.
+    /// Set, change or clear a site's public address in its virtual router.
     ///
     /// # Errors
-    /// Another site has the address: this one has none then.
+    /// Another site has the address; this site then has no public address.
     pub fn set_public(&mut self, site: u32, router: u16, address: Option<u32>) -> Result<(), OtherSite> {
         let Some(address) = address else {
             self.withdraw(site);
@@ -145,7 +146,7 @@ impl SiteWriter {
         let word = public_word(router, address);
         if let Some(record) = table.sites.get(site as usize) {
             record.public.store(word, Ordering::Release);
-            // Of other networks there are no leases.
+            // Addresses outside the configured networks have no entry.
             if let Some(place) = table.place(router.into(), address) {
                 place.store(site + 1, Ordering::Release);
             }
@@ -175,7 +176,7 @@ impl SiteWriter {
         }
     }
 
-    /// The terminals of a site.
+    /// Terminals of a site.
     fn of_site(&self, site: u32) -> impl Iterator<Item = u32> + '_ {
         let known = |number: &u32| *number != NONE;
         let first = self.first.get(site as usize).copied().filter(known);
@@ -184,11 +185,11 @@ impl SiteWriter {
         })
     }
 
-    /// A terminal has an address. One that is known stays as it is; with another MAC, interface or tags it is another
-    /// terminal, and sessions of the one before end.
+    /// Add a terminal with an address. A known terminal is left unchanged. If its MAC, interface or tags differ, it
+    /// replaces the previous terminal, whose sessions end.
     ///
     /// # Errors
-    /// There is no room.
+    /// The table is full.
     pub fn add_terminal(&mut self, terminal: &Terminal) -> Result<(), TerminalsFull> {
         let Terminal { context, address, .. } = *terminal;
         let (site, table) = (context::site(context), &self.table);
@@ -239,7 +240,7 @@ impl SiteWriter {
         })
     }
 
-    /// A terminal has its address no more. False where that was known.
+    /// Remove a terminal. False if it was not known.
     pub fn remove_terminal(&mut self, context: Context, address: u32) -> bool {
         let known = self.table.find(context, address);
         if let Some(number) = known {
@@ -248,7 +249,7 @@ impl SiteWriter {
         known.is_some()
     }
 
-    /// Give a line back.
+    /// Free a line.
     fn free_line(&mut self, number: u32) {
         let table = &self.table;
         let Some(slot) = table.slots.get(number as usize) else {
@@ -271,14 +272,14 @@ impl SiteWriter {
     }
 }
 
-/// Nobody's from now on: whose it was. Other words are written only after readers may know.
+/// Mark a line as free and return its previous key. The other words are written only after readers can see this.
 fn empty(slot: &Line) -> u64 {
     let key = slot.key.swap(0, Ordering::AcqRel);
     fence(Ordering::Release);
     key
 }
 
-/// Tags as frames have them, and how many.
+/// VLAN tags as in frames, and their number.
 fn tags(terminal: &Terminal) -> (u64, u8) {
     let mut bytes = [0; 8];
     let tags = terminal.tags.iter().flatten();

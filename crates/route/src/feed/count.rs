@@ -1,17 +1,17 @@
-//! What a feed has counted.
+//! Counters of a route feed.
 
 use super::Refused;
 
-/// What a feed has counted.
+/// Counters of a route feed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FeedCounts {
-    /// Messages.
+    /// Number of messages.
     pub messages: u64,
-    /// Routes offered, those that were offered before too.
+    /// Number of routes offered, including repeated ones.
     pub offered: u64,
-    /// Routes taken back.
+    /// Number of routes withdrawn.
     pub withdrawn: u64,
-    /// Next hops and groups of them set.
+    /// Number of next hops and next-hop groups set.
     pub next_hops: u64,
     refused: [u64; Refused::ALL.len()],
 }
@@ -29,7 +29,7 @@ impl Default for FeedCounts {
 }
 
 impl FeedCounts {
-    /// Messages, or next hops of one, that were not followed for this reason.
+    /// Number of messages, or of next hops in a message, that were ignored for this reason.
     pub fn refused(&self, reason: Refused) -> u64 {
         self.refused[reason as usize]
     }

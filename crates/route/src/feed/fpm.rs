@@ -1,27 +1,27 @@
-//! Frames of FPM: four bytes ahead of netlink messages, over TCP (FRR, `fpm/fpm.h`).
+//! FPM framing: a four-byte header before netlink messages, over TCP (FRR, `fpm/fpm.h`).
 
-/// Longest frame taken.
+/// Maximum frame length.
 pub const MAX_FRAME: usize = 32 * 1024;
 
 const HEADER: usize = 4;
 const VERSION: u8 = 1;
 const NETLINK: u8 = 1;
 
-/// Why a connection can't be understood any further.
+/// Why a connection's byte stream is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
-    /// Another version.
+    /// The frame has another version.
     #[error("version {0} of FPM: 1 is spoken here")]
     Version(u8),
-    /// Something else than netlink.
+    /// The frame does not contain netlink messages.
     #[error("messages of type {0}: those of netlink (1) are spoken here; load zebra's module dplane_fpm_nl")]
     Kind(u8),
-    /// A length that can't be.
+    /// The length is invalid.
     #[error("a frame of {0} bytes: 4 to {MAX_FRAME} are taken")]
     Length(usize),
 }
 
-/// What has come of a connection and is not taken yet.
+/// Received bytes of a connection that are not consumed yet.
 #[derive(Debug, Default)]
 pub struct FrameBuffer {
     bytes: Vec<u8>,
@@ -29,7 +29,7 @@ pub struct FrameBuffer {
 }
 
 impl FrameBuffer {
-    /// Where what comes next is put, after what has not been taken.
+    /// Reserve space for received bytes after those that are not consumed yet.
     pub fn reserve(&mut self, bytes: usize) -> &mut Vec<u8> {
         self.bytes.drain(..self.taken);
         self.taken = 0;
@@ -37,23 +37,23 @@ impl FrameBuffer {
         &mut self.bytes
     }
 
-    /// What came.
+    /// Append received bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         self.reserve(bytes.len()).extend_from_slice(bytes);
     }
 
-    /// Whether the next frame has come to its end.
+    /// Whether the next frame is complete.
     ///
     /// # Errors
-    /// The connection is of no use any more.
+    /// The stream is invalid, and the connection must be closed.
     pub fn is_whole(&self) -> Result<bool, FrameError> {
         Ok(self.length()?.is_some())
     }
 
-    /// The messages of the next whole frame; none where it has not come to its end.
+    /// The messages of the next complete frame; `None` if the frame is incomplete.
     ///
     /// # Errors
-    /// The connection is of no use any more.
+    /// The stream is invalid, and the connection must be closed.
     pub fn take(&mut self) -> Result<Option<&[u8]>, FrameError> {
         let Some(length) = self.length()? else {
             return Ok(None);
@@ -63,7 +63,7 @@ impl FrameBuffer {
         Ok(self.bytes.get(begin..self.taken))
     }
 
-    /// Bytes of the next frame, once it is whole.
+    /// Length of the next frame in bytes, if it is complete.
     fn length(&self) -> Result<Option<usize>, FrameError> {
         let rest = self.bytes.get(self.taken..).unwrap_or_default();
         let Some(&[version, kind, high, low]) = rest.first_chunk::<HEADER>() else {
@@ -82,7 +82,7 @@ impl FrameBuffer {
         Ok((rest.len() >= length).then_some(length))
     }
 
-    /// Whether a frame has begun that has not come to its end.
+    /// Whether an incomplete frame is buffered.
     pub fn is_cut(&self) -> bool {
         self.taken < self.bytes.len()
     }

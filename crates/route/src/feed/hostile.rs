@@ -6,7 +6,7 @@ use super::{Feed, Links, MAIN_TABLE, RoutePeer, fpm};
 use crate::Prefix;
 use crate::rib::{MAX_HOPS, Origin, Rib};
 
-/// Reads whatever bytes there are as a connection's: for tests and the fuzzer.
+/// Process arbitrary bytes as those of a connection, for tests and the fuzzer.
 pub fn hostile(bytes: &[u8]) {
     struct Nothing;
     impl crate::rib::Sink for Nothing {

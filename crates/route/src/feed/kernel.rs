@@ -1,4 +1,4 @@
-//! The kernel's table: its routes are mirrored, and of each prefix those that the kernel uses are offered.
+//! Routes of the kernel's table: all are mirrored, and for each prefix the routes that the kernel uses are offered.
 
 use super::mirror::{DeleteResult, KernelTarget, SelectedRoute};
 use super::netlink::{self, Kind, RouteMessage};
@@ -9,8 +9,8 @@ use crate::rib::{Group, MAX_HOPS, Offer, OfferedNextHop, Origin, Rib, Target, We
 use crate::{Prefix, Time};
 
 impl Feed {
-    /// Choose again where next-hop objects have changed or gone since the last time. It looks at all routes then: call it
-    /// once for all messages that are there.
+    /// Select routes again if next-hop objects have changed or been deleted since the last call. This examines all
+    /// routes, so call it once for all pending messages.
     pub fn settle(&mut self, rib: &mut Rib, now: Time) {
         for (prefix, metrics) in self.mirror.settle() {
             if let Err(refused) = self.offer_chosen(rib, prefix, &metrics, now) {
@@ -19,7 +19,7 @@ impl Feed {
         }
     }
 
-    /// A route of the kernel's table is new or changed.
+    /// Add or change a route of the kernel's table.
     pub(super) fn mirror_route(
         &mut self,
         rib: &mut Rib,
@@ -27,7 +27,8 @@ impl Feed {
         is_of_object: bool,
         now: Time,
     ) -> Result<(), Refused> {
-        // Where a next-hop object changes, the kernel sends every route by it as if that replaced one: it is where it was.
+        // When a next-hop object changes, the kernel sends each route that uses it as a replacement, but the route's
+        // position does not change.
         if let Some(id) = route.next_hop.filter(|_| is_of_object)
             && self.mirror.has_object(route.prefix, route.metric, id)
         {
@@ -37,7 +38,7 @@ impl Feed {
         let followed = Self::is_foreign(route).and_then(|()| self.count_legs(route, &lead));
         let is_listed = route.flags & netlink::MULTI != 0;
         let offered = if self.mirror.is_empty(route.prefix) {
-            // Nearly every prefix has one route, which there is nothing to choose from.
+            // Fast case: almost every prefix has a single route, so no selection is needed.
             let only = followed.is_ok().then(|| SelectedRoute {
                 metric: route.metric,
                 protocol: route.protocol,
@@ -57,21 +58,21 @@ impl Feed {
         followed.and(offered).inspect(|()| self.counts.offered += 1)
     }
 
-    /// A route of the kernel's table, or some of its next hops, is gone.
+    /// Delete a route of the kernel's table, or some of its next hops.
     pub(super) fn unmirror_route(&mut self, rib: &mut Rib, route: &RouteMessage<'_>, now: Time) -> Result<(), Refused> {
         let lead = lead(route)?;
         let before = self.metrics(route.prefix);
         match self.mirror.delete_route(route, lead) {
             DeleteResult::Known => return Ok(()),
             DeleteResult::Changed => self.counts.withdrawn += 1,
-            // What is kept here is not what the kernel has.
+            // The mirror differs from the kernel's table.
             DeleteResult::Diverged => self.is_disturbed = true,
         }
         Self::is_foreign(route)?;
         self.offer_chosen(rib, route.prefix, &before, now)
     }
 
-    /// Count what can't be followed of a route; an error where nothing of it can.
+    /// Count the unsupported parts of a route; an error if no part is supported.
     fn count_legs(&mut self, route: &RouteMessage<'_>, lead: &KernelTarget) -> Result<(), Refused> {
         match lead {
             KernelTarget::Legs(legs) => {
@@ -90,15 +91,16 @@ impl Feed {
         }
     }
 
-    /// The metrics at which the kernel has routes to a prefix.
+    /// Metrics at which the kernel has routes to a prefix.
     fn metrics(&self, prefix: Prefix) -> Vec<u32> {
         let all = self.mirror.chosen(prefix, |_| true);
         all.into_iter().map(|chosen| chosen.metric).collect()
     }
 
-    /// Offer what the kernel uses of a prefix, and take back what it offered before at other metrics.
+    /// Offer the routes that the kernel uses for a prefix, and withdraw earlier offers at other metrics.
     ///
-    /// The kernel knows no distances: the distance of all of a prefix's routes is that of the one that it uses.
+    /// The kernel has no administrative distances, so all routes of a prefix get the distance of the route that the
+    /// kernel uses.
     fn offer_chosen(&mut self, rib: &mut Rib, prefix: Prefix, before: &[u32], now: Time) -> Result<(), Refused> {
         let usable = |lead: &KernelTarget| match lead {
             KernelTarget::Legs(legs) => legs.iter().any(|leg| self.way(prefix, leg).is_ok()),
@@ -137,7 +139,7 @@ impl Feed {
         result
     }
 
-    /// The group that a chosen route names; or else its next hops, in `self.hops`.
+    /// The group that a selected route refers to; otherwise its next hops are in `self.hops`.
     fn chosen_target(
         &mut self,
         rib: &mut Rib,
@@ -169,7 +171,7 @@ impl Feed {
     }
 }
 
-/// What a route of the kernel leads to.
+/// Target of a kernel route.
 fn lead(route: &RouteMessage<'_>) -> Result<KernelTarget, Refused> {
     if let Some(id) = route.next_hop {
         return Ok(KernelTarget::Object(id));

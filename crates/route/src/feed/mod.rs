@@ -1,6 +1,7 @@
-//! Routes that daemons and the kernel tell, as netlink messages: from their bytes to offers of a [`Rib`].
+//! Routes reported by daemons and the kernel as netlink messages: decodes them and offers the routes to a [`Rib`].
 //!
-//! A [`Feed`] is what one teller has told so far. Whatever it is told, it goes on: what is not followed has a counter.
+//! A [`Feed`] holds the state of one peer. It continues after any message; a counter records each message that it
+//! ignores.
 
 mod count;
 pub mod fpm;
@@ -28,62 +29,63 @@ pub use refused::Refused;
 use crate::rib::{Group, MAX_HOPS, Offer, OfferedNextHop, Origin, Rib, Target, WeightedNextHop};
 use crate::{Address, DropKind, InterfaceIndex, Prefix, Time};
 
-/// What the numbers of interfaces in messages mean.
+/// Meaning of interface numbers in messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Links {
-    /// They are of the router's own namespace.
+    /// Numbers of interfaces in the router's own namespace.
     Numbered(BTreeMap<u32, InterfaceIndex>),
-    /// They are another host's, and mean nothing: next hops are found by the addresses of their gateways.
+    /// Numbers of interfaces on another host, which are ignored: next hops are resolved by the addresses of their
+    /// gateways.
     Foreign,
 }
 
-/// Who tells.
+/// The peer that sends routes.
 #[derive(Clone, Debug)]
 pub struct RoutePeer {
-    /// As what its routes are offered: [`Origin::Fpm`] or [`Origin::Kernel`].
+    /// Origin of its routes: [`Origin::Fpm`] or [`Origin::Kernel`].
     pub origin: Origin,
-    /// The routing table that is listened to.
+    /// Number of the routing table whose routes are accepted.
     pub table: u32,
-    /// What interfaces are called.
+    /// Meaning of interface numbers.
     pub links: Links,
 }
 
-/// The kernel's main table, where daemons have their routes unless they are told otherwise.
+/// The kernel's main table, which daemons use by default.
 pub const MAIN_TABLE: u32 = 254;
 
-/// How a listing has ended.
+/// Result of a dump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DumpResult {
-    /// It has everything.
+    /// The dump is complete.
     Complete,
-    /// What is listed changed meanwhile, and some of it may be missing.
+    /// The table changed during the dump, so part of it may be missing.
     Incomplete,
 }
 
-/// What one teller has told.
+/// State of one route feed.
 #[derive(Debug)]
 pub struct Feed {
     teller: RoutePeer,
     objects: NextHopObjects,
-    /// The kernel's table, where the kernel is the teller.
+    /// Mirror of the kernel's table, if the peer is the kernel.
     mirror: KernelTable,
     counts: FeedCounts,
-    /// Next hops of the message under way.
+    /// Next hops of the current message.
     hops: Vec<WeightedNextHop>,
-    /// The listing that was asked for has come to its end.
+    /// Result of the requested dump, once it has ended.
     listed: Option<DumpResult>,
-    /// What is listed changed meanwhile.
+    /// Whether the table changed during the dump.
     is_torn: bool,
-    /// The request that the last change of a next-hop object came of.
+    /// Request that caused the last change of a next-hop object.
     object_request: Option<(u32, u32)>,
     /// Links of the namespace, and whether each is up.
     links_up: BTreeMap<u32, bool>,
-    /// Something has happened that takes routes away without a message of its own.
+    /// Whether an event may have removed routes without a message for each.
     is_disturbed: bool,
 }
 
 impl Feed {
-    /// Nothing was told yet.
+    /// Create a feed without routes.
     pub fn new(teller: RoutePeer) -> Self {
         Self {
             teller,
@@ -99,23 +101,23 @@ impl Feed {
         }
     }
 
-    /// Who tells.
+    /// The peer that sends routes.
     pub fn peer(&self) -> &RoutePeer {
         &self.teller
     }
 
-    /// Interfaces have other numbers from now on; what was told before keeps what it meant.
+    /// Change the meaning of interface numbers for later messages; earlier routes are not affected.
     pub fn set_links(&mut self, links: Links) {
         self.teller.links = links;
     }
 
-    /// What was counted.
+    /// Counters of this feed.
     pub fn counts(&self) -> &FeedCounts {
         &self.counts
     }
 
-    /// The teller begins anew: numbers of next hops mean nothing any more, and routes that it does not tell again are
-    /// stale.
+    /// Handle a reconnect of the peer: its next-hop numbers become invalid, and routes that it does not send again
+    /// become stale.
     pub fn begin(&mut self, rib: &mut Rib) {
         self.objects.clear(rib);
         self.mirror.begin();
@@ -123,24 +125,24 @@ impl Feed {
         rib.begin_replay(self.teller.origin);
     }
 
-    /// Whether a listing has come to its end since this was asked last, and how.
+    /// Take the result of the dump, if it has ended since the last call.
     pub fn take_dump_result(&mut self) -> Option<DumpResult> {
         self.listed.take()
     }
 
-    /// All that was listed is there: routes told from now on are changes of it. False where a part of the listing is older
-    /// than a change that came before it, and all has to be listed again.
+    /// End the dump: later messages are changes. Returns false if part of the dump may be older than a change that was
+    /// reported before it; then the table must be dumped again.
     pub fn end_dump(&mut self) -> bool {
         self.mirror.end_listing()
     }
 
-    /// Whether routes may have changed without a message since this was asked last: the kernel takes routes away in silence
-    /// when a link is set down or an address goes (`fib_sync_down_dev`). Everything has to be listed again.
+    /// Whether routes may have changed without a message since the last call: the kernel removes routes silently when a
+    /// link is set down or an address is deleted (`fib_sync_down_dev`). The table must then be dumped again.
     pub fn take_resync_needed(&mut self) -> bool {
         std::mem::take(&mut self.is_disturbed)
     }
 
-    /// Follow messages, in order. What came of them is there with the next [`Rib::publish`].
+    /// Process messages in order. Their effect is visible after the next [`Rib::publish`].
     pub fn follow(&mut self, rib: &mut Rib, bytes: &[u8], now: Time) {
         for message in netlink::messages(bytes) {
             self.counts.messages += 1;
@@ -185,19 +187,19 @@ impl Feed {
         self.teller.origin == Origin::Kernel
     }
 
-    /// Whether what happened to a link or an address may have taken routes away, or brought them back.
+    /// Whether an event of a link or address may have removed or restored routes.
     fn disturbs(&mut self, message: &Message<'_>) -> bool {
         let is_v4 = message.body.first() == Some(&netlink::INET);
         match (message.kind, netlink::link(message.body)) {
             (kind::NEW_LINK, Some(link)) => self.links_up.insert(link.index, link.is_up) != Some(link.is_up),
             (kind::DELETE_LINK, Some(link)) => self.links_up.remove(&link.index).is_some(),
-            // Next hops that were dead come back with the first address of IPv4.
+            // Dead next hops become usable again with the first IPv4 address.
             (kind::NEW_ADDRESS, _) => is_v4,
             _ => true,
         }
     }
 
-    /// Whether a message is about a route of this teller.
+    /// Whether a message is about a route of this peer's table.
     fn is_relevant(&self, message: &RouteMessage<'_>) -> Result<(), Refused> {
         if message.table != self.teller.table {
             return Err(Refused::Table);
@@ -208,7 +210,7 @@ impl Feed {
         Ok(())
     }
 
-    /// Whether a route is others', not one that was derived from addresses or that Sluice made.
+    /// Whether a route comes from another source: neither derived from addresses nor created by Sluice.
     fn is_foreign(message: &RouteMessage<'_>) -> Result<(), Refused> {
         match message.protocol {
             DERIVED => Err(Refused::Connected),
@@ -238,13 +240,13 @@ impl Feed {
         });
         match offered {
             Ok(()) => self.counts.offered += 1,
-            // It leads elsewhere by now, and where is not known.
+            // The route's new target can't be used, so withdraw the old one.
             Err(_) => drop(rib.withdraw(route.prefix, origin, route.metric)),
         }
         offered
     }
 
-    /// The group that a route names; or else its next hops, in `self.hops`.
+    /// The group that a route refers to; otherwise its next hops are in `self.hops`.
     fn target(&mut self, rib: &mut Rib, message: &RouteMessage<'_>) -> Result<Option<Group>, Refused> {
         self.hops.clear();
         if message.kind == Kind::Other {
@@ -258,7 +260,7 @@ impl Feed {
             return self.objects.group(rib, id).map(Some);
         }
         for leg in message.legs() {
-            // A next hop that can't be used leaves the others to do.
+            // An unusable next hop does not affect the others.
             let leg = leg?;
             match self.way(message.prefix, &leg) {
                 Ok(_) if self.hops.len() == MAX_HOPS => return Err(Refused::NextHops),
@@ -276,7 +278,7 @@ impl Feed {
         }
     }
 
-    /// Where a next hop leads.
+    /// Target of a next hop.
     fn way(&self, to: Prefix, leg: &NextHopMember) -> Result<OfferedNextHop, Refused> {
         if leg.wraps {
             return Err(Refused::Encapsulation);
@@ -361,14 +363,14 @@ impl Feed {
     }
 }
 
-/// What FRR writes in the place of a gateway of IPv6 (`ipv4_ll` of its `rt_netlink.c`); its own kernel has a neighbour of this
-/// address, which no message to others has.
+/// Address that FRR writes in place of an IPv6 gateway (`ipv4_ll` in its `rt_netlink.c`). FRR adds a neighbour entry
+/// for it to its own kernel, but messages to other receivers do not contain that entry.
 const PLACEHOLDER: Address = Address::V4(0xa9fe_0001);
 
-/// A prefix of IPv4, where a gateway may be of either family.
+/// An IPv4 prefix, for which a gateway may be of either family.
 const ANY: Prefix = Prefix::ALL_V4;
 
-/// How a route drops, where it does.
+/// Kind of drop, if the route drops packets.
 fn drops(kind: Kind) -> Option<DropKind> {
     match kind {
         Kind::Blackhole => Some(DropKind::Blackhole),

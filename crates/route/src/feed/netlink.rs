@@ -1,68 +1,68 @@
-//! Netlink messages about routes and next hops, read where they lie (rtnetlink(7)). Numbers are in the order of this
-//! host: daemons elsewhere run on the same kind of machine, or their messages are malformed.
+//! Decoding of netlink messages about routes and next hops, without copying (rtnetlink(7)). Numbers are in this host's
+//! byte order: remote daemons must run on machines with the same byte order, or their messages are malformed.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::Refused;
 use crate::{Address, Prefix};
 
-/// A message's type and flags, and what it holds.
+/// A netlink message.
 #[derive(Clone, Copy, Debug)]
 pub struct Message<'a> {
-    /// What it is about.
+    /// Message type.
     pub kind: u16,
     /// NLM_F_…
     pub flags: u16,
-    /// The request that it comes of: its sequence number, and the port of who sent that.
+    /// Request that caused the message: its sequence number, and the netlink port of its sender.
     pub request: (u32, u32),
-    /// What follows the header.
+    /// Bytes after the header.
     pub body: &'a [u8],
 }
 
 /// Message types.
 pub mod kind {
-    /// Nothing.
+    /// No operation.
     pub const NOOP: u16 = 1;
-    /// An error, or an acknowledgement.
+    /// Error or acknowledgement.
     pub const ERROR: u16 = 2;
-    /// The end of a listing.
+    /// End of a dump.
     pub const DONE: u16 = 3;
-    /// A route is new or changed.
+    /// A route was added or changed.
     pub const NEW_ROUTE: u16 = 24;
-    /// A route is gone.
+    /// A route was deleted.
     pub const DELETE_ROUTE: u16 = 25;
-    /// All routes are asked for.
+    /// Request for a dump of all routes.
     pub const GET_ROUTE: u16 = 26;
-    /// A next hop is new or changed.
+    /// A next hop was added or changed.
     pub const NEW_NEXT_HOP: u16 = 104;
-    /// A next hop is gone.
+    /// A next hop was deleted.
     pub const DELETE_NEXT_HOP: u16 = 105;
-    /// All next hops are asked for.
+    /// Request for a dump of all next hops.
     pub const GET_NEXT_HOP: u16 = 106;
-    /// A link is new or changed.
+    /// A link was added or changed.
     pub const NEW_LINK: u16 = 16;
-    /// A link is gone.
+    /// A link was deleted.
     pub const DELETE_LINK: u16 = 17;
-    /// An address is new or changed.
+    /// An address was added or changed.
     pub const NEW_ADDRESS: u16 = 20;
-    /// An address is gone.
+    /// An address was deleted.
     pub const DELETE_ADDRESS: u16 = 21;
 }
 
-/// NLM_F_MULTI: part of a listing.
+/// NLM_F_MULTI: part of a dump.
 pub const MULTI: u16 = 2;
-/// NLM_F_REPLACE: in the place of a route that was there.
+/// NLM_F_REPLACE: replaces an existing route.
 pub const REPLACE: u16 = 0x100;
-/// NLM_F_APPEND: behind those that were there.
+/// NLM_F_APPEND: added after the existing routes.
 pub const APPEND: u16 = 0x800;
 
-/// NLM_F_DUMP_INTR: a listing has missed a change.
+/// NLM_F_DUMP_INTR: the table changed during a dump.
 pub const DUMP_INTERRUPTED: u16 = 0x10;
 /// IPv4.
 pub const INET: u8 = 2;
 /// IPv6.
 pub const INET6: u8 = 10;
-/// Length of a message's header.
+/// Length of a message header.
 pub const HEADER: usize = 16;
 
 fn word(bytes: &[u8]) -> Option<u32> {
@@ -77,7 +77,7 @@ fn aligned(length: usize) -> usize {
     length.saturating_add(3) & !3
 }
 
-/// Split `bytes` into its messages; the last item is an error where one is cut short.
+/// Split `bytes` into messages; the last item is an error if a message is truncated.
 pub fn messages(mut bytes: &[u8]) -> impl Iterator<Item = Result<Message<'_>, Refused>> {
     std::iter::from_fn(move || {
         let head = std::mem::take(&mut bytes);
@@ -99,7 +99,7 @@ pub fn messages(mut bytes: &[u8]) -> impl Iterator<Item = Result<Message<'_>, Re
     })
 }
 
-/// Split `bytes` into attributes: type, without its flags, and value.
+/// Split `bytes` into attributes: type without flags, and value.
 fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = Result<(u16, &[u8]), Refused>> {
     std::iter::from_fn(move || {
         let head = std::mem::take(&mut bytes);
@@ -135,68 +135,68 @@ fn address(family: u8, value: &[u8]) -> Result<Address, Refused> {
     parsed.ok_or(Refused::Malformed)
 }
 
-/// The value of RTA_VIA: a family, and an address of it.
+/// Decode RTA_VIA: a family and an address.
 fn via(value: &[u8]) -> Result<Address, Refused> {
     let family = half(value).and_then(|family| u8::try_from(family).ok());
     address(family.ok_or(Refused::Malformed)?, value.get(2..).unwrap_or_default())
 }
 
-/// Where a single next hop leads, as it was told.
+/// A single next hop as reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct NextHopMember {
-    /// The gateway.
+    /// Gateway.
     pub gateway: Option<Address>,
-    /// The interface, by the number that the kernel gave it; 0 where none was told.
+    /// Interface, by the kernel's number; 0 if none is given.
     pub interface: u32,
-    /// Its share.
+    /// Weight.
     pub weight: u8,
-    /// It wraps packets.
+    /// Whether it encapsulates packets.
     pub wraps: bool,
-    /// RTNH_F_ONLINK: the gateway is on the link, whatever networks that has.
+    /// RTNH_F_ONLINK: the gateway is on the link, whatever networks the link has.
     pub is_onlink: bool,
-    /// The kernel does not use it at the time.
+    /// Whether the kernel currently does not use it.
     pub is_dead: bool,
 }
 
-/// What a route does.
+/// Type of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// It forwards.
+    /// Forward packets.
     Unicast,
-    /// It drops.
+    /// Drop packets silently.
     Blackhole,
-    /// It refuses: unreachable.
+    /// Drop packets with an ICMP error: unreachable.
     Unreachable,
-    /// It refuses: prohibited.
+    /// Drop packets with an ICMP error: prohibited.
     Prohibit,
-    /// It ends the lookup in this table.
+    /// End the lookup in this table.
     Throw,
-    /// Something else.
+    /// Another type.
     Other,
 }
 
 /// A message about a route.
 #[derive(Clone, Debug)]
 pub struct RouteMessage<'a> {
-    /// Destinations.
+    /// Destination prefix.
     pub prefix: Prefix,
-    /// Its routing table.
+    /// Number of the routing table.
     pub table: u32,
-    /// RTPROT.
+    /// Protocol (RTPROT).
     pub protocol: u8,
-    /// What it does.
+    /// Type of the route.
     pub kind: Kind,
-    /// It is for some packets to these destinations alone.
+    /// Whether the route applies only to some packets to the prefix.
     pub is_conditional: bool,
-    /// It is not of the table, but of what came of it.
+    /// Whether it is a cached clone and not an entry of the table.
     pub is_cloned: bool,
     /// Metric.
     pub metric: u32,
-    /// Hash of what else tells it from another route of the kernel's table with these next hops.
+    /// Hash of the other attributes that distinguish it from routes of the kernel's table with the same next hops.
     pub identity: u32,
     /// NLM_F_…
     pub flags: u16,
-    /// The next hop, or group, that it names.
+    /// Number of the next-hop object or group that it refers to.
     pub next_hop: Option<u32>,
     /// Its only next hop.
     pub leg: NextHopMember,
@@ -205,17 +205,17 @@ pub struct RouteMessage<'a> {
 }
 
 const CLONED: u32 = 0x200;
-/// RTNH_F_DEAD: the interface is administratively down. Whether it has a carrier (RTNH_F_LINKDOWN) is known from the link
-/// itself, and the kernel sends no message when it comes back.
+/// RTNH_F_DEAD: the interface is administratively down. The carrier state (RTNH_F_LINKDOWN) is read from the link
+/// itself, because the kernel sends no message when the carrier returns.
 const DEAD: u8 = 1;
 /// RTNH_F_ONLINK
 const ONLINK: u8 = 4;
 
 impl<'a> RouteMessage<'a> {
-    /// Read the body of a message about a route.
+    /// Decode the body of a message about a route.
     ///
     /// # Errors
-    /// It is malformed, or of another family.
+    /// It is malformed, or of another address family.
     pub fn read(
         Message {
             flags: of_message,
@@ -269,7 +269,7 @@ impl<'a> RouteMessage<'a> {
             match name {
                 1 => message.prefix = Prefix::new(address(family, value)?, length),
                 6 => message.metric = number(value)?,
-                // Preferred source, metrics such as an MTU, realm.
+                // Attributes: preferred source, metrics such as an MTU, realm.
                 7 | 8 | 11 => (name, value).hash(&mut identity),
                 9 => message.multipath = value,
                 15 => message.table = number(value)?,
@@ -278,14 +278,14 @@ impl<'a> RouteMessage<'a> {
             }
         }
         if message.next_hop.is_none() {
-            // What a next-hop object does, its routes do.
+            // For a next-hop object, the object determines the type of its routes.
             message.kind.hash(&mut identity);
         }
         message.identity = identity.finish() as u32;
         Ok(message)
     }
 
-    /// Its next hops, where it names none by number.
+    /// Its next hops, if it refers to none by number.
     pub fn legs(&self) -> impl Iterator<Item = Result<NextHopMember, Refused>> {
         let one = self.multipath.is_empty().then_some(Ok(self.leg));
         let (family, mut bytes) = (self.family, self.multipath);
@@ -321,13 +321,13 @@ impl<'a> RouteMessage<'a> {
 }
 
 impl NextHopMember {
-    /// An attribute of a route, or of one of its next hops.
+    /// Decode an attribute of a route, or of one of its next hops.
     fn read(&mut self, family: u8, name: u16, value: &[u8]) -> Result<(), Refused> {
         match name {
             4 => self.interface = number(value)?,
             5 => self.gateway = Some(address(family, value)?),
             18 => self.gateway = Some(via(value)?),
-            // A label to send with, an encapsulation and its type. No encapsulation has a type, too: 0.
+            // Attributes: MPLS label, encapsulation, and encapsulation type. Type 0 means no encapsulation.
             19 | 22 => self.wraps = true,
             21 => self.wraps |= half(value).ok_or(Refused::Malformed)? != 0,
             _ => {}
@@ -336,16 +336,16 @@ impl NextHopMember {
     }
 }
 
-/// A link, as a message about it has it.
+/// A link in a message.
 #[derive(Clone, Copy, Debug)]
 pub struct Link {
-    /// Its number.
+    /// Interface number.
     pub index: u32,
-    /// IFF_UP: it is set up, with or without a carrier.
+    /// IFF_UP: set up, with or without a carrier.
     pub is_up: bool,
 }
 
-/// Read the body of a message about a link.
+/// Decode the body of a message about a link.
 pub fn link(body: &[u8]) -> Option<Link> {
     Some(Link {
         index: word(body.get(4..)?)?,
@@ -353,22 +353,22 @@ pub fn link(body: &[u8]) -> Option<Link> {
     })
 }
 
-/// A message about a next hop.
+/// A message about a next-hop object.
 #[derive(Clone, Debug)]
 pub struct NextHopMessage<'a> {
-    /// Its number.
+    /// Number of the object.
     pub id: u32,
-    /// It drops.
+    /// Whether it drops packets.
     pub is_blackhole: bool,
-    /// It is for Ethernet frames.
+    /// Whether it is for Ethernet frames.
     pub is_bridging: bool,
-    /// Where it leads, where it is no group.
+    /// The next hop, if the object is not a group.
     pub leg: NextHopMember,
     group: Option<&'a [u8]>,
 }
 
 impl<'a> NextHopMessage<'a> {
-    /// Read the body of a message about a next hop.
+    /// Decode the body of a message about a next-hop object.
     ///
     /// # Errors
     /// It is malformed.
@@ -406,7 +406,7 @@ impl<'a> NextHopMessage<'a> {
         }
     }
 
-    /// The members of a group, each with its share; none where it is no group.
+    /// Members of a group with their weights; `None` if it is not a group.
     pub fn group(&self) -> Option<impl Iterator<Item = (u32, u8)>> {
         let member = |member: &[u8; 8]| {
             let &[a, b, c, d, weight, ..] = member;

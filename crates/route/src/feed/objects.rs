@@ -1,39 +1,39 @@
-//! Next hops and groups of them that a daemon has numbered, for as long as it is connected.
+//! Numbered next-hop objects and groups of a daemon, for the duration of its connection.
 
 use std::collections::{BTreeSet, HashMap};
 
 use super::Refused;
 use crate::rib::{Group, MAX_HOPS, Rib, RibError, WeightedNextHop};
 
-/// What a number stands for.
+/// Definition of an object number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ObjectKind {
-    /// A next hop, or why it can't be used.
+    /// A next hop, or why it is unusable.
     One(Result<WeightedNextHop, Refused>),
-    /// Several, each with its share.
+    /// A group: object numbers with weights.
     Several(Vec<(u32, u8)>),
 }
 
 #[derive(Debug)]
 struct Object {
     meaning: ObjectKind,
-    /// What routes that name the number use, once one does.
+    /// Group in the RIB for routes that refer to this number; `None` until a route does.
     group: Option<Group>,
 }
 
-/// The numbers.
+/// All next-hop objects by number.
 #[derive(Debug, Default)]
 pub struct NextHopObjects {
     known: HashMap<u32, Object>,
-    /// The groups that name a number.
+    /// By object number: the groups that contain it.
     members: HashMap<u32, BTreeSet<u32>>,
 }
 
-/// Most numbers that a daemon may give: what it can make the control thread keep.
+/// Maximum number of objects per daemon, which limits the memory that it can use in the control thread.
 const MAX_OBJECTS: usize = 1 << 17;
 
 impl NextHopObjects {
-    /// A number means this from now on; what uses it follows.
+    /// Define or change an object; groups and routes that use it are updated.
     pub fn set(&mut self, rib: &mut Rib, id: u32, meaning: ObjectKind) -> Result<(), Refused> {
         if self.known.get(&id).is_some_and(|object| object.meaning == meaning) {
             return Ok(());
@@ -54,7 +54,7 @@ impl NextHopObjects {
         self.follow(rib, id)
     }
 
-    /// Whether routes to a number lead anywhere, or why not.
+    /// Whether an object is usable by routes, or why not.
     pub fn usable(&self, id: u32) -> Result<(), Refused> {
         match self.known.get(&id).ok_or(Refused::NextHop)?.meaning {
             ObjectKind::One(Err(refused)) => Err(refused),
@@ -62,15 +62,15 @@ impl NextHopObjects {
         }
     }
 
-    /// Routes that use a number lead nowhere from now on.
+    /// Make the routes that use an object unreachable.
     pub fn empty(&mut self, rib: &mut Rib, id: u32) {
         if let Some(group) = self.known.get(&id).and_then(|object| object.group) {
-            // An empty group is within every limit.
+            // An empty group does not exceed any limit.
             let _ = rib.change_group(group, &[]);
         }
     }
 
-    /// A number means nothing any more. Routes that use it keep what it meant.
+    /// Delete an object. Routes that use it keep its last definition.
     pub fn remove(&mut self, rib: &mut Rib, id: u32) -> bool {
         self.leave_groups(id);
         let Some(object) = self.known.remove(&id) else {
@@ -79,19 +79,19 @@ impl NextHopObjects {
         if let Some(group) = object.group {
             rib.drop_group(group);
         }
-        // As the kernel does it, a group goes on without it.
+        // Like in the kernel, a group continues without the deleted member.
         let _ = self.follow(rib, id);
         true
     }
 
-    /// All numbers mean nothing any more: another daemon gives its own. Routes keep what they meant.
+    /// Delete all objects, because another daemon numbers its own. Routes keep the last definitions.
     pub fn clear(&mut self, rib: &mut Rib) {
         let groups = self.known.drain().filter_map(|(_, object)| object.group);
         groups.for_each(|group| rib.drop_group(group));
         self.members.clear();
     }
 
-    /// What a route that names a number leads to.
+    /// The RIB group for routes that refer to an object.
     pub fn group(&mut self, rib: &mut Rib, id: u32) -> Result<Group, Refused> {
         self.usable(id)?;
         if let Some(group) = self.known.get(&id).and_then(|object| object.group) {
@@ -122,7 +122,7 @@ impl NextHopObjects {
         }
     }
 
-    /// What a number means was changed: so it was for groups that name it.
+    /// Update an object's RIB group, and the groups that contain the object, after a change.
     fn follow(&self, rib: &mut Rib, id: u32) -> Result<(), Refused> {
         let groups = self.members.get(&id).into_iter().flatten();
         for id in [&id].into_iter().chain(groups) {
@@ -133,7 +133,7 @@ impl NextHopObjects {
         Ok(())
     }
 
-    /// The next hops that a number stands for. What can't be used of a group is left out.
+    /// Next hops of an object, without unusable group members.
     fn hops(&self, id: u32) -> Vec<WeightedNextHop> {
         let one = |id: &u32, weight: u8| match self.known.get(id)?.meaning {
             ObjectKind::One(Ok(hop)) => Some(WeightedNextHop { weight, ..hop }),
@@ -151,7 +151,7 @@ impl NextHopObjects {
     }
 }
 
-/// The same refusal by the name of the messages' counter.
+/// Convert a RIB error to the reason that the feed counts.
 pub(super) fn refusal(error: RibError) -> Refused {
     match error {
         RibError::Quota(_) => Refused::Quota,

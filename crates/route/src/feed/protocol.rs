@@ -1,15 +1,15 @@
-//! Routing protocols by their number in netlink (RTPROT).
+//! Routing protocols by their netlink number (RTPROT).
 
-/// RTPROT that Sluice marks routes with that it gives to the kernel.
+/// RTPROT with which Sluice marks the routes that it adds to the kernel.
 pub const OWN_PROTOCOL: u8 = 0x53;
 
 /// RTPROT_KERNEL
 pub(super) const DERIVED: u8 = 2;
 
-/// Administrative distance of a daemon's routes by RTPROT, as routers have it by default.
+/// Administrative distance of a daemon's routes by RTPROT, with the usual defaults of routers.
 pub fn distance(protocol: u8) -> u8 {
     match protocol {
-        // BOOT, STATIC, FRR's ZSTATIC: a person wrote them.
+        // BOOT, STATIC, FRR's ZSTATIC: configured manually
         3 | 4 | 196 => 1,
         // RA, DHCP
         9 | 16 => 5,
@@ -29,7 +29,7 @@ pub fn distance(protocol: u8) -> u8 {
     }
 }
 
-/// Name of an RTPROT, where it has one.
+/// Name of an RTPROT, if known.
 pub fn protocol_name(protocol: u8) -> Option<&'static str> {
     Some(match protocol {
         2 => "kernel",

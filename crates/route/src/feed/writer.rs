@@ -1,4 +1,4 @@
-//! Messages as FRR and the kernel write them: for what is asked of the kernel, for tests, and for measuring.
+//! Encoder of netlink messages as FRR and the kernel send them: for requests to the kernel, tests and benchmarks.
 
 use super::netlink::{HEADER, INET, INET6};
 use crate::{Address, Prefix};
@@ -10,12 +10,12 @@ pub const DELETE: u16 = 0x401;
 /// NLM_F_REQUEST | NLM_F_DUMP
 pub const LIST: u16 = 0x301;
 
-/// A message that is being written.
+/// A message under construction.
 #[derive(Clone, Debug)]
 pub struct Writer(Vec<u8>);
 
 impl Writer {
-    /// A message of a type, with flags and the fixed part of its body.
+    /// Start a message with a type, flags and the fixed part of its body.
     pub fn new(kind: u16, flags: u16, fixed: &[u8]) -> Self {
         let mut bytes = vec![0; HEADER];
         bytes[4..6].copy_from_slice(&kind.to_ne_bytes());
@@ -24,7 +24,8 @@ impl Writer {
         Self(bytes)
     }
 
-    /// About a route of the main table, of type `kind` and RTPROT `protocol`; `forwards` is its RTN.
+    /// Start a message about a route of the main table, with message type `kind`, RTPROT `protocol` and RTN type
+    /// `forwards`.
     pub fn route((kind, flags): (u16, u16), prefix: Prefix, protocol: u8, forwards: u8) -> Self {
         let family = family(prefix.address());
         let table = super::MAIN_TABLE as u8;
@@ -32,12 +33,12 @@ impl Writer {
         Self::new(kind, flags, &fixed).address(1, prefix.address())
     }
 
-    /// About a next hop that zebra numbered.
+    /// Start a message about a next hop numbered by zebra.
     pub fn next_hop((kind, flags): (u16, u16), family: u8, id: u32) -> Self {
         Self::new(kind, flags, &[family, 0, 11, 0, 0, 0, 0, 0]).number(1, id)
     }
 
-    /// An attribute.
+    /// Add an attribute.
     pub fn attribute(mut self, name: u16, value: &[u8]) -> Self {
         let length = (4 + value.len()) as u16;
         self.0.extend_from_slice(&length.to_ne_bytes());
@@ -47,12 +48,12 @@ impl Writer {
         self
     }
 
-    /// An attribute that is a number.
+    /// Add an attribute with a number.
     pub fn number(self, name: u16, value: u32) -> Self {
         self.attribute(name, &value.to_ne_bytes())
     }
 
-    /// An attribute that is an address.
+    /// Add an attribute with an address.
     pub fn address(self, name: u16, value: Address) -> Self {
         match value {
             Address::V4(bits) => self.attribute(name, &bits.to_be_bytes()),
@@ -60,7 +61,7 @@ impl Writer {
         }
     }
 
-    /// The members of a group, each with its weight.
+    /// Add the members of a group with their weights.
     pub fn group(self, members: &[(u32, u8)]) -> Self {
         let member = |&(id, weight): &(u32, u8)| {
             let [a, b, c, d] = id.to_ne_bytes();
@@ -69,7 +70,7 @@ impl Writer {
         self.attribute(2, &members.iter().flat_map(member).collect::<Vec<u8>>())
     }
 
-    /// The whole message.
+    /// Finish the message and return its bytes.
     pub fn finish(mut self) -> Vec<u8> {
         let length = self.0.len() as u32;
         self.0[..4].copy_from_slice(&length.to_ne_bytes());
@@ -77,7 +78,7 @@ impl Writer {
     }
 }
 
-/// The number of an address family.
+/// Number of the address family.
 pub fn family(address: Address) -> u8 {
     match address {
         Address::V4(_) => INET,
@@ -85,7 +86,7 @@ pub fn family(address: Address) -> u8 {
     }
 }
 
-/// Messages in a frame of FPM.
+/// An FPM frame with these messages.
 pub fn frame(messages: &[Vec<u8>]) -> Vec<u8> {
     let length = 4 + messages.iter().map(Vec::len).sum::<usize>();
     let [high, low] = (length as u16).to_be_bytes();

@@ -1,4 +1,4 @@
-//! Two that say that one address is theirs: somebody has moved, or feigns to have.
+//! Address conflicts: two MACs claim one address, because a host has moved or spoofs the other.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,23 +7,23 @@ use crossbeam_queue::ArrayQueue;
 use super::table::Mac;
 use crate::{Address, InterfaceIndex};
 
-/// Conflicts that wait for whoever tells of them; of more the newest.
+/// Maximum number of conflicts that wait to be reported; the newest are kept.
 const WAITING: usize = 64;
 
-/// A claim to an address that is another's.
+/// A claim to an address that another host has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Conflict {
-    /// Interface whose link it is on.
+    /// Interface on whose link the address is.
     pub interface: InterfaceIndex,
-    /// The address.
+    /// Claimed address.
     pub address: Address,
-    /// Who claims it.
+    /// MAC of the claimant.
     pub mac: Mac,
-    /// Who has had it until now; none where it is the gateway's own.
+    /// MAC of the current owner; `None` if the address is the gateway's own.
     pub of: Option<Mac>,
 }
 
-/// Conflicts, from the one who writes the neighbour table to whoever tells of them.
+/// Queue of conflicts from the writer of the neighbour table to the control thread that reports them.
 #[derive(Debug)]
 pub struct Conflicts {
     waiting: ArrayQueue<Conflict>,
@@ -40,18 +40,18 @@ impl Default for Conflicts {
 }
 
 impl Conflicts {
-    /// There is one more.
+    /// Add a conflict.
     pub fn add(&self, conflict: Conflict) {
         self.count.fetch_add(1, Ordering::Relaxed);
         self.waiting.force_push(conflict);
     }
 
-    /// The oldest that waits.
+    /// Take the oldest waiting conflict.
     pub fn take(&self) -> Option<Conflict> {
         self.waiting.pop()
     }
 
-    /// How many there have been.
+    /// Total number of conflicts.
     pub fn count(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
     }

@@ -1,5 +1,5 @@
-//! One deadline per slot, earliest first: a binary heap that knows where each slot is, so that a deadline moves
-//! without search. It allocates nothing after it was made.
+//! One deadline per slot, earliest first: an indexed binary heap, so that a deadline can change without a search. It
+//! allocates no memory after creation.
 
 use crate::Time;
 
@@ -9,12 +9,12 @@ const ABSENT: u32 = u32::MAX;
 #[derive(Debug)]
 pub struct Deadlines {
     heap: Vec<(Time, u32)>,
-    /// Where in the heap a slot is.
+    /// Position of each slot in the heap.
     places: Box<[u32]>,
 }
 
 impl Deadlines {
-    /// No deadline yet, for slots below `capacity`.
+    /// Create without deadlines, for slots below `capacity`.
     pub fn new(capacity: usize) -> Self {
         Self {
             heap: Vec::with_capacity(capacity),
@@ -22,7 +22,7 @@ impl Deadlines {
         }
     }
 
-    /// Set or move the deadline of a slot.
+    /// Set or change the deadline of a slot.
     pub fn set(&mut self, slot: u32, time: Time) {
         let place = match self.places[slot as usize] {
             ABSENT => {
@@ -37,7 +37,7 @@ impl Deadlines {
         self.settle(place);
     }
 
-    /// Forget the deadline of a slot.
+    /// Remove the deadline of a slot.
     pub fn clear(&mut self, slot: u32) {
         let place = std::mem::replace(&mut self.places[slot as usize], ABSENT);
         if place != ABSENT {
@@ -53,7 +53,7 @@ impl Deadlines {
         self.heap.first().map(|(time, _)| *time)
     }
 
-    /// Take the slot whose deadline is earliest and not after `now`.
+    /// Take the slot with the earliest deadline if that is not after `now`.
     pub fn due(&mut self, now: Time) -> Option<u32> {
         let &(time, slot) = self.heap.first()?;
         if time > now {
@@ -63,7 +63,7 @@ impl Deadlines {
         Some(slot)
     }
 
-    /// Bring the element at `place` where it belongs.
+    /// Restore the heap order for the element at `place`.
     fn settle(&mut self, mut place: usize) {
         while place > 0 && self.heap[place] < self.heap[(place - 1) / 2] {
             self.heap.swap(place, (place - 1) / 2);

@@ -1,12 +1,12 @@
-//! Keyed hash of a neighbour's address: SipHash-1-3, because addresses come from attackers.
+//! Keyed hash of a neighbour's address: SipHash-1-3, because attackers can choose addresses.
 
 use super::address::Address;
 
-/// The secret, random per start.
+/// Secret, random at each start.
 pub type Key = [u64; 2];
 
-/// Hash of an address on a link. No input is the beginning of another: `link` differs by family, and each family has
-/// one length (one word in IPv4, three in IPv6).
+/// Hash of an address on a link. Inputs are prefix-free: `link` differs by family, and each family has a fixed length
+/// (one word in IPv4, three in IPv6).
 #[inline]
 pub fn hash(key: Key, link: u32, address: Address) -> u64 {
     let mut v = [

@@ -1,7 +1,7 @@
-//! Neighbours on the links: who answers for an address, resolved by ARP (RFC 826) and neighbour discovery
-//! (RFC 4861), and the packets that wait for it.
+//! Neighbours on links, resolved by ARP (RFC 826) and neighbour discovery (RFC 4861), and the packets that wait for
+//! resolution.
 //!
-//! [`Neighbours`] is read by every worker. [`NeighbourKeeper`] belongs to one worker, which alone changes it.
+//! Every worker reads [`Neighbours`]. One worker owns the [`NeighbourWriter`], and only it changes the table.
 
 mod conflict;
 mod deadlines;
@@ -12,7 +12,7 @@ mod table;
 mod timing;
 mod writer;
 
-/// The atomics of the table; the model test builds the same source on those of its checker.
+/// Atomics of the table. The model test compiles the same source with the atomics of its checker.
 mod sync {
     pub use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 }

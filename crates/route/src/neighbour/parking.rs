@@ -1,4 +1,4 @@
-//! Which packets wait for which neighbour. The packets themselves belong to the engine: here they are handles.
+//! Packets that wait for a neighbour's resolution. The engine owns the packets; this module stores handles.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,13 +10,13 @@ const NONE: u32 = u32::MAX;
 
 #[derive(Debug)]
 struct Place<H> {
-    /// `None` where the place is free.
+    /// `None` if the entry is free.
     handle: Option<H>,
     neighbour: NeighbourIndex,
     since: Time,
-    /// Next for the same neighbour; next free place.
+    /// Next entry of the same neighbour, or next free entry.
     next: u32,
-    /// Neighbours in the order of arrival over all.
+    /// Links of a list over all neighbours in order of arrival.
     older: u32,
     newer: u32,
 }
@@ -28,7 +28,7 @@ struct Queue {
     length: u32,
 }
 
-/// Handles of parked packets, in order per neighbour, bounded per neighbour, in total and in time.
+/// Handles of parked packets, in order per neighbour, limited per neighbour, in total, and in time.
 #[derive(Debug)]
 pub struct Parking<H> {
     places: Box<[Place<H>]>,
@@ -42,17 +42,17 @@ pub struct Parking<H> {
     waiting: ParkedCounts,
 }
 
-/// How many handles wait for each neighbour, for anybody to read.
+/// Number of parked handles per neighbour, readable by any thread.
 #[derive(Clone, Debug)]
 pub struct ParkedCounts(Arc<[AtomicU32]>);
 
 impl ParkedCounts {
-    /// For so many neighbours: none.
+    /// Create with counts of zero for this number of neighbours.
     pub fn new(neighbours: usize) -> Self {
         Self((0..neighbours).map(|_| AtomicU32::new(0)).collect())
     }
 
-    /// How many wait for a neighbour.
+    /// Number of handles that wait for a neighbour.
     pub fn of(&self, neighbour: NeighbourIndex) -> u32 {
         let count = self.0.get(neighbour.0 as usize);
         count.map_or(0, |count| count.load(Ordering::Relaxed))
@@ -66,8 +66,8 @@ impl ParkedCounts {
 }
 
 impl<H> Parking<H> {
-    /// Room for `total` handles, at most `per_neighbour` (1 to 64; 4 is usual) for each of `neighbours` neighbours,
-    /// none for longer than `patience`.
+    /// Create with capacity for `total` handles, at most `per_neighbour` (1 to 64; usually 4) for each of `neighbours`
+    /// neighbours, and none for longer than `patience`.
     pub fn new(neighbours: usize, per_neighbour: usize, total: usize, patience: Time) -> Self {
         let place = |next| Place {
             handle: None,
@@ -97,23 +97,23 @@ impl<H> Parking<H> {
         }
     }
 
-    /// How many wait for each neighbour.
+    /// Number of parked handles per neighbour.
     pub fn waiting(&self) -> ParkedCounts {
         self.waiting.clone()
     }
 
-    /// Handles parked now.
+    /// Number of parked handles.
     pub fn len(&self) -> usize {
         self.parked
     }
 
-    /// Whether none is parked.
+    /// Whether no handle is parked.
     pub fn is_empty(&self) -> bool {
         self.parked == 0
     }
 
-    /// Park a handle. Where its neighbour has as many as allowed, the oldest of them comes back, to be dropped as
-    /// [`Reason::ParkedReplaced`]. Where the total is reached, the new one comes back with its reason.
+    /// Park a handle. If its neighbour has reached its limit, the oldest handle of that neighbour is returned, to be
+    /// dropped as [`Reason::ParkedReplaced`]. If the total is reached, the new handle is returned with its drop reason.
     pub fn park(&mut self, neighbour: NeighbourIndex, handle: H, now: Time) -> Result<Option<H>, (H, Reason)> {
         let Some(queue) = self.queues.get(neighbour.0 as usize) else {
             return Err((handle, Reason::ParkedTooMany));
@@ -153,7 +153,7 @@ impl<H> Parking<H> {
         Ok(replaced)
     }
 
-    /// Take the oldest handle that waits for a neighbour. Call until there is none.
+    /// Take the oldest handle that waits for a neighbour. Call this until it returns `None`.
     pub fn take_first(&mut self, neighbour: NeighbourIndex) -> Option<H> {
         let queue = self.queues.get_mut(neighbour.0 as usize)?;
         let at = queue.first;
@@ -185,7 +185,7 @@ impl<H> Parking<H> {
         if now.saturating_sub(place.since) < self.patience {
             return None;
         }
-        // The oldest of all is the oldest of its neighbour.
+        // The oldest handle of all is also the oldest of its neighbour.
         self.take_first(place.neighbour)
     }
 }

@@ -1,16 +1,18 @@
-//! How many of the neighbours are whose: one virtual router's must not take the place of another's, nor one interface's, nor what one
-//! host says of itself.
+//! Quotas of the neighbour table: they prevent one virtual router, one interface, or unsolicited announcements of one
+//! host from displacing the neighbours of others.
 
 use std::collections::HashMap;
 
+use sluice_table::token_bucket::TokenBucket;
+
 use super::table::Mac;
 use super::timing::Timing;
-use crate::{InterfaceIndex, MAX_ROUTERS, RouterIndex, Time, TokenBucket};
+use crate::{InterfaceIndex, MAX_ROUTERS, RouterIndex, Time};
 
-/// Interfaces whose routers are known; those beyond are the first router's.
+/// Number of interfaces whose routers are stored; interfaces beyond count as the first router's.
 const INTERFACES: usize = 2048;
 
-/// Neighbours that one MAC of an interface may say to be without having been asked: more than hosts have addresses.
+/// Maximum number of addresses that one MAC of an interface may announce unsolicited: more than hosts usually have.
 const OF_MAC: u32 = 64;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -27,25 +29,25 @@ struct OfRouter {
     requests: TokenBucket,
 }
 
-/// Neighbours of each router. As long as there is one router alone, it may have all.
+/// Neighbours per router. A single router may use the whole table.
 #[derive(Debug)]
 pub(super) struct Quotas {
     router_of: Box<[RouterIndex]>,
     routers: Box<[OfRouter]>,
     of_interface: Box<[OfInterface]>,
-    /// Those that nobody has confirmed, by who said it.
+    /// Number of unconfirmed neighbours by interface and announcing MAC.
     of_mac: HashMap<(InterfaceIndex, Mac), u32>,
-    /// Most that are unresolved of one router, and of one interface.
+    /// Maximum number of unresolved entries per router, and per interface.
     unresolved: u32,
-    /// Most of one interface that nobody has confirmed.
+    /// Maximum number of unconfirmed entries per interface.
     unconfirmed: u32,
     is_alone: bool,
-    /// There is one interface.
+    /// Whether there is only one interface.
     is_single: bool,
 }
 
 impl Quotas {
-    /// One router.
+    /// Create for a single router.
     pub fn new(timing: &Timing, capacity: usize, now: Time) -> Self {
         let rate = (timing.requests_per_second / 2).max(1);
         let router = OfRouter {
@@ -58,7 +60,7 @@ impl Quotas {
             router_of: vec![0; INTERFACES].into(),
             routers: vec![router; MAX_ROUTERS].into(),
             of_interface: vec![OfInterface::default(); INTERFACES].into(),
-            // No more than there are neighbours: it never grows.
+            // It never grows, because it has at most as many entries as there are neighbours.
             of_mac: HashMap::with_capacity(capacity),
             unresolved: (timing.unresolved / 2).max(1) as u32,
             unconfirmed: (capacity / 2).max(1) as u32,
@@ -67,7 +69,8 @@ impl Quotas {
         }
     }
 
-    /// Interfaces are in these routers now, and these may have so many neighbours. All are to be counted anew.
+    /// Set the routers of interfaces, and the maximum number of neighbours of each router. All entries must be counted
+    /// again.
     pub fn set(&mut self, interfaces: impl Iterator<Item = RouterIndex>, most: impl Iterator<Item = u32>) {
         self.router_of.fill(0);
         let mut number = 0;
@@ -87,7 +90,7 @@ impl Quotas {
         }
     }
 
-    /// The router of an interface.
+    /// Router of an interface.
     pub fn router_of(&self, interface: InterfaceIndex) -> RouterIndex {
         self.router_of.get(usize::from(interface)).copied().unwrap_or(0)
     }
@@ -101,28 +104,30 @@ impl Quotas {
         &mut self.routers[usize::from(router) % MAX_ROUTERS]
     }
 
-    /// Whether the router of an interface has as many as it may.
+    /// Whether the router of an interface has reached its maximum number of neighbours.
     pub fn is_full(&self, interface: InterfaceIndex) -> bool {
         let of = self.of(interface);
         of.count >= of.max
     }
 
-    /// Whether it has as many that are unresolved as it may beside other routers.
+    /// Whether the router of an interface has reached the limit of unresolved entries, which applies if there are
+    /// several routers.
     pub fn is_unresolved_full(&self, interface: InterfaceIndex) -> bool {
         !self.is_alone && self.of(interface).unresolved >= self.unresolved
     }
 
-    /// Whether an interface has as many that are unresolved as it may beside other interfaces.
+    /// Whether an interface has reached the limit of unresolved entries, which applies if there are several interfaces.
     pub fn is_unresolved_full_of(&self, interface: InterfaceIndex) -> bool {
         !self.is_single && self.of_interface(interface).unresolved >= self.unresolved
     }
 
-    /// Whether an interface has as many that nobody has confirmed as it may beside other interfaces.
+    /// Whether an interface has reached the limit of unconfirmed entries, which applies if there are several
+    /// interfaces.
     pub fn is_unconfirmed_full_of(&self, interface: InterfaceIndex) -> bool {
         !self.is_single && self.of_interface(interface).unconfirmed >= self.unconfirmed
     }
 
-    /// Whether a MAC has said to be as many as one may.
+    /// Whether a MAC has reached the limit of unsolicited announcements.
     pub fn is_full_of(&self, interface: InterfaceIndex, mac: Mac) -> bool {
         self.of_mac.get(&(interface, mac)).is_some_and(|count| *count >= OF_MAC)
     }
@@ -131,17 +136,17 @@ impl Quotas {
         self.of_interface[usize::from(interface) % INTERFACES]
     }
 
-    /// Whether another request may be sent for it beside those of other routers.
+    /// Whether the router of an interface may send another request; limited only if there are several routers.
     pub fn may_request(&mut self, interface: InterfaceIndex, now: Time) -> bool {
         self.is_alone || self.of_mut(interface).requests.take(now)
     }
 
-    /// One has come, or is gone.
+    /// Count an added or removed entry.
     pub fn count(&mut self, interface: InterfaceIndex, has_come: bool) {
         add(&mut self.of_mut(interface).count, has_come);
     }
 
-    /// One is unresolved, or no longer.
+    /// Count an entry that becomes or ceases to be unresolved.
     pub fn count_unresolved(&mut self, interface: InterfaceIndex, is_so: bool) {
         add(&mut self.of_mut(interface).unresolved, is_so);
         add(
@@ -150,7 +155,7 @@ impl Quotas {
         );
     }
 
-    /// One that a MAC has said to be is unconfirmed, or no longer.
+    /// Count an entry announced by a MAC that becomes or ceases to be unconfirmed.
     pub fn count_unconfirmed(&mut self, interface: InterfaceIndex, mac: Mac, is_so: bool) {
         add(
             &mut self.of_interface[usize::from(interface) % INTERFACES].unconfirmed,

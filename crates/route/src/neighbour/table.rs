@@ -1,7 +1,7 @@
-//! The neighbour table: one writer, readers without locks.
+//! The neighbour table: one writer, lock-free readers.
 //!
-//! An entry's MAC, state and generation share one word, so a reader never sees a mixture. The key is read between
-//! two loads of that word, which differ where the slot was given to another address meanwhile. An entry that is
+//! An entry's MAC, state and generation share one word, so a reader never sees a mixture. A reader loads the key
+//! between two loads of that word, which differ if the slot was given to another address meanwhile. An entry that is
 //! held keeps its slot and its key.
 
 use std::sync::Arc;
@@ -13,28 +13,29 @@ use super::sync::{AtomicU32, AtomicU64, Ordering, fence};
 /// A MAC address.
 pub type Mac = [u8; 6];
 
-/// Place of a neighbour in the table. It stays that neighbour's while somebody holds it
+/// Index of a neighbour in the table. It refers to the same neighbour as long as a holder exists
 /// ([`Neighbours::hold`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NeighbourIndex(pub u32);
 
-/// State of an entry, RFC 4861 section 7.3.2. A stale entry that is used waits in that state for its delay.
+/// State of an entry (RFC 4861, section 7.3.2). A stale entry in use stays in that state until its probe delay has
+/// passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum State {
     /// No entry.
     Free,
-    /// Being resolved.
+    /// Resolution is in progress.
     Incomplete,
-    /// Known to answer.
+    /// Recently confirmed to be reachable.
     Reachable,
-    /// Used, but not known to answer still.
+    /// Usable, but reachability is no longer confirmed.
     Stale,
-    /// Being asked whether it still answers.
+    /// Reachability is being probed.
     Probe,
-    /// Does not answer.
+    /// No answer was received.
     Failed,
-    /// Configured; never aged.
+    /// Configured; never expires.
     Permanent,
 }
 
@@ -49,7 +50,7 @@ impl State {
         State::Permanent,
     ];
 
-    /// Its name, in lower case.
+    /// Name of the state in lower case.
     pub fn name(self) -> &'static str {
         match self {
             State::Free => "free",
@@ -68,7 +69,7 @@ impl State {
     }
 }
 
-/// What an entry's word says: MAC in the low 48 bits, state in the next 4, generation in the upper 12.
+/// Packed word of an entry: MAC in the low 48 bits, state in the next 4, generation in the upper 12.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Word(u64);
 
@@ -105,22 +106,22 @@ impl Word {
     }
 }
 
-/// A neighbour as it was at one moment.
+/// Snapshot of a neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Neighbour {
-    /// Its place.
+    /// Index in the table.
     pub index: NeighbourIndex,
-    /// Interface whose link it is on.
+    /// Interface on whose link it is.
     pub interface: InterfaceIndex,
-    /// Its address.
+    /// Address of the neighbour.
     pub address: Address,
     /// State.
     pub state: State,
-    /// MAC; meaningless where the state has none.
+    /// MAC; undefined if the state has none.
     pub mac: Mac,
 }
 
-/// Mark of a slot in `uses` that nobody may take: it is free, or being filled.
+/// Flag in `uses`: the slot is free or being filled, and can't be held.
 const CLOSED: u32 = 1 << 31;
 
 #[derive(Debug)]
@@ -128,30 +129,32 @@ const CLOSED: u32 = 1 << 31;
 struct Slot {
     word: AtomicU64,
     address: [AtomicU64; 2],
-    /// Interface; bit 16 says IPv6.
+    /// Interface number; bit 16 marks IPv6.
     link: AtomicU32,
-    /// Sessions and next hops that hold the entry.
+    /// Number of sessions and next hops that hold the entry.
     uses: AtomicU32,
-    /// Set by workers that send to an entry which is not known to answer; taken by the writer.
+    /// Set by workers that send to an entry whose reachability is not confirmed; cleared by the writer.
     used: AtomicU32,
 }
 
-/// Places of one hash bucket. An entry is in one of two buckets: at most 16 places are looked at.
+/// Slots per hash bucket. An entry is in one of two buckets, so a lookup checks at most 16 slots.
 const BUCKET: usize = 8;
 
-/// Interfaces that can be links of two ends.
+/// Number of interfaces that can be point-to-point links.
 const PAIRS: usize = 1 << 11;
 
-/// The one neighbour of a link of two ends, whoever is asked for there: it has no address of its own.
+/// Address of the single neighbour of a point-to-point link, used for every destination there: the neighbour has no
+/// address of its own.
 pub const OTHER_END: Address = Address::V4(0);
 
-/// The table. Its memory is fixed at start.
+/// The neighbour table. Its memory is allocated once at start.
 #[derive(Debug)]
 pub struct Neighbours {
     slots: Box<[Slot]>,
-    /// Slot plus 1, or 0.
+    /// Slot number plus 1; 0 if empty.
     places: Box<[AtomicU32]>,
-    /// Interfaces with one neighbour, a bit each: said before anybody sends there, so no part of what is checked by models.
+    /// Bitmap of point-to-point interfaces. It is set before packets are sent there, so it is not part of the model
+    /// check.
     pairs: Box<[std::sync::atomic::AtomicU32]>,
     key: Key,
 }
@@ -161,7 +164,7 @@ fn link(interface: InterfaceIndex, address: Address) -> u32 {
 }
 
 impl Neighbours {
-    /// A table for `capacity` neighbours, with the secret of its hash.
+    /// Create a table for `capacity` neighbours, with the secret of its hash.
     pub fn new(capacity: usize, key: Key) -> Self {
         let slot = || Slot {
             word: AtomicU64::new(0),
@@ -170,7 +173,8 @@ impl Neighbours {
             uses: AtomicU32::new(CLOSED),
             used: AtomicU32::new(0),
         };
-        // At most half full, so that two full buckets are rare; a neighbour that meets them is refused.
+        // The index is at most half full, so that two full buckets are rare; if both are full, the neighbour is
+        // refused.
         let places = (2 * capacity).next_power_of_two().max(2 * BUCKET);
         Self {
             slots: (0..capacity).map(|_| slot()).collect(),
@@ -180,7 +184,7 @@ impl Neighbours {
         }
     }
 
-    /// The entries where one of this address would be.
+    /// Entries in the two buckets of an address.
     pub(super) fn bucket_entries(
         &self,
         interface: InterfaceIndex,
@@ -193,8 +197,8 @@ impl Neighbours {
         entries
     }
 
-    /// Say whether an interface is a link of two ends, as a tunnel is that carries no Ethernet: whatever goes out there goes
-    /// to [`OTHER_END`], which is always known. From one thread.
+    /// Set whether an interface is a point-to-point link, such as a tunnel without Ethernet: all packets sent there go
+    /// to [`OTHER_END`], which is always resolved. Called from only one thread.
     pub fn set_pair(&self, interface: InterfaceIndex, is_pair: bool) {
         if let Some(word) = self.pairs.get(interface as usize / 32) {
             let bit = 1 << (interface % 32);
@@ -203,31 +207,31 @@ impl Neighbours {
         }
     }
 
-    /// Whether an interface is a link of two ends.
+    /// Whether an interface is a point-to-point link.
     #[inline]
     pub fn is_pair(&self, interface: InterfaceIndex) -> bool {
         let word = self.pairs.get(interface as usize / 32);
         word.is_some_and(|word| word.load(Ordering::Acquire) >> (interface % 32) & 1 != 0)
     }
 
-    /// Under which address a neighbour is in the table.
+    /// Address under which a neighbour is stored in the table.
     #[inline]
     fn listed(&self, interface: InterfaceIndex, address: Address) -> Address {
         if self.is_pair(interface) { OTHER_END } else { address }
     }
 
-    /// Most neighbours.
+    /// Maximum number of neighbours.
     pub fn capacity(&self) -> usize {
         self.slots.len()
     }
 
-    /// Bytes of the table.
+    /// Memory size of the table in bytes.
     pub fn bytes(&self) -> usize {
         size_of_val(&*self.slots) + size_of_val(&*self.places)
     }
 
-    /// MAC of a neighbour that the caller holds; none while it has none. Who does not hold it uses the MAC that
-    /// [`Neighbours::resolve`] returned, which is of the address asked for.
+    /// MAC of a neighbour that the caller holds; `None` if it has none. Callers that don't hold it must use the MAC
+    /// that [`Neighbours::resolve`] returns, which belongs to the requested address.
     #[inline(always)]
     pub fn mac(&self, index: NeighbourIndex) -> Option<Mac> {
         Word(self.slots.get(index.0 as usize)?.word.load(Ordering::Acquire)).usable_mac()
@@ -241,8 +245,8 @@ impl Neighbours {
             .map_or(State::Free, |slot| Word(slot.word.load(Ordering::Acquire)).state())
     }
 
-    /// As [`Neighbours::mac`], and where the neighbour is not known to answer, note that it is wanted, so that its
-    /// writer asks.
+    /// Like [`Neighbours::mac`]. If the neighbour's reachability is not confirmed, also marks it as used, so that the
+    /// writer probes it.
     #[inline(always)]
     pub fn mac_to_send(&self, index: NeighbourIndex) -> Option<Mac> {
         let slot = self.slots.get(index.0 as usize)?;
@@ -253,13 +257,13 @@ impl Neighbours {
         word.usable_mac()
     }
 
-    /// Place of a neighbour, in whatever state.
+    /// Index of a neighbour, in any state.
     #[inline]
     pub fn find(&self, interface: InterfaceIndex, address: Address) -> Option<NeighbourIndex> {
         self.resolve(interface, address).map(|neighbour| neighbour.index)
     }
 
-    /// A neighbour as it is now: MAC and state belong to this address.
+    /// Snapshot of a neighbour: MAC and state belong to this address.
     #[inline]
     pub fn resolve(&self, interface: InterfaceIndex, address: Address) -> Option<Neighbour> {
         let address = self.listed(interface, address);
@@ -278,7 +282,7 @@ impl Neighbours {
         None
     }
 
-    /// An entry as it is now, for listing; none where the slot is free or changes hands this moment.
+    /// Snapshot of an entry, for listing; `None` if the slot is free or being reused.
     #[inline]
     pub fn snapshot(&self, index: NeighbourIndex) -> Option<Neighbour> {
         let slot = self.slots.get(index.0 as usize)?;
@@ -286,7 +290,7 @@ impl Neighbours {
         let link = slot.link.load(Ordering::Relaxed);
         let high = slot.address[0].load(Ordering::Relaxed);
         let low = slot.address[1].load(Ordering::Relaxed);
-        // Pairs with the fence in `fill`: who read a word of the new key sees the new generation below.
+        // Pairs with the fence in `fill`: a reader that has read a word of the new key sees the new generation below.
         fence(Ordering::Acquire);
         let word = Word(slot.word.load(Ordering::Relaxed));
         if word.generation() != before.generation() || before.state() == State::Free || word.state() == State::Free {
@@ -306,13 +310,13 @@ impl Neighbours {
         })
     }
 
-    /// Hold an entry, so that it keeps its slot; false where it is no longer this neighbour's.
+    /// Hold an entry, so that it keeps its slot; false if it no longer belongs to this neighbour.
     pub fn hold(&self, index: NeighbourIndex, interface: InterfaceIndex, address: Address) -> bool {
         let Some(slot) = self.slots.get(index.0 as usize) else {
             return false;
         };
         if slot.uses.fetch_add(1, Ordering::Acquire) & CLOSED == 0 {
-            // Held from here on: the key can't change. It may have before.
+            // From here on the entry is held and its key can't change; it may have changed before.
             let address = self.listed(interface, address);
             let number = address.number();
             let same = slot.link.load(Ordering::Relaxed) == link(interface, address)
@@ -326,7 +330,7 @@ impl Neighbours {
         false
     }
 
-    /// So many more holds of an entry that the caller holds already.
+    /// Add `count` holds to an entry that the caller already holds.
     #[inline(always)]
     pub fn hold_again(&self, index: NeighbourIndex, count: u32) {
         if let Some(slot) = self.slots.get(index.0 as usize) {
@@ -334,13 +338,13 @@ impl Neighbours {
         }
     }
 
-    /// Give a hold back.
+    /// Release a hold.
     #[inline(always)]
     pub fn release(&self, index: NeighbourIndex) {
         self.release_many(index, 1);
     }
 
-    /// Give so many holds back.
+    /// Release `count` holds.
     #[inline(always)]
     pub fn release_many(&self, index: NeighbourIndex, count: u32) {
         if let Some(slot) = self.slots.get(index.0 as usize) {
@@ -348,14 +352,14 @@ impl Neighbours {
         }
     }
 
-    /// Holds of an entry.
+    /// Number of holds of an entry.
     pub fn uses(&self, index: NeighbourIndex) -> u32 {
         self.slots
             .get(index.0 as usize)
             .map_or(0, |slot| slot.uses.load(Ordering::Relaxed) & !CLOSED)
     }
 
-    /// Places where a neighbour can be.
+    /// Index slots in which a neighbour can be.
     fn places_of(&self, interface: InterfaceIndex, address: Address) -> impl Iterator<Item = &AtomicU32> {
         let hash = hash(self.key, link(interface, address), address);
         self.bucket(hash).iter().chain(self.bucket(hash >> 32))
@@ -368,7 +372,7 @@ impl Neighbours {
     }
 }
 
-/// The table's one writer. It knows the words it has written and never reads them back.
+/// The table's single writer. It keeps copies of the words that it has written and never reads them back.
 #[derive(Debug)]
 pub struct NeighbourTableWriter {
     table: Arc<Neighbours>,
@@ -376,7 +380,7 @@ pub struct NeighbourTableWriter {
 }
 
 impl NeighbourTableWriter {
-    /// The writer of an empty table. Make one per table.
+    /// Create the writer of an empty table. There must be one per table.
     pub fn new(table: Arc<Neighbours>) -> Self {
         let words = vec![Word(0); table.capacity()].into();
         Self { table, words }
@@ -397,7 +401,7 @@ impl NeighbourTableWriter {
         self.words.get(index.0 as usize).map_or(0, |word| word.generation())
     }
 
-    /// Fill a free slot and put it into the index. False where both buckets are full.
+    /// Fill a free slot and add it to the index. False if both buckets are full.
     pub fn fill(
         &mut self,
         index: NeighbourIndex,
@@ -428,12 +432,12 @@ impl NeighbourTableWriter {
         true
     }
 
-    /// Change state and MAC of an entry.
+    /// Set state and MAC of an entry.
     pub fn set(&mut self, index: NeighbourIndex, state: State, mac: Mac) {
         self.store(index, Word::new(self.generation(index), state, mac), Ordering::Release);
     }
 
-    /// Free the entry of this neighbour; false, and nothing done, while somebody holds it.
+    /// Free the entry of this neighbour; false, without effect, while it is held.
     pub fn clear(&mut self, index: NeighbourIndex, interface: InterfaceIndex, address: Address) -> bool {
         let table = self.table.clone();
         let Some(slot) = table.slots.get(index.0 as usize) else {
@@ -454,7 +458,7 @@ impl NeighbourTableWriter {
         true
     }
 
-    /// Whether a worker wanted the entry since the last time.
+    /// Whether a worker has used the entry since the last call.
     pub fn take_used(&self, index: NeighbourIndex) -> bool {
         self.table
             .slots

@@ -1,27 +1,27 @@
-//! Times and limits of resolution, by the names of RFC 4861 section 10.
+//! Timing parameters and limits of neighbour resolution, named after RFC 4861, section 10.
 
 use crate::{SECOND, Time};
 
-/// Times and limits of resolution.
+/// Timing parameters and limits of neighbour resolution.
 #[derive(Clone, Copy, Debug)]
 pub struct Timing {
-    /// How long a confirmation holds: REACHABLE_TIME.
+    /// Duration of a reachability confirmation: REACHABLE_TIME.
     pub reachable: Time,
-    /// How long a stale entry is used before it is probed: DELAY_FIRST_PROBE_TIME. At most this long after a
-    /// packet wanted it, its probe begins.
+    /// Delay before a stale entry in use is probed: DELAY_FIRST_PROBE_TIME. The probe starts at most this long after a
+    /// packet used the entry.
     pub delay: Time,
-    /// Between two requests or probes: RETRANS_TIMER. RFC 1122 asks for no more than one ARP request a second.
+    /// Interval between requests or probes: RETRANS_TIMER. RFC 1122 recommends at most one ARP request per second.
     pub retransmit: Time,
-    /// Requests, or probes, before an entry has failed.
+    /// Number of requests or probes before an entry fails.
     pub attempts: u8,
-    /// How long a failure is remembered, and with it that packets for it are dropped at once.
+    /// Duration for which a failed entry is kept; packets to it are dropped immediately.
     pub failed: Time,
-    /// How long an unused stale entry is kept.
+    /// Duration for which an unused stale entry is kept.
     pub stale: Time,
-    /// Most entries that are incomplete or failed; the oldest gives way, so that a scan of an empty network
-    /// displaces no neighbour that answers.
+    /// Maximum number of incomplete or failed entries. Beyond it the oldest is removed, so that a scan of an empty
+    /// network does not displace reachable neighbours.
     pub unresolved: usize,
-    /// Requests a second over all entries; a multiple of it as burst is not needed.
+    /// Maximum rate of requests per second over all entries; a burst of more than a second's worth is not needed.
     pub requests_per_second: u64,
 }
 

@@ -1,10 +1,13 @@
-//! The neighbour table's one writer: the state machine of RFC 4861 section 7.3 for both families, with the cache
-//! of RFC 826 and RFC 1122 section 2.3.2 as the IPv4 case of it. Time is passed in; what is to be sent comes out.
+//! The neighbour table's single writer: the state machine of RFC 4861, section 7.3, for both families, with the ARP
+//! cache of RFC 826 and RFC 1122, section 2.3.2, as its IPv4 case. The caller passes the time in, and actions are
+//! passed to a callback.
 
 mod event;
 mod order;
 
 use std::sync::Arc;
+
+use sluice_table::token_bucket::TokenBucket;
 
 pub use self::event::{Action, Advertisement, Heard, Resolution};
 use self::order::{NONE, Order, Which, Whose};
@@ -13,23 +16,23 @@ use super::deadlines::Deadlines;
 use super::quota::Quotas;
 use super::table::{Mac, Neighbour, NeighbourIndex, NeighbourTableWriter, Neighbours, OTHER_END, State};
 use super::timing::Timing;
-use crate::{Address, InterfaceIndex, Reason, RouterIndex, Time, TokenBucket};
+use crate::{Address, InterfaceIndex, Reason, RouterIndex, Time};
 
-/// What only the writer knows of an entry.
+/// State of an entry that only the writer needs.
 #[derive(Clone, Copy, Debug)]
 struct Record {
     attempts: u8,
-    /// Since when the entry is in its state.
+    /// Time at which the entry entered its state.
     since: Time,
-    /// The order that it is in, and who is before and behind it there.
+    /// The displacement order that contains the entry, and its neighbours in that order.
     order: Option<Which>,
     older: u32,
     newer: u32,
-    /// Who said so, where it is unconfirmed.
+    /// MAC that announced the entry, if it is unconfirmed.
     mac: Mac,
 }
 
-/// The writer of a [`Neighbours`]: exactly one worker has it.
+/// The writer of a [`Neighbours`] table: owned by exactly one worker.
 #[derive(Debug)]
 pub struct NeighbourWriter {
     table: Arc<Neighbours>,
@@ -41,12 +44,12 @@ pub struct NeighbourWriter {
     requests: TokenBucket,
     quotas: Quotas,
     conflicts: Arc<Conflicts>,
-    /// By [`Which`].
+    /// Displacement orders, by [`Which`].
     orders: [Order; 2],
 }
 
 impl NeighbourWriter {
-    /// The writer of an empty table. Make one per table.
+    /// Create the writer of an empty table. There must be one per table.
     pub fn new(table: Arc<Neighbours>, timing: Timing, now: Time) -> Self {
         let capacity = table.capacity();
         let record = Record {
@@ -72,9 +75,9 @@ impl NeighbourWriter {
         }
     }
 
-    /// Interfaces are in these routers, by number, and these may have so many neighbours. Where there are several routers, none
-    /// has more than half of the requests and of the entries that are unresolved; where there are several interfaces, none has more
-    /// than half of these, nor fills more than half of the table with what nobody has confirmed.
+    /// Set the routers of interfaces, and the maximum number of neighbours of each router. If there are several
+    /// routers, each gets at most half of the requests and of the unresolved entries. If there are several interfaces,
+    /// each gets at most half of the unresolved entries, and at most half of the table for unconfirmed entries.
     pub fn set_quotas(&mut self, interfaces: impl Iterator<Item = RouterIndex>, most: impl Iterator<Item = u32>) {
         self.quotas.set(interfaces, most);
         for index in (0..self.records.len() as u32).map(NeighbourIndex) {
@@ -91,17 +94,17 @@ impl NeighbourWriter {
         }
     }
 
-    /// Where conflicts are told of.
+    /// Queue to which conflicts are reported.
     pub fn conflicts(&self) -> &Arc<Conflicts> {
         &self.conflicts
     }
 
-    /// The table.
+    /// The neighbour table.
     pub fn table(&self) -> &Arc<Neighbours> {
         &self.table
     }
 
-    /// Entries in use.
+    /// Number of entries in use.
     pub fn len(&self) -> usize {
         self.records.len() - self.free.len()
     }
@@ -111,12 +114,12 @@ impl NeighbourWriter {
         self.len() == 0
     }
 
-    /// When [`NeighbourKeeper::advance`] has something to do next.
+    /// Time at which [`NeighbourWriter::advance`] has work next.
     pub fn next_deadline(&self) -> Option<Time> {
         self.deadlines.next()
     }
 
-    /// A packet needs this neighbour: find it, or begin to ask for it.
+    /// Look up a neighbour for a packet, and start resolution if needed.
     pub fn resolve(
         &mut self,
         interface: InterfaceIndex,
@@ -133,7 +136,7 @@ impl NeighbourWriter {
             };
         }
         if self.table.is_pair(interface) {
-            // What is written there is cut off before it is sent.
+            // On such a link the Ethernet header is removed before transmission, so the MAC does not matter.
             let made = self.set_permanent(interface, OTHER_END, [0; 6], now, emit);
             return made.map_or_else(Resolution::Refused, Resolution::Known);
         }
@@ -165,9 +168,10 @@ impl NeighbourWriter {
         Resolution::Pending(index)
     }
 
-    /// Learn from a packet that came in by `interface`. `on_link` says whether `address` belongs to a subnet of
-    /// that interface and is not the gateway's own ([`crate::Interface::has_neighbour`]). Of others nothing is learned, but of
-    /// those that a route has led to before, whose answers are waited for; nor of a MAC that no single host has.
+    /// Learn from a packet that arrived through `interface`. `on_link` means that `address` belongs to a subnet of that
+    /// interface and is not the gateway's own ([`crate::Interface::has_neighbour`]). Other addresses are learned only
+    /// if a route already led to them, so that their answer is awaited. MACs that can't belong to a single host are
+    /// ignored.
     #[expect(
         clippy::too_many_arguments,
         reason = "each is a field of the packet, or time, or the way out"
@@ -215,7 +219,7 @@ impl NeighbourWriter {
         }
     }
 
-    /// RFC 4861 section 7.2.3: a new MAC makes the entry stale, the same one changes nothing.
+    /// RFC 4861, section 7.2.3: a new MAC makes the entry stale; the same MAC changes nothing.
     fn receive_solicitation(&mut self, known: Neighbour, mac: Option<Mac>, now: Time, emit: &mut impl FnMut(Action)) {
         let Some(mac) = mac else { return };
         if known.state != State::Permanent && (!known.state.has_mac() || known.mac != mac) {
@@ -225,7 +229,7 @@ impl NeighbourWriter {
         }
     }
 
-    /// RFC 4861 section 7.2.5.
+    /// RFC 4861, section 7.2.5.
     fn receive_advertisement(
         &mut self,
         known: Neighbour,
@@ -263,7 +267,7 @@ impl NeighbourWriter {
         }
     }
 
-    /// Traffic has shown that the way to the neighbour works (RFC 4861 section 7.3.1).
+    /// Confirm reachability because of upper-layer traffic (RFC 4861, section 7.3.1).
     pub fn confirm(&mut self, index: NeighbourIndex, now: Time) {
         if let Some(known) = self.table.snapshot(index)
             && matches!(known.state, State::Reachable | State::Stale | State::Probe)
@@ -272,7 +276,7 @@ impl NeighbourWriter {
         }
     }
 
-    /// A configured neighbour: stays as it is until [`NeighbourKeeper::remove`].
+    /// Add a configured neighbour; it does not change until [`NeighbourWriter::remove`].
     pub fn set_permanent(
         &mut self,
         interface: InterfaceIndex,
@@ -293,7 +297,7 @@ impl NeighbourWriter {
         Ok(index)
     }
 
-    /// Forget an entry. Where it is held, its MAC goes and it is asked for again when it is wanted.
+    /// Remove an entry. If it is held, its MAC is cleared, and it is resolved again when it is used.
     pub fn remove(&mut self, index: NeighbourIndex, now: Time, emit: &mut impl FnMut(Action)) {
         if self.table.state(index) == State::Free {
             return;
@@ -304,7 +308,7 @@ impl NeighbourWriter {
         }
     }
 
-    /// Do what is due, at most `budget` entries. Returns how many there were: `budget` means that more may be due.
+    /// Process due entries, at most `budget`. Returns their number; `budget` means that more may be due.
     pub fn advance(&mut self, now: Time, budget: usize, emit: &mut impl FnMut(Action)) -> usize {
         for done in 0..budget {
             let Some(slot) = self.deadlines.due(now) else {
@@ -348,7 +352,7 @@ impl NeighbourWriter {
         }
     }
 
-    /// Send one request or probe, where the rate over all entries allows it; try again later otherwise.
+    /// Send one request or probe if the overall rate allows it; otherwise retry later.
     fn send_request(&mut self, index: NeighbourIndex, now: Time, emit: &mut impl FnMut(Action)) {
         let interface = self.interface_of(index);
         if !self.quotas.may_request(interface, now) || !self.requests.take(now) {
@@ -363,7 +367,8 @@ impl NeighbourWriter {
         });
     }
 
-    /// A new entry in a free slot. Where the table is crowded by its address, one that nobody has confirmed gives way there.
+    /// Create an entry in a free slot. If the buckets of its address are full, an unconfirmed entry in them is
+    /// displaced.
     fn create(
         &mut self,
         interface: InterfaceIndex,
@@ -399,7 +404,7 @@ impl NeighbourWriter {
         record.attempts = 0;
         self.writer.set(index, state, mac);
         match state {
-            // Spread by slot over 0.75 to 1.25 of the time, so that what was learned together is not asked together.
+            // Spread by slot over 0.75 to 1.25 of the time, so that entries learned together are not probed together.
             State::Reachable => {
                 let spread = index.0.wrapping_mul(0x9e37_79b9) as u64 >> 24;
                 self.deadlines
@@ -420,7 +425,7 @@ impl NeighbourWriter {
         self.deadlines.set(index.0, now + self.timing.failed);
     }
 
-    /// Free an entry; false where somebody holds it.
+    /// Free an entry; false if it is held.
     fn forget(&mut self, index: NeighbourIndex) -> bool {
         let Some(known) = self.table.snapshot(index) else {
             return false;
@@ -439,7 +444,7 @@ impl NeighbourWriter {
         self.table.snapshot(index).map_or(0, |known| known.interface)
     }
 
-    /// Entries that are incomplete or failed.
+    /// Number of incomplete or failed entries.
     pub fn unresolved(&self) -> usize {
         self.orders[Which::Unresolved as usize].count
     }

@@ -1,4 +1,4 @@
-//! Offers come and go: what changes in the tables until the next publication.
+//! Adding and withdrawing offers: changes of the tables until the next publication.
 
 use super::offer::{Offer, Origin, RibError};
 use super::slab::NONE;
@@ -6,7 +6,7 @@ use super::table::{Family, RouteRecord, Table};
 use super::{Common, Settings};
 use crate::{SECOND, Time};
 
-/// Make an offer for a prefix.
+/// Add an offer for a prefix.
 pub(super) fn offer<A: Family>(
     table: &mut Table<A>,
     common: &mut Common,
@@ -68,7 +68,7 @@ pub(super) fn offer<A: Family>(
     Ok(())
 }
 
-/// Take an offer back. False where there is none.
+/// Withdraw an offer. False if it does not exist.
 pub(super) fn withdraw<A: Family>(
     table: &mut Table<A>,
     common: &mut Common,
@@ -79,7 +79,7 @@ pub(super) fn withdraw<A: Family>(
         return false;
     };
     let gone = if let Some(used) = table.entries[place].record().filter(&is_it) {
-        // Any other one takes its place until the best is chosen.
+        // Another offer takes its place until the best one is selected.
         let next = match table.entries[place].spare {
             NONE => None,
             spare => table.remove_spare(spare),
@@ -107,7 +107,8 @@ pub(super) fn withdraw<A: Family>(
     true
 }
 
-/// What leads through this prefix may lead elsewhere, and it is looked at when changes are published.
+/// Mark a prefix whose routes may have changed, to be examined at the next publication, together with gateways that are
+/// resolved through it.
 pub(super) fn touch<A: Family>(table: &mut Table<A>, common: &mut Common, place: u32) {
     let entry = &mut table.entries[place];
     let (first, last) = (entry.address, entry.address.last(entry.length));
@@ -120,7 +121,7 @@ pub(super) fn touch<A: Family>(table: &mut Table<A>, common: &mut Common, place:
     }
 }
 
-/// Mark what an origin offers as not made again.
+/// Mark the offers of an origin as stale.
 pub(super) fn mark_stale<A: Family>(table: &mut Table<A>, common: &mut Common, origin: Origin) {
     for place in 0..table.entries.places() {
         let entry = &mut table.entries[place];
@@ -142,7 +143,7 @@ pub(super) fn mark_stale<A: Family>(table: &mut Table<A>, common: &mut Common, o
     }
 }
 
-/// Take back what an origin has not offered again, from `cursor` on and at most so many. Returns how many.
+/// Withdraw at most `most` stale offers of an origin, starting at `cursor`. Returns their number.
 pub(super) fn sweep<A: Family>(
     table: &mut Table<A>,
     common: &mut Common,

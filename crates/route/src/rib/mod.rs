@@ -1,9 +1,9 @@
-//! The routes of a virtual router as they are offered: by its interfaces, its configuration, routing daemons and the
-//! kernel. Of the offers for a prefix the best one that leads anywhere is used, and where it leads is handed to a [`Sink`].
+//! The RIB of a virtual router: routes offered by its interfaces, its configuration, routing daemons and the kernel. Of
+//! the offers for a prefix the best usable one is selected, and its next hops are passed to a [`Sink`].
 //!
-//! Offers are changed one by one; [`Rib::publish`] hands on what became of all of them, so that a prefix that is withdrawn
-//! and offered again in between is not touched. Next hops that are gateways somewhere behind other routes lead where these
-//! do, and follow them.
+//! Offers change individually; [`Rib::publish`] passes on the combined result, so a prefix that is withdrawn and
+//! offered again in between does not change. Recursive next hops are resolved through other routes and follow their
+//! changes.
 
 mod change;
 mod offer;
@@ -26,14 +26,14 @@ use crate::{Address, InterfaceIndex, NextHop, Prefix, SECOND, Time};
 use sets::Sets;
 use table::{Family, Table};
 
-/// What a router's routes may be.
+/// Limits and options of a router's routes.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// Most offers that are learned.
+    /// Maximum number of learned offers.
     pub quota: usize,
-    /// Most different sets of next hops.
+    /// Maximum number of different next-hop sets.
     pub sets: usize,
-    /// Gateways may be found by the default route.
+    /// Whether gateways may be resolved through the default route.
     pub by_default_route: bool,
 }
 
@@ -47,32 +47,32 @@ impl Default for Settings {
     }
 }
 
-/// How many there are.
+/// Statistics of a RIB.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Offers by origin, in the order of [`Origin::ALL`].
+    /// Number of offers by origin, in the order of [`Origin::ALL`].
     pub offers: [usize; 4],
-    /// Those of them that were not made again since their replay began.
+    /// Number of stale offers: those not repeated since their replay began.
     pub stale: [usize; 4],
-    /// Prefixes that lead somewhere: IPv4, IPv6.
+    /// Number of published prefixes: IPv4, IPv6.
     pub published: [usize; 2],
-    /// Prefixes that have offers.
+    /// Number of prefixes with offers.
     pub prefixes: usize,
-    /// Sets of next hops.
+    /// Number of next-hop sets.
     pub sets: usize,
-    /// Gateways found by routes.
+    /// Number of recursive gateways.
     pub gateways: usize,
-    /// Those of them that lead nowhere.
+    /// Number of recursive gateways that are unreachable.
     pub unreachable: usize,
-    /// Those of them that were not found on a loop, or on a way that is too long.
+    /// Number of recursive gateways that were not resolved because of a loop or too many steps.
     pub loops: usize,
-    /// Offers refused because of the quota.
+    /// Number of offers rejected because of the quota.
     pub refused_quota: u64,
-    /// Offers refused because of their next hops.
+    /// Number of offers rejected because of their next hops.
     pub refused_hops: u64,
 }
 
-/// A gateway that is found by routes.
+/// A recursive gateway: one resolved through routes.
 #[derive(Debug, Default)]
 struct Floating {
     uses: u32,
@@ -80,19 +80,19 @@ struct Floating {
     loops: u64,
 }
 
-/// What both families share.
+/// State common to both families.
 #[derive(Debug)]
 struct Common {
     sets: Sets,
     floating: BTreeMap<Address, Floating>,
-    /// Gateways to find.
+    /// Gateways that are not resolved yet.
     fresh: Vec<Address>,
-    /// All gateways are to be found again.
+    /// Whether all gateways must be resolved again.
     unsettled: bool,
     down: BTreeSet<InterfaceIndex>,
     /// Gateways of uplinks that are down.
     lost: BTreeSet<(InterfaceIndex, Address)>,
-    /// Entries to look at.
+    /// Entries to examine at the next publication.
     dirty: [Vec<u32>; 2],
     offers: [usize; 4],
     stale: [usize; 4],
@@ -102,7 +102,7 @@ struct Common {
 }
 
 impl Common {
-    /// Take a use of what an offer leads to.
+    /// Add a use of an offer's target.
     fn acquire(&mut self, target: Target<'_>) -> Result<u32, RibError> {
         let taken = match target {
             Target::Group(group) if self.sets.is_group(group) => {
@@ -119,7 +119,7 @@ impl Common {
         Ok(index)
     }
 
-    /// Give a use back.
+    /// Remove a use.
     fn release(&mut self, index: u32) {
         if let Some(hops) = self.sets.release(index) {
             self.unfollow(&hops);
@@ -160,19 +160,19 @@ impl Common {
     }
 }
 
-/// The routes of one virtual router.
+/// Routes of one virtual router.
 #[derive(Debug)]
 pub struct Rib {
     v4: Table<u32>,
     v6: Table<u128>,
     common: Common,
     settings: Settings,
-    /// How far the sweep of each origin is, by family.
+    /// Progress of the sweep of each origin, by family.
     cursors: [[u32; 2]; 4],
 }
 
 impl Rib {
-    /// No routes. `key` is drawn at random: prefixes come from others.
+    /// Create without routes. `key` must be random, because others can choose prefixes.
     pub fn new(settings: Settings, key: HashKey) -> Self {
         Self {
             v4: Table::new(key),
@@ -196,16 +196,16 @@ impl Rib {
         }
     }
 
-    /// Other limits, for offers to come.
+    /// Change the limits for future offers.
     pub fn set_settings(&mut self, settings: Settings) {
         self.common.unsettled |= self.settings.by_default_route != settings.by_default_route;
         self.settings = settings;
     }
 
-    /// Make an offer, or change the one that the origin made before.
+    /// Add an offer, or replace the origin's earlier one.
     ///
     /// # Errors
-    /// See [`RibError`]; the offer made before stays.
+    /// See [`RibError`]; the earlier offer then remains.
     pub fn offer(&mut self, prefix: Prefix, offer: &Offer<'_>, now: Time) -> Result<(), RibError> {
         let (common, settings, length) = (&mut self.common, &self.settings, prefix.length());
         match prefix.address() {
@@ -214,8 +214,8 @@ impl Rib {
         }
     }
 
-    /// Take an offer back; `which` says which one: the metric of the kernel's, the distance of a static one. False where
-    /// there is none.
+    /// Withdraw an offer; `which` identifies it: the metric of a kernel route, the distance of a static one. False if
+    /// it does not exist.
     pub fn withdraw(&mut self, prefix: Prefix, origin: Origin, which: u32) -> bool {
         let wanted = (origin, origin.which(which.min(255) as u8, which));
         let is_it = |fact: &table::RouteRecord| fact.which() == wanted;
@@ -226,10 +226,10 @@ impl Rib {
         }
     }
 
-    /// Make a group of next hops. It may be empty, and leads nowhere then.
+    /// Create a group of next hops. An empty group is unreachable.
     ///
     /// # Errors
-    /// Too many next hops, or sets.
+    /// There are too many next hops, or too many sets.
     pub fn add_group(&mut self, hops: &[WeightedNextHop]) -> Result<Group, RibError> {
         let group = self.common.sets.add_group(hops);
         let group = group.inspect_err(|_| self.common.refused_hops += 1)?;
@@ -237,10 +237,10 @@ impl Rib {
         Ok(group)
     }
 
-    /// Give a group other next hops: every route that uses it follows.
+    /// Change the next hops of a group, and thereby of every route that uses it.
     ///
     /// # Errors
-    /// Too many next hops, or no such group.
+    /// There are too many next hops, or the group does not exist.
     pub fn change_group(&mut self, group: Group, hops: &[WeightedNextHop]) -> Result<(), RibError> {
         let old = self.common.sets.change_group(group, hops);
         let old = old.inspect_err(|_| self.common.refused_hops += 1)?;
@@ -250,14 +250,14 @@ impl Rib {
         Ok(())
     }
 
-    /// Let a group go. Routes that use it keep it as it is.
+    /// Release a group. Routes that use it keep its current next hops.
     pub fn drop_group(&mut self, group: Group) {
         if self.common.sets.is_group(group) {
             self.common.release(group.0);
         }
     }
 
-    /// An interface is up, or is down or gone. Interfaces are up until they are said to be down.
+    /// Set whether an interface is up. Interfaces are up by default; a removed interface counts as down.
     pub fn set_link(&mut self, interface: InterfaceIndex, up: bool) {
         let changed = match up {
             true => self.common.down.remove(&interface),
@@ -268,8 +268,8 @@ impl Rib {
         }
     }
 
-    /// A gateway on the link of an interface is to be used, or is not, as its uplink is down. Gateways are used until it is said
-    /// that they are not. False where that was known.
+    /// Set whether a gateway on an interface's link may be used; it may not while its uplink is down. Gateways may be
+    /// used by default. False if nothing changed.
     pub fn set_gateway(&mut self, (interface, address): (InterfaceIndex, Address), up: bool) -> bool {
         let changed = match up {
             true => self.common.lost.remove(&(interface, address)),
@@ -281,17 +281,17 @@ impl Rib {
         changed
     }
 
-    /// Whether a gateway is to be used, as far as was said.
+    /// Whether a gateway may be used, as last set.
     pub fn gateway_is_up(&self, gateway: (InterfaceIndex, Address)) -> bool {
         !self.common.lost.contains(&gateway)
     }
 
-    /// Whether an interface is up, as far as was said.
+    /// Whether an interface is up, as last set.
     pub fn link_is_up(&self, interface: InterfaceIndex) -> bool {
         !self.common.down.contains(&interface)
     }
 
-    /// Why a next hop of an offer leads nowhere, as far as was published; none where it leads anywhere.
+    /// Why a next hop of an offer is unreachable, as of the last publication; `None` if it is reachable.
     pub fn unresolved_reason(&self, way: OfferedNextHop) -> Option<UnresolvedReason> {
         let found = |gateway| {
             self.common
@@ -314,14 +314,15 @@ impl Rib {
         }
     }
 
-    /// From now on an origin offers all of its routes anew: those that it has not offered again are stale.
+    /// Begin a replay, in which an origin offers all of its routes again: offers that it has not repeated are stale.
     pub fn begin_replay(&mut self, origin: Origin) {
         change::mark_stale(&mut self.v4, &mut self.common, origin);
         change::mark_stale(&mut self.v6, &mut self.common, origin);
         self.cursors[origin as usize] = [0; 2];
     }
 
-    /// The replay is over: take what is stale back, at most so many. Returns how many; none are left where it is fewer.
+    /// End the replay: withdraw at most `most` stale offers. Returns their number; if it is less than `most`, none
+    /// remain.
     pub fn end_replay(&mut self, origin: Origin, most: usize) -> usize {
         let swept = publish::sweep(self, origin, most);
         if swept < most {
@@ -330,7 +331,7 @@ impl Rib {
         swept
     }
 
-    /// How many there are of what.
+    /// Statistics.
     pub fn counts(&self) -> Counts {
         let floating = &self.common.floating;
         let unreachable = floating.values().filter(|gateway| gateway.shares.is_empty());
@@ -349,7 +350,7 @@ impl Rib {
         }
     }
 
-    /// Stale offers of an origin.
+    /// Number of stale offers of an origin.
     pub fn stale(&self, origin: Origin) -> usize {
         self.common.stale[origin as usize]
     }
@@ -360,12 +361,12 @@ impl Rib {
         self.v4.bytes() + self.v6.bytes() + self.common.sets.bytes() + waiting
     }
 
-    /// Every offer, IPv4 first, in no order that means anything.
+    /// All offers, IPv4 first, in unspecified order.
     pub fn iter(&self) -> impl Iterator<Item = ListedRoute<'_>> {
         self.page(0).map(|(_, shown)| shown)
     }
 
-    /// The offers from a place on, each with the place to go on from. Places stay while routes come and go.
+    /// Offers from a position on, each with the position to continue from. Positions remain valid while routes change.
     pub fn page(&self, from: u64) -> impl Iterator<Item = (u64, ListedRoute<'_>)> {
         const SIX: u64 = 1 << 32;
         let four = from..u64::from(self.v4.entries.places());
@@ -375,7 +376,7 @@ impl Rib {
         four.chain(six)
     }
 
-    /// The offers for exactly this prefix, the used one first.
+    /// Offers for exactly this prefix, the selected one first.
     pub fn get(&self, prefix: Prefix) -> Vec<ListedRoute<'_>> {
         let length = prefix.length();
         match prefix.address() {
@@ -390,7 +391,7 @@ impl Rib {
         }
     }
 
-    /// The offers for the longest prefix that holds an address and leads anywhere, as far as was published.
+    /// Offers for the longest published prefix that contains an address.
     pub fn lookup(&self, address: Address) -> Vec<ListedRoute<'_>> {
         match address {
             Address::V4(bits) => self.longest(&self.v4, bits),
@@ -408,7 +409,7 @@ impl Rib {
 
     fn listed<'r, A: Family>(&'r self, table: &'r Table<A>, place: u32) -> impl Iterator<Item = ListedRoute<'r>> + 'r {
         let entry = &table.entries[place];
-        // A free place has no offer, used or spare.
+        // A free entry has no offer, neither selected nor spare.
         let offers = entry
             .record()
             .is_some()

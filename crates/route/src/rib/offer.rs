@@ -1,30 +1,30 @@
-//! What origins offer for a prefix, and what becomes of it.
+//! Offers of routes for a prefix by their origins, and the results of route selection.
 
 use crate::{Address, Balance, DropKind, InterfaceIndex, NextHop, Prefix, Time};
 
-/// Most next hops of one set.
+/// Maximum number of next hops per set.
 pub const MAX_HOPS: usize = 64;
 
-/// Who offers a route. One origin has one offer for a prefix; the kernel one for each metric, the configuration one for
-/// each distance.
+/// Origin of an offer. An origin has one offer per prefix; the kernel has one per metric, and the configuration one per
+/// distance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Origin {
-    /// Derived from the addresses of an interface.
+    /// Derived from an interface's addresses.
     Connected,
-    /// Configured.
+    /// Configuration.
     Static,
-    /// A routing daemon, by FPM.
+    /// A routing daemon, through FPM.
     Fpm,
-    /// The kernel's table of the router's namespace.
+    /// The kernel's table in the router's namespace.
     Kernel,
 }
 
 impl Origin {
-    /// Every origin, in the order in which equal offers are preferred.
+    /// Every origin, in the order of preference among equal offers.
     pub const ALL: [Origin; 4] = [Origin::Connected, Origin::Static, Origin::Fpm, Origin::Kernel];
 
-    /// Its name.
+    /// Name of the origin.
     pub fn name(self) -> &'static str {
         match self {
             Origin::Connected => "connected",
@@ -34,12 +34,12 @@ impl Origin {
         }
     }
 
-    /// Whether its routes are learned, and so count against the quota.
+    /// Whether its routes are learned, and therefore count against the quota.
     pub fn is_learned(self) -> bool {
         matches!(self, Origin::Fpm | Origin::Kernel)
     }
 
-    /// What tells an offer from others of the same origin for a prefix.
+    /// Value that distinguishes offers of the same origin for a prefix.
     pub(super) fn which(self, distance: u8, metric: u32) -> u32 {
         match self {
             Origin::Static => distance.into(),
@@ -53,39 +53,39 @@ impl Origin {
     }
 }
 
-/// Where one next hop of an offer leads.
+/// Next hop of an offer before resolution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum OfferedNextHop {
-    /// Nowhere.
+    /// Packets are dropped.
     Drop(DropKind),
-    /// To the gateway itself: an address of this interface.
+    /// The gateway itself: an address of this interface.
     Local(InterfaceIndex),
-    /// To the destination itself, on the link of this interface.
+    /// The destination itself, on the link of this interface.
     Attached(InterfaceIndex),
-    /// To a gateway on the link of this interface, whatever networks are attached there.
+    /// A gateway on the link of this interface, whatever networks are attached there.
     Gateway {
-        /// The interface.
+        /// Output interface.
         interface: InterfaceIndex,
-        /// The gateway's address.
+        /// Address of the gateway.
         address: Address,
     },
-    /// To a gateway that is found by the attached networks, or else by the router's own routes.
+    /// A gateway that is resolved through the attached networks, or otherwise through the router's own routes.
     Via(Address),
 }
 
-/// One next hop of an offer.
+/// A next hop of an offer with its weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WeightedNextHop {
-    /// Where it leads.
+    /// The next hop.
     pub way: OfferedNextHop,
-    /// Its share, at least 1.
+    /// Weight, at least 1.
     pub weight: u8,
-    /// What stays on it beside others, by host where one of them says so.
+    /// Unit of traffic that stays on one next hop of the set; by host if any member requests that.
     pub balance: Balance,
 }
 
 impl WeightedNextHop {
-    /// A next hop of weight 1.
+    /// Create a next hop of weight 1.
     pub fn new(way: OfferedNextHop) -> Self {
         Self {
             way,
@@ -106,101 +106,101 @@ impl From<NextHop> for OfferedNextHop {
     }
 }
 
-/// A set of next hops that its owner changes as one, for all routes that use it.
+/// A set of next hops that its owner changes at once for all routes that use it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Group(pub(super) u32);
 
-/// What an offer leads to.
+/// Target of an offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target<'a> {
-    /// These next hops.
+    /// Fixed next hops.
     Hops(&'a [WeightedNextHop]),
-    /// Those that the group has at the time.
+    /// The current next hops of a group.
     Group(Group),
 }
 
-/// An offer for a prefix.
+/// A route offered for a prefix.
 #[derive(Clone, Copy, Debug)]
 pub struct Offer<'a> {
-    /// Who makes it.
+    /// Origin of the offer.
     pub origin: Origin,
-    /// What told the origin, as the kernel numbers it (RTPROT); 0 where nothing did.
+    /// Protocol from which the origin has the route (RTPROT); 0 if none.
     pub protocol: u8,
-    /// Administrative distance: the lowest is used.
+    /// Administrative distance; the lowest is preferred.
     pub distance: u8,
-    /// Metric: the lowest is used among equal distances.
+    /// Metric; the lowest is preferred among equal distances.
     pub metric: u32,
-    /// Where it leads.
+    /// Target.
     pub target: Target<'a>,
 }
 
 impl Offer<'_> {
-    /// Which one it is of those that its origin has for a prefix.
+    /// Value that distinguishes the offer from others of its origin for the prefix.
     pub(super) fn which(&self) -> u32 {
         self.origin.which(self.distance, self.metric)
     }
 }
 
-/// Where a prefix leads after all, sorted by next hop.
+/// Resolved next hops of a prefix, sorted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResolvedSet(pub(super) Box<[(NextHop, u8)]>, pub(super) Balance);
 
 impl ResolvedSet {
-    /// The next hops with their shares: one, or up to [`MAX_HOPS`] that forward.
+    /// Next hops with weights: a single one, or up to [`MAX_HOPS`] that forward.
     pub fn members(&self) -> &[(NextHop, u8)] {
         &self.0
     }
 
-    /// What stays on one of them.
+    /// Unit of traffic that stays on one next hop.
     pub fn balance(&self) -> Balance {
         self.1
     }
 }
 
-/// Takes what becomes of prefixes, in order.
+/// Receiver of route changes, in order.
 pub trait Sink {
-    /// A prefix leads here now; it may have led there before.
+    /// Set the next hops of a prefix, which may have had others before.
     fn set(&mut self, prefix: Prefix, set: &ResolvedSet);
-    /// A prefix leads nowhere any more.
+    /// Remove a prefix.
     fn remove(&mut self, prefix: Prefix);
 }
 
-/// Why an offer is refused.
+/// Why an offer is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RibError {
-    /// The router has as many learned routes as it may.
+    /// The router has reached its quota of learned routes.
     #[error("the router has its {0} learned routes: raise its quota, or filter in the daemon")]
     Quota(usize),
-    /// The router has as many sets of next hops as it may.
+    /// The router has reached its maximum number of next-hop sets.
     #[error("more than {0} different sets of next hops in one router")]
     Sets(usize),
-    /// None, or too many.
+    /// There are no or too many next hops.
     #[error("{0} next hops: a route has 1 to {MAX_HOPS}")]
     Hops(usize),
-    /// There is no such group.
+    /// The group does not exist.
     #[error("no such group of next hops")]
     Group,
 }
 
-/// Why a next hop leads nowhere.
+/// Why a next hop is unreachable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnresolvedReason {
     /// Its interface is down.
     Link,
-    /// No route leads to its gateway.
+    /// No route to its gateway exists.
     Gateway,
     /// It is the gateway of an uplink that is down.
     Uplink,
 }
 
-/// An offer, as it is listed.
+/// An offer in a listing.
 #[derive(Clone, Debug)]
 pub struct ListedRoute<'a> {
-    /// Destinations.
+    /// Destination prefix.
     pub prefix: Prefix,
-    /// Who makes it.
+    /// Origin of the offer.
     pub origin: Origin,
-    /// What told the origin (RTPROT).
+    /// Protocol from which the origin has the route (RTPROT).
     pub protocol: u8,
     /// Administrative distance.
     pub distance: u8,
@@ -208,12 +208,12 @@ pub struct ListedRoute<'a> {
     pub metric: u32,
     /// Next hops as offered.
     pub hops: &'a [WeightedNextHop],
-    /// Where they lead; nowhere where no next hop can be reached.
+    /// Resolved next hops; `None` if none is reachable.
     pub resolved: Option<&'a ResolvedSet>,
-    /// It is the one that is used.
+    /// Whether it is the selected offer.
     pub selected: bool,
-    /// Not offered again since the last replay began.
+    /// Whether it was not offered again since the last replay began.
     pub stale: bool,
-    /// When it was offered as it is, to the second.
+    /// Time of the last change of the offer, with a precision of a second.
     pub since: Time,
 }

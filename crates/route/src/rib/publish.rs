@@ -1,4 +1,4 @@
-//! What changed reaches the sink: gateways, then sets, then routes.
+//! Publication of changes to the sink: gateways first, then sets, then routes.
 
 use super::offer::Sink;
 use super::resolve::View;
@@ -8,8 +8,8 @@ use super::{Common, Rib, change};
 use crate::{Address, Prefix};
 
 impl Rib {
-    /// Hand what changed since the last time to `sink`: first what leads somewhere, in the order in which it was touched
-    /// first, then what leads nowhere any more, so that nothing that stays routable is unroutable in between.
+    /// Pass the changes since the last call to `sink`. New and changed prefixes come first, in the order in which they
+    /// were first marked, then removed ones, so that no destination that stays reachable is temporarily unreachable.
     pub fn publish(&mut self, sink: &mut dyn Sink) {
         self.find_gateways();
         self.resolve_sets();
@@ -19,7 +19,7 @@ impl Rib {
         gone.into_iter().for_each(|prefix| sink.remove(prefix));
     }
 
-    /// Find new gateways, or all of them where routes to them changed. Sets with one that moved are resolved again.
+    /// Resolve new gateways, or all if routes to them have changed. Sets with a changed gateway are resolved again.
     fn find_gateways(&mut self) {
         let fresh = std::mem::take(&mut self.common.fresh);
         let all = std::mem::take(&mut self.common.unsettled);
@@ -69,7 +69,8 @@ impl Rib {
     }
 }
 
-/// Let the routes that use a set be looked at; those too that would, now that it leads somewhere or nowhere.
+/// Mark the entries that use a set. With `spares`, also mark entries that have an unselected offer with the set,
+/// because it has become reachable or unreachable.
 fn mark_users<A: Family>(table: &mut Table<A>, common: &mut Common, head: u32, spares: Option<u32>) {
     let mut users: Vec<u32> = table.users(head).collect();
     if let Some(set) = spares {
@@ -87,7 +88,7 @@ fn mark_users<A: Family>(table: &mut Table<A>, common: &mut Common, head: u32, s
     }
 }
 
-/// Choose the best offer of every entry that is marked, and hand it on.
+/// Select the best offer of every marked entry, and publish it.
 fn select<A: Family>(table: &mut Table<A>, common: &mut Common, gone: &mut Vec<Prefix>, sink: &mut dyn Sink) {
     for place in std::mem::take(&mut common.dirty[A::INDEX]) {
         choose(table, common, place);
@@ -108,7 +109,7 @@ fn select<A: Family>(table: &mut Table<A>, common: &mut Common, gone: &mut Vec<P
     }
 }
 
-/// Use the best offer that leads anywhere; the best of all where none does.
+/// Select the best reachable offer, or the best of all if none is reachable.
 fn choose<A: Family>(table: &mut Table<A>, common: &mut Common, place: u32) {
     if table.entries[place].spare == NONE {
         return;
@@ -134,7 +135,7 @@ fn choose<A: Family>(table: &mut Table<A>, common: &mut Common, place: u32) {
     table.use_offer(place, Some(best), &mut common.sets);
 }
 
-/// The interface of next hops came or went: sets that name it are resolved again.
+/// Mark the sets with a next hop on an interface to be resolved again, after the interface's state has changed.
 pub(super) fn mark_interface(common: &mut Common, interface: crate::InterfaceIndex) {
     let named = common.sets.iter().filter(|(_, set)| set.names(interface));
     let named: Vec<u32> = named.map(|(index, _)| index).collect();
@@ -142,7 +143,7 @@ pub(super) fn mark_interface(common: &mut Common, interface: crate::InterfaceInd
     common.unsettled |= !common.floating.is_empty();
 }
 
-/// Everything an origin has not offered again is taken back, as far as `most` allows.
+/// Withdraw at most `most` stale offers of an origin.
 pub(super) fn sweep(rib: &mut Rib, origin: super::Origin, most: usize) -> usize {
     let [mut four, mut six] = rib.cursors[origin as usize];
     let swept = change::sweep(&mut rib.v4, &mut rib.common, origin, (&mut four, most));

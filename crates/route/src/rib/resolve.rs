@@ -1,4 +1,4 @@
-//! Where sets of next hops lead: gateways found by routes, and what is left of a set when interfaces are down.
+//! Resolution of next-hop sets: recursive gateways, and the reachable members if interfaces are down.
 
 use std::collections::BTreeMap;
 
@@ -7,16 +7,16 @@ use super::table::{Family, RouteRecord, Table};
 use super::{Common, Settings};
 use crate::{Address, Balance, DropKind, InterfaceIndex, NextHop};
 
-/// Most gateways from a route to the link, each found by the route to it.
+/// Maximum number of recursive gateways between a route and the link.
 pub const DEPTH: usize = 8;
 
-/// Most gateways looked at for one: what a daemon may ask of the control thread.
+/// Maximum number of gateways examined to resolve one, to limit the work that a daemon can cause in the control thread.
 const STEPS: u32 = 512;
 
-/// Next hops with their shares among each other.
+/// Next hops with relative shares.
 type Shares = BTreeMap<NextHop, u64>;
 
-/// The tables, to find gateways in.
+/// The tables in which gateways are resolved.
 #[derive(Clone, Copy)]
 pub(super) struct View<'r> {
     pub v4: &'r Table<u32>,
@@ -25,7 +25,7 @@ pub(super) struct View<'r> {
     pub settings: &'r Settings,
 }
 
-/// A gateway on the way to the link.
+/// A gateway on the path to the link.
 #[derive(Default)]
 struct Path {
     gateways: Vec<Address>,
@@ -33,13 +33,13 @@ struct Path {
     loops: u64,
 }
 
-/// What became of a gateway.
+/// Result of resolving a gateway.
 pub(super) struct Found {
     pub shares: Shares,
     pub loops: u64,
 }
 
-/// What a gateway's address means to the attached networks.
+/// Relation of a gateway's address to the attached networks.
 enum Link {
     Own,
     On(InterfaceIndex),
@@ -51,7 +51,7 @@ impl View<'_> {
         !self.common.down.contains(&interface)
     }
 
-    /// Find a gateway.
+    /// Resolve a gateway.
     pub fn find(&self, gateway: Address) -> Found {
         let mut path = Path::default();
         let shares = self.via(gateway, &mut path);
@@ -85,13 +85,13 @@ impl View<'_> {
         path.gateways.push(gateway);
         let allowed = |place: &u32| table.entries[*place].length > 0 || self.settings.by_default_route;
         let mut covering = table.covering(bits).filter(allowed);
-        // A route that leads nowhere itself leaves the address to a shorter one.
+        // If a route is unreachable, a shorter one is used.
         let found = covering.find_map(|place| self.via_entry(table, place, gateway, path));
         path.gateways.pop();
         found.unwrap_or_default()
     }
 
-    /// Where the best offer for a prefix that leads anywhere leads a gateway to.
+    /// Next hops towards a gateway by the best reachable offer for a prefix.
     fn via_entry<A: Family>(&self, table: &Table<A>, place: u32, gateway: Address, path: &mut Path) -> Option<Shares> {
         let mut offers: Vec<RouteRecord> = table.offers(place).collect();
         offers.sort_by_key(RouteRecord::rank);
@@ -111,7 +111,7 @@ impl View<'_> {
         })
     }
 
-    /// Whether an address is on the link of an interface, by the networks attached there, the most specific first.
+    /// Relation of an address to the attached networks, the most specific first.
     fn link<A: Family>(&self, table: &Table<A>, bits: A) -> Link {
         for place in table.covering(bits) {
             let connected = table.offers(place).find(|fact| fact.origin() == Origin::Connected);
@@ -120,7 +120,7 @@ impl View<'_> {
             match way {
                 Some(OfferedNextHop::Attached(interface)) if self.is_up(interface) => return Link::On(interface),
                 Some(OfferedNextHop::Local(_)) => return Link::Own,
-                // The network's own address, or its broadcast address.
+                // The network address or broadcast address of an attached network.
                 Some(OfferedNextHop::Drop(_)) if table.entries[place].length == A::BITS => return Link::Own,
                 _ => {}
             }
@@ -128,7 +128,7 @@ impl View<'_> {
         Link::Off
     }
 
-    /// Where a next hop leads without any route.
+    /// Resolution of a next hop that needs no route.
     fn direct(&self, way: OfferedNextHop) -> Shares {
         let hop = match way {
             OfferedNextHop::Drop(refusal) => Some(NextHop::Drop(refusal)),
@@ -143,7 +143,7 @@ impl View<'_> {
         hop.into_iter().map(|hop| (hop, 1)).collect()
     }
 
-    /// Where a set leads, its gateways found before.
+    /// Resolve a set whose gateways have been resolved.
     pub fn resolve(&self, hops: &[WeightedNextHop]) -> Option<ResolvedSet> {
         if let [hop] = hops
             && !matches!(hop.way, OfferedNextHop::Via(_))
@@ -163,7 +163,7 @@ impl View<'_> {
     }
 }
 
-/// The shares of next hops that lead on to several, each divided among these.
+/// Combine the shares of next hops; if a next hop resolves to several, its share is divided among them.
 fn combine(hops: &[WeightedNextHop], mut lead: impl FnMut(OfferedNextHop) -> Shares) -> Shares {
     let found: Vec<(u64, Shares)> = hops
         .iter()
@@ -171,7 +171,7 @@ fn combine(hops: &[WeightedNextHop], mut lead: impl FnMut(OfferedNextHop) -> Sha
         .filter(|(_, shares)| !shares.is_empty())
         .collect();
     let sum = |shares: &Shares| shares.values().sum::<u64>();
-    // Shares become whole where the common multiple of all sums is small, and nearly whole where not.
+    // Scale shares to integers: exactly if the common multiple of all sums is small, otherwise approximately.
     let whole = found.iter().try_fold(1_u64, |multiple, (_, shares)| {
         let sum = sum(shares);
         let next = multiple / common_divisor(multiple, sum) * sum;
@@ -196,7 +196,7 @@ fn common_divisor(mut a: u64, mut b: u64) -> u64 {
     a
 }
 
-/// Bring shares down to 1 to 255.
+/// Scale shares to 1 to 255.
 fn reduce(shares: &mut Shares) {
     let divisor = shares
         .values()
@@ -210,7 +210,7 @@ fn reduce(shares: &mut Shares) {
     }
 }
 
-/// A set as it is handed on: what forwards, where anything does, and of too many next hops those with the most.
+/// The final set: forwarding next hops if there are any; if there are too many, those with the largest shares.
 fn finish(mut shares: Shares, balance: Balance) -> Option<ResolvedSet> {
     let drops = |hop: &NextHop| matches!(hop, NextHop::Drop(_));
     if shares.keys().any(|hop| !drops(hop)) {

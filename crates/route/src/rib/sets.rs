@@ -1,4 +1,4 @@
-//! Sets of next hops, kept once, with where they lead.
+//! Sets of next hops, stored once, with their resolution.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,29 +7,29 @@ use super::offer::{Group, MAX_HOPS, OfferedNextHop, ResolvedSet, RibError, Weigh
 use super::slab::{NONE, Slab};
 use crate::InterfaceIndex;
 
-/// A set.
+/// A set of next hops.
 #[derive(Debug)]
 pub struct Set {
-    /// What was offered.
+    /// Next hops as offered.
     pub hops: Arc<[WeightedNextHop]>,
-    /// Where that leads; nowhere where no next hop can be reached.
+    /// Resolved next hops; `None` if none is reachable.
     pub resolved: Option<ResolvedSet>,
-    /// Offers that lead to it, and its owner where it is a group.
+    /// Number of offers that use it, plus one for its owner if it is a group.
     uses: u32,
-    /// Those of them that are not used.
+    /// Number of offers that use it but are not selected.
     pub spare_uses: u32,
-    /// The first entry of each family that uses it.
+    /// First entry of each family that uses it.
     pub heads: [u32; 2],
-    /// Its owner can change it, and nobody else shares it.
+    /// Whether it is a group, which its owner can change and which is not shared with equal sets.
     is_group: bool,
-    /// It is in the list of what has to be resolved again.
+    /// Whether it is in the list of sets to resolve again.
     is_dirty: bool,
-    /// It has gateways that are found by routes.
+    /// Whether it has recursive gateways.
     pub is_floating: bool,
 }
 
 impl Set {
-    /// Whether a next hop names this interface.
+    /// Whether a next hop refers to this interface.
     pub fn names(&self, interface: InterfaceIndex) -> bool {
         self.hops.iter().any(|hop| match hop.way {
             OfferedNextHop::Local(index)
@@ -45,7 +45,7 @@ impl Set {
 pub struct Sets {
     all: Slab<Option<Set>>,
     known: BTreeMap<Arc<[WeightedNextHop]>, u32>,
-    /// The one asked for last: a daemon sends many routes to the same next hops in a row.
+    /// The set acquired last: daemons send many consecutive routes with the same next hops.
     last: Option<(Arc<[WeightedNextHop]>, u32)>,
     count: usize,
     most: usize,
@@ -58,7 +58,7 @@ fn is_floating(hops: &[WeightedNextHop]) -> bool {
 }
 
 impl Sets {
-    /// None, and at most so many.
+    /// Create without sets, with a maximum number.
     pub fn new(most: usize) -> Self {
         Self {
             all: Slab::default(),
@@ -75,13 +75,13 @@ impl Sets {
         self.count
     }
 
-    /// Bytes on the heap, nearly.
+    /// Approximate number of bytes on the heap.
     pub fn bytes(&self) -> usize {
         let hops: usize = self.iter().map(|(_, set)| size_of_val(&*set.hops) + 48).sum();
         self.all.bytes() + hops
     }
 
-    /// The set.
+    /// Set with this index.
     pub fn get(&self, index: u32) -> Option<&Set> {
         (index < self.all.places()).then(|| self.all[index].as_ref())?
     }
@@ -90,7 +90,7 @@ impl Sets {
         (index < self.all.places()).then(|| self.all[index].as_mut())?
     }
 
-    /// Where the set leads.
+    /// Resolved next hops of the set.
     #[inline]
     pub fn resolved(&self, index: u32) -> Option<&ResolvedSet> {
         self.get(index)?.resolved.as_ref()
@@ -101,16 +101,16 @@ impl Sets {
         (0..self.all.places()).filter_map(|index| Some((index, self.all[index].as_ref()?)))
     }
 
-    /// The first entry of the list of who uses a set.
+    /// First entry in the list of users of a set.
     ///
     /// # Panics
-    /// There is no such set: entries and offers name sets that they hold a use of.
+    /// The set does not exist. Entries and offers hold a use of their set, so it exists for them.
     pub fn head(&mut self, index: u32, family: usize) -> &mut u32 {
         let set = self.all[index].as_mut().expect("a use is held");
         &mut set.heads[family]
     }
 
-    /// Take a use of the set of these next hops. True beside it where it is new.
+    /// Find or create the set with these next hops, and add a use. Also returns whether it is new.
     pub fn acquire(&mut self, hops: &[WeightedNextHop]) -> Result<(u32, bool), RibError> {
         let index = match &self.last {
             Some((last, index)) if **last == *hops => Some(*index),
@@ -132,7 +132,7 @@ impl Sets {
         Ok((index, true))
     }
 
-    /// Make a group, one use taken.
+    /// Create a group with one use.
     pub fn add_group(&mut self, hops: &[WeightedNextHop]) -> Result<Group, RibError> {
         self.add(hops, true).map(Group)
     }
@@ -159,12 +159,12 @@ impl Sets {
         Ok(index)
     }
 
-    /// Whether it is a group that is there.
+    /// Whether the group exists.
     pub fn is_group(&self, group: Group) -> bool {
         self.get(group.0).is_some_and(|set| set.is_group)
     }
 
-    /// Give a group other next hops; its old ones.
+    /// Change the next hops of a group; returns the old ones.
     pub fn change_group(&mut self, group: Group, hops: &[WeightedNextHop]) -> Result<Arc<[WeightedNextHop]>, RibError> {
         if hops.len() > MAX_HOPS {
             return Err(RibError::Hops(hops.len()));
@@ -179,7 +179,7 @@ impl Sets {
         Ok(old)
     }
 
-    /// Let a set be resolved again.
+    /// Mark a set to be resolved again.
     pub fn mark(&mut self, index: u32) {
         let Some(set) = self.get_mut(index) else { return };
         if !std::mem::replace(&mut set.is_dirty, true) {
@@ -187,7 +187,7 @@ impl Sets {
         }
     }
 
-    /// A set leads here now. True where that is somewhere else than before.
+    /// Set the resolution of a set. Returns whether it has changed.
     pub fn resolve(&mut self, index: u32, resolved: Option<ResolvedSet>) -> bool {
         let Some(set) = self.get_mut(index) else { return false };
         set.is_dirty = false;
@@ -196,21 +196,21 @@ impl Sets {
         differs
     }
 
-    /// Take a use.
+    /// Add a use.
     pub fn hold(&mut self, index: u32) {
         if let Some(set) = self.get_mut(index) {
             set.uses += 1;
         }
     }
 
-    /// An offer that leads to it is spare now, or is not any more.
+    /// Count an offer of this set that becomes or ceases to be spare.
     pub fn count_spare(&mut self, index: u32, more: bool) {
         if let Some(set) = self.get_mut(index) {
             set.spare_uses = if more { set.spare_uses + 1 } else { set.spare_uses - 1 };
         }
     }
 
-    /// Give a use back; the next hops where it was the last one.
+    /// Remove a use; returns the next hops if it was the last.
     pub fn release(&mut self, index: u32) -> Option<Arc<[WeightedNextHop]>> {
         let set = self.get_mut(index)?;
         set.uses -= 1;

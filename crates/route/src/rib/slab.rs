@@ -1,12 +1,12 @@
-//! Places that keep their numbers, in chunks: no copy of a million entries when one more comes.
+//! Slab with stable indexes, allocated in chunks, so that it grows without copying a million entries.
 
-/// Entries of a chunk.
+/// Number of entries per chunk.
 const CHUNK: usize = 1024;
 
-/// No place.
+/// Index that refers to no entry.
 pub const NONE: u32 = u32::MAX;
 
-/// Entries by number. A free place is given out again, the last one first.
+/// Entries by index. Free indexes are reused, the last one first.
 #[derive(Debug)]
 pub struct Slab<T> {
     chunks: Vec<Vec<T>>,
@@ -23,14 +23,14 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T> Slab<T> {
-    /// Put an entry down.
+    /// Add an entry.
     pub fn add(&mut self, entry: T) -> u32 {
         if let Some(place) = self.free.pop() {
             self[place] = entry;
             return place;
         }
         if self.chunks.last().is_none_or(|chunk| chunk.len() == CHUNK) {
-            // The first chunk grows as it is needed: most routers have few routes.
+            // The first chunk grows on demand, because most routers have few routes.
             let room = if self.chunks.is_empty() { 0 } else { CHUNK };
             self.chunks.push(Vec::with_capacity(room));
         }
@@ -40,12 +40,12 @@ impl<T> Slab<T> {
         (full + last.len() - 1) as u32
     }
 
-    /// Give a place back. What lies there stays until it is given out again.
+    /// Free an index. The entry stays until the index is reused.
     pub fn free(&mut self, place: u32) {
         self.free.push(place);
     }
 
-    /// Places that were ever given out.
+    /// Number of indexes ever used.
     pub fn places(&self) -> u32 {
         match self.chunks.last() {
             Some(last) => ((self.chunks.len() - 1) * CHUNK + last.len()) as u32,

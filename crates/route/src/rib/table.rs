@@ -1,4 +1,4 @@
-//! The routes of one family: the offers for each prefix, found by prefix.
+//! Routes of one family: the offers for each prefix.
 
 use hashbrown::HashTable;
 use sluice_table::prefix;
@@ -11,11 +11,11 @@ use crate::{Address, Prefix};
 
 /// An address family.
 pub trait Family: prefix::Address + Default {
-    /// Its place where things are kept by family.
+    /// Index for arrays by family.
     const INDEX: usize;
-    /// The address as one of either family.
+    /// Convert to an address of either family.
     fn wrap(self) -> Address;
-    /// The last address of the prefix that begins here.
+    /// Last address of the prefix that begins at this address.
     fn last(self, length: u8) -> Self;
 }
 
@@ -41,33 +41,33 @@ family!(u32, 0, V4);
 family!(u128, 1, V6);
 
 const ORIGIN: u8 = 0b11;
-/// Not offered again since the replay began.
+/// Flag: not offered again since the replay began.
 const STALE: u8 = 1 << 2;
-/// The sink has it.
+/// Flag: published to the sink.
 const PUBLISHED: u8 = 1 << 3;
-/// It is in the list of what has to be looked at.
+/// Flag: in the list of entries to examine.
 const DIRTY: u8 = 1 << 4;
-/// What belongs to the entry, not to the offer in it.
+/// Flags that belong to the entry, not to its offer.
 const OF_ENTRY: u8 = PUBLISHED | DIRTY;
 
-/// One offer.
+/// One offer as stored.
 #[derive(Clone, Copy, Debug)]
 pub struct RouteRecord {
-    /// The set that it leads to.
+    /// Index of its next-hop set.
     pub set: u32,
     /// Metric.
     pub metric: u32,
-    /// When it was made, in seconds.
+    /// Time at which it was made, in seconds.
     pub since: u32,
     /// Administrative distance.
     pub distance: u8,
-    /// RTPROT.
+    /// Protocol (RTPROT).
     pub protocol: u8,
     marks: u8,
 }
 
 impl RouteRecord {
-    /// An offer of an origin; not stale.
+    /// Create an offer of an origin that is not stale.
     pub fn new(origin: Origin, set: u32, protocol: u8, (distance, metric): (u8, u32), since: u32) -> Self {
         Self {
             set,
@@ -79,37 +79,37 @@ impl RouteRecord {
         }
     }
 
-    /// Who makes it.
+    /// Origin of the offer.
     #[inline]
     pub fn origin(&self) -> Origin {
         Origin::of(self.marks & ORIGIN)
     }
 
-    /// Whether it was not made again.
+    /// Whether it is stale.
     #[inline]
     pub fn is_stale(&self) -> bool {
         self.marks & STALE != 0
     }
 
-    /// Mark it.
+    /// Set whether it is stale.
     pub fn set_stale(&mut self, stale: bool) {
         self.marks = if stale { self.marks | STALE } else { self.marks & !STALE };
     }
 
-    /// The lowest is preferred.
+    /// Rank; the lowest is preferred.
     #[inline]
     pub fn rank(&self) -> (u8, u32, u8) {
         (self.distance, self.metric, self.marks & ORIGIN)
     }
 
-    /// Which one it is of those that its origin has for a prefix.
+    /// Value that distinguishes the offer from others for the prefix.
     #[inline]
     pub fn which(&self) -> (Origin, u32) {
         let origin = self.origin();
         (origin, origin.which(self.distance, self.metric))
     }
 
-    /// Whether it says the same, age and staleness aside.
+    /// Whether both offers are equal except for age and staleness.
     #[inline]
     pub fn says(&self, other: &RouteRecord) -> bool {
         (self.set, self.metric, self.distance, self.protocol)
@@ -117,7 +117,7 @@ impl RouteRecord {
     }
 }
 
-/// A prefix with the offer that is used; it has none where [`Entry::set`] is [`NONE`].
+/// A prefix with its selected offer; without an offer [`Entry::set`] is [`NONE`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Entry<A> {
     /// First address.
@@ -130,10 +130,10 @@ pub struct Entry<A> {
     marks: u8,
     /// Length of the prefix.
     pub length: u8,
-    /// The entries before and after it that use the same set.
+    /// Previous and next entry that use the same set.
     previous: u32,
     next: u32,
-    /// The first of the other offers.
+    /// First unselected offer.
     pub spare: u32,
 }
 
@@ -169,50 +169,50 @@ impl<A: Family> Entry<A> {
         self.marks = self.marks & OF_ENTRY | fact.marks;
     }
 
-    /// Whether the sink has it.
+    /// Whether it is published to the sink.
     pub fn is_published(&self) -> bool {
         self.marks & PUBLISHED != 0
     }
 
-    /// The sink has it, or has it no more. It is looked at.
+    /// Record that the entry was examined, and whether it is published now.
     pub fn looked_at(&mut self, published: bool) {
         self.marks = self.marks & !OF_ENTRY | if published { PUBLISHED } else { 0 };
     }
 
-    /// Mark it to be looked at; false where it is marked already.
+    /// Mark it to be examined; false if it is already marked.
     pub fn mark(&mut self) -> bool {
         let fresh = self.marks & DIRTY == 0;
         self.marks |= DIRTY;
         fresh
     }
 
-    /// Mark its offer.
+    /// Set whether its offer is stale.
     pub fn set_stale(&mut self, stale: bool) {
         self.marks = if stale { self.marks | STALE } else { self.marks & !STALE };
     }
 }
 
-/// An offer that is not used, of an entry that has more than one.
+/// An unselected offer of an entry with several offers.
 #[derive(Clone, Copy, Debug)]
 pub struct Spare {
-    /// The offer; none in a free place.
+    /// The offer; `None` if the slot is free.
     pub fact: Option<RouteRecord>,
-    /// The entry that it is of.
+    /// Entry that it belongs to.
     pub entry: u32,
-    /// The next of the same entry.
+    /// Next unselected offer of the same entry.
     pub next: u32,
 }
 
-/// The entries and what they are found by.
+/// Entries with their index.
 #[derive(Debug)]
 pub struct Table<A> {
     /// The prefixes.
     pub entries: Slab<Entry<A>>,
-    /// Offers that are not used.
+    /// Unselected offers.
     pub spares: Slab<Spare>,
     index: HashTable<u32>,
     key: HashKey,
-    /// How many entries there are of each length.
+    /// Number of entries of each prefix length.
     lengths: Box<[u32]>,
 }
 
@@ -221,7 +221,7 @@ fn hash<A: Family>(key: HashKey, address: A, length: u8) -> u64 {
 }
 
 impl<A: Family> Table<A> {
-    /// No routes.
+    /// Create without routes.
     pub fn new(key: HashKey) -> Self {
         Self {
             entries: Slab::default(),
@@ -232,7 +232,7 @@ impl<A: Family> Table<A> {
         }
     }
 
-    /// Prefixes that have an entry.
+    /// Number of prefixes with an entry.
     pub fn len(&self) -> usize {
         self.index.len()
     }
@@ -242,7 +242,7 @@ impl<A: Family> Table<A> {
         self.entries.bytes() + self.spares.bytes() + self.index.allocation_size() + self.lengths.len() * 4
     }
 
-    /// The entry of a prefix.
+    /// Entry of a prefix.
     #[inline]
     pub fn find(&self, address: A, length: u8) -> Option<u32> {
         let same = |&place: &u32| {
@@ -252,7 +252,7 @@ impl<A: Family> Table<A> {
         self.index.find(hash(self.key, address, length), same).copied()
     }
 
-    /// The entries of prefixes that hold an address, the longest first.
+    /// Entries of prefixes that contain an address, longest first.
     pub fn covering(&self, address: A) -> impl Iterator<Item = u32> + '_ {
         let lengths = (0..=A::BITS)
             .rev()
@@ -260,7 +260,7 @@ impl<A: Family> Table<A> {
         lengths.filter_map(move |length| self.find(address.masked(length), length))
     }
 
-    /// An entry without an offer for a prefix that has none.
+    /// Add an entry without an offer, for a prefix without an entry.
     pub fn add(&mut self, address: A, length: u8) -> u32 {
         let place = self.entries.add(Entry {
             address,
@@ -278,7 +278,7 @@ impl<A: Family> Table<A> {
         place
     }
 
-    /// Take an entry away that has no offer.
+    /// Remove an entry without offers.
     pub fn remove(&mut self, place: u32) {
         let (address, length) = (self.entries[place].address, self.entries[place].length);
         let found = self
@@ -292,7 +292,7 @@ impl<A: Family> Table<A> {
         }
     }
 
-    /// Every offer for an entry's prefix, the used one first.
+    /// All offers of an entry, the selected one first.
     pub fn offers(&self, place: u32) -> impl Iterator<Item = RouteRecord> + '_ {
         let mut spare = self.entries[place].spare;
         let others = std::iter::from_fn(move || {
@@ -303,7 +303,7 @@ impl<A: Family> Table<A> {
         self.entries[place].record().into_iter().chain(others)
     }
 
-    /// Give the entry another offer, and move it to the list of the set that this leads to.
+    /// Set the selected offer of an entry, and move the entry to the user list of the offer's set.
     pub fn use_offer(&mut self, place: u32, fact: Option<RouteRecord>, sets: &mut Sets) {
         let old = self.entries[place];
         if old.set != NONE && fact.is_some_and(|fact| fact.set == old.set) {
@@ -329,20 +329,20 @@ impl<A: Family> Table<A> {
         (self.entries[place].previous, self.entries[place].next) = (NONE, next);
     }
 
-    /// The entries whose used offer leads to a set, by the first of its list.
+    /// Entries whose selected offer uses a set, starting at the head of its list.
     pub fn users(&self, head: u32) -> impl Iterator<Item = u32> + '_ {
         let step = |place: u32| (place != NONE).then_some(place);
         std::iter::successors(step(head), move |&place| step(self.entries[place].next))
     }
 
-    /// Put an offer beside the used one.
+    /// Add an unselected offer.
     pub fn add_spare(&mut self, entry: u32, fact: RouteRecord) {
         let next = self.entries[entry].spare;
         let fact = Some(fact);
         self.entries[entry].spare = self.spares.add(Spare { fact, entry, next });
     }
 
-    /// The place of a spare offer.
+    /// Index of an unselected offer.
     pub fn find_spare(&self, entry: u32, wanted: impl Fn(&RouteRecord) -> bool) -> Option<u32> {
         let mut place = self.entries[entry].spare;
         while place != NONE {
@@ -355,7 +355,7 @@ impl<A: Family> Table<A> {
         None
     }
 
-    /// Take a spare offer away.
+    /// Remove an unselected offer.
     pub fn remove_spare(&mut self, place: u32) -> Option<RouteRecord> {
         let Spare { fact, entry, next } = self.spares[place];
         if self.entries[entry].spare == place {

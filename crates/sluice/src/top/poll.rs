@@ -1,4 +1,4 @@
-//! One look at the daemon's counters.
+//! One poll of the daemon's counters.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -7,29 +7,29 @@ use sluice_daemon::config::api::{Core, Drop, Interface, RouterFilter, Status, Un
 
 use crate::client::{Client, ClientError};
 
-/// What the daemon had counted at one time.
+/// Counters of the daemon at one time.
 #[derive(Clone, Debug)]
 pub struct Poll {
-    /// When.
+    /// Time of the poll.
     pub at: Instant,
-    /// The process.
+    /// Status of the process.
     pub status: Status,
-    /// Its workers.
+    /// Workers.
     pub cores: Vec<Core>,
-    /// Its interfaces.
+    /// Interfaces.
     pub interfaces: Vec<Interface>,
-    /// Its drops by reason.
+    /// Drops by reason.
     pub drops: Vec<Drop>,
 }
 
-/// Looks again and again, also at a daemon that was restarted meanwhile.
+/// Polls repeatedly, also after a restart of the daemon.
 pub struct Poller {
     socket: PathBuf,
     client: Option<Client>,
 }
 
 impl Poller {
-    /// For the daemon at a socket.
+    /// Create a poller for the daemon at a socket.
     pub fn new(socket: &Path) -> Self {
         Self {
             socket: socket.to_owned(),
@@ -37,10 +37,10 @@ impl Poller {
         }
     }
 
-    /// Look.
+    /// Poll the counters.
     ///
     /// # Errors
-    /// Nobody listens, or the connection breaks: the next look makes another.
+    /// No daemon listens, or the connection breaks. The next poll reconnects.
     pub fn poll(&mut self) -> Result<Poll, ClientError> {
         let mut client = match self.client.take() {
             Some(client) => client,

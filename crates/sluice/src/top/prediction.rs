@@ -1,25 +1,25 @@
-//! How many packets workers and gateway would carry.
+//! Predicts the maximum packet rate of workers and gateway.
 
-/// What a worker does at present.
+/// Current load of a worker.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Load {
-    /// Packets a second through its nodes.
+    /// Packets per second through its nodes.
     pub packets: f64,
-    /// Cycles that each costs; none while no packet comes.
+    /// Cycles per packet; `None` without packets.
     pub cycles: Option<f64>,
 }
 
-/// Packets a second that could be carried; none where nothing says so.
+/// Predicted maximum packet rates per second; `None` without data.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prediction {
-    /// By each worker, if it were fully busy.
+    /// Maximum of each worker, if it were fully busy.
     pub workers: Vec<Option<f64>>,
-    /// By the gateway in the present placement, until the busiest worker is full.
+    /// Maximum of the gateway with the current distribution, until the busiest worker is full.
     pub gateway: Option<f64>,
 }
 
-/// From the present costs and the present distribution: `hz` cycles a second, what each worker does, and how many packets
-/// a second the gateway carries.
+/// Predict from current costs and distribution: `hz` cycles per second, the load of each worker, and the gateway's
+/// current packet rate.
 pub fn predict(hz: u64, loads: &[Load], carried: f64) -> Prediction {
     let at_full = |load: &Load| load.cycles.map(|cycles| hz as f64 / cycles);
     let workers: Vec<_> = loads.iter().map(at_full).collect();
@@ -27,7 +27,7 @@ pub fn predict(hz: u64, loads: &[Load], carried: f64) -> Prediction {
         .iter()
         .zip(&workers)
         .filter_map(|(load, full)| full.map(|full| full / load.packets));
-    // Whoever has the least room is full first, and its packets are the others', too.
+    // The worker with the least headroom is full first, and other workers also depend on its packets.
     let growth = growths.min_by(f64::total_cmp);
     Prediction {
         gateway: growth.filter(|_| carried > 0.0).map(|growth| growth * carried),
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn gateway_with_uneven_workers_is_full_with_the_busiest() {
-        // 50 % and 10 % busy: twice the traffic fills the first.
+        // Two workers are 50 % and 10 % busy: twice the traffic fills the first one.
         let loads = [load(5e6, 200.0), load(1e6, 200.0)];
         assert_eq!(Some(12e6), predict(2_000_000_000, &loads, 6e6).gateway);
     }

@@ -1,4 +1,4 @@
-//! A snapshot on a terminal.
+//! Display of snapshots on a terminal.
 
 use std::io;
 use std::path::Path;
@@ -19,13 +19,13 @@ use super::snapshot::Snapshot;
 use crate::columns::Align;
 use crate::exit::CommandError;
 
-/// How soon a key or a snapshot is seen.
+/// Maximum delay until a key or a snapshot is processed.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Columns from which on two tables stand side by side.
+/// Terminal width from which on two tables are shown side by side.
 const WIDE: u16 = 160;
 
-/// What is shown.
+/// State of the display.
 #[derive(Debug, Default)]
 pub struct View {
     snapshot: Option<Snapshot>,
@@ -33,7 +33,7 @@ pub struct View {
     first: usize,
 }
 
-/// What a key asks for.
+/// Action requested by a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wish {
     End,
@@ -41,10 +41,10 @@ enum Wish {
     Down,
 }
 
-/// Show snapshots until a key ends it.
+/// Show snapshots until the user quits.
 ///
 /// # Errors
-/// The first look at the daemon fails, or the terminal.
+/// The first poll of the daemon fails, or the terminal does.
 pub fn run(socket: &Path, interval: Duration) -> Result<(), CommandError> {
     let mut poller = Poller::new(socket);
     poller.poll()?;
@@ -62,7 +62,7 @@ pub fn run(socket: &Path, interval: Duration) -> Result<(), CommandError> {
     }
 }
 
-/// A terminal that is given back as it was, however its use ends.
+/// A terminal whose state is restored when dropped.
 struct Restored(ratatui::DefaultTerminal);
 
 impl Drop for Restored {
@@ -73,7 +73,7 @@ impl Drop for Restored {
 
 type News = Result<Snapshot, String>;
 
-/// Look at the daemon in a thread of its own: keys are answered also while the daemon doesn't.
+/// Poll the daemon in a separate thread, so that keys are processed even if the daemon does not answer.
 fn watch(mut poller: Poller, interval: Duration) -> Receiver<News> {
     let (sender, receiver) = sync_channel(1);
     std::thread::spawn(move || {
@@ -120,7 +120,7 @@ fn wish(key: &KeyEvent) -> Option<Wish> {
 }
 
 impl View {
-    /// Whether it is over.
+    /// Execute an action; returns whether to quit.
     fn follow(&mut self, wish: Wish) -> bool {
         let workers = self.snapshot.as_ref().map_or(0, |snapshot| snapshot.workers.len());
         match wish {
@@ -131,7 +131,7 @@ impl View {
         false
     }
 
-    /// Whether news can still come.
+    /// Take pending snapshots; returns whether further ones can arrive.
     fn take(&mut self, news: &Receiver<News>) -> bool {
         match news.try_recv() {
             Ok(Ok(snapshot)) => (self.snapshot, self.trouble) = (Some(snapshot), None),
@@ -142,7 +142,7 @@ impl View {
         true
     }
 
-    /// Draw the snapshot as far as there is room.
+    /// Draw as much of the snapshot as fits.
     pub fn draw(&self, frame: &mut Frame<'_>) {
         let head = self.head();
         let rows = [Constraint::Length(head.lines.len() as u16), Constraint::Fill(1)];
@@ -157,7 +157,7 @@ impl View {
         let title = self.snapshot.as_ref().map_or("…".into(), sheet::title);
         let mut lines = vec![Line::styled(escaped(&title).into_owned(), Modifier::BOLD)];
         let warnings = self.snapshot.iter().flat_map(|snapshot| &snapshot.warnings);
-        // Troubles of several lines say in the first what is wrong.
+        // The first line of a multi-line error says what is wrong.
         let trouble = self.trouble.iter().filter_map(|trouble| trouble.lines().next());
         lines.extend(
             trouble
@@ -171,12 +171,12 @@ impl View {
 const URGENT: Style = Style::new().fg(Color::Red).add_modifier(Modifier::BOLD);
 const TITLE: Style = Style::new().add_modifier(Modifier::REVERSED);
 
-/// The tables, two by two where there is room; `first` workers are scrolled away, below their sum.
+/// Draw the tables, two side by side if there is room; the first `first` workers below the sum are scrolled away.
 fn tables(snapshot: &Snapshot, first: usize, frame: &mut Frame<'_>, area: Rect) {
     let assist = sheet::assist(snapshot);
     let mut area = area;
     if !assist.rows.is_empty() {
-        // Titles and a blank row.
+        // One row for the titles and one blank row.
         let rows = [Constraint::Max(assist.rows.len() as u16 + 2), Constraint::Fill(1)];
         let [above, below] = Layout::vertical(rows).areas(area);
         table(&assist, frame, above);
@@ -201,7 +201,7 @@ fn tables(snapshot: &Snapshot, first: usize, frame: &mut Frame<'_>, area: Rect) 
         table(&drops, frame, right);
         return;
     }
-    // Workers leave a third of the rows to what follows; a blank row is after each table.
+    // The workers leave a third of the rows to the other tables; each table is followed by a blank row.
     let most = (area.height / 3).max(3);
     let rows = [
         Constraint::Length(workers.min(most) + 1),
@@ -242,7 +242,7 @@ fn cells<const N: usize>(sheet: &Sheet<N>, texts: &[String; N]) -> Vec<Cell<'sta
     aligned.collect()
 }
 
-/// As wide as the widest cell; the last column takes what is left.
+/// Columns are as wide as their widest cell; the last column takes the rest.
 fn widths<const N: usize>(sheet: &Sheet<N>) -> Vec<Constraint> {
     let width = |column: usize| {
         let cells = sheet.rows.iter().map(|row| escaped(&row.cells[column]).chars().count());

@@ -1,10 +1,10 @@
-//! The tables of a snapshot, for text and screen alike.
+//! Tables of a snapshot, used for text and terminal.
 
 use super::snapshot::{Cycles, Figures, Snapshot, Traffic};
 use crate::columns::Align::{Left, Right};
 use crate::columns::{Align, grouped};
 
-/// A table whose first row sums up the others, where they have a sum.
+/// A table whose first row is the sum of the others, if a sum exists.
 #[derive(Clone, Debug)]
 pub struct Sheet<const N: usize> {
     /// Title and alignment of each column.
@@ -18,14 +18,14 @@ pub struct Sheet<const N: usize> {
 pub struct Row<const N: usize> {
     /// Its cells.
     pub cells: [String; N],
-    /// Whether an operator should look at it.
+    /// Whether the row needs the operator's attention.
     pub urgent: bool,
 }
 
-/// Where a worker counts as full: what comes in bursts finds no room in it.
+/// Load from which on a worker counts as full: it has no room for bursts.
 const FULL: f64 = 0.95;
 
-/// Every worker: load, cost, prediction, rings.
+/// Table of workers: load, cost, prediction, rings.
 pub fn load(snapshot: &Snapshot) -> Sheet<10> {
     let Snapshot { gateway, workers, .. } = snapshot;
     let mut rows = vec![load_row(["all".into(), "-".into()], gateway, false)];
@@ -33,7 +33,7 @@ pub fn load(snapshot: &Snapshot) -> Sheet<10> {
         let names = [worker.worker.to_string(), worker.core.to_string()];
         load_row(names, &worker.figures, worker.state == "stuck")
     }));
-    // The busy shares of several workers add up to more than full.
+    // The busy shares of several workers add up to more than the limit, so only shed packets make the sum urgent.
     rows[0].urgent = gateway.shed > 0.0;
     Sheet {
         titles: [
@@ -73,10 +73,10 @@ fn load_row([worker, core]: [String; 2], figures: &Figures, stuck: bool) -> Row<
     }
 }
 
-/// The parts of a worker that does all of them.
+/// Parts of a worker that performs all of them.
 const ALL: &str = "receive+parse+session+transmit";
 
-/// Every worker: cycles of a packet by stage, and the parts that it does.
+/// Table of workers: cycles per packet by stage, and the parts that each performs.
 pub fn stages(snapshot: &Snapshot) -> Sheet<10> {
     let Snapshot { gateway, workers, .. } = snapshot;
     let mut rows = vec![stages_row("all".into(), gateway, "-")];
@@ -132,7 +132,7 @@ fn stages_row(worker: String, figures: &Figures, parts: &str) -> Row<10> {
     Row { cells, urgent: false }
 }
 
-/// The workers that ever took shards over from others.
+/// Table of the workers that have ever taken over shards from others.
 pub fn assist(snapshot: &Snapshot) -> Sheet<7> {
     let assisting = snapshot.workers.iter().filter(|worker| worker.figures.assist.begun > 0);
     let rows = assisting.map(|worker| {
@@ -162,7 +162,7 @@ pub fn assist(snapshot: &Snapshot) -> Sheet<7> {
     }
 }
 
-/// Every interface: what came and went.
+/// Table of interfaces: received and sent traffic.
 pub fn traffic(snapshot: &Snapshot) -> Sheet<7> {
     let mut rows = vec![traffic_row("all", "-", &snapshot.traffic)];
     let interfaces = snapshot.interfaces.iter();
@@ -197,7 +197,7 @@ fn traffic_row(name: &str, link: &str, traffic: &Traffic) -> Row<7> {
     }
 }
 
-/// The reasons that most packets are dropped for, as many as there is room for.
+/// Table of the most frequent drop reasons, at most `most`.
 pub fn drops(snapshot: &Snapshot, most: usize) -> Sheet<3> {
     let listed = snapshot.drops.iter().take(most).map(|drop| Row {
         cells: [scaled(drop.rate), scaled(drop.packets as f64), drop.name.clone()],
@@ -209,7 +209,7 @@ pub fn drops(snapshot: &Snapshot, most: usize) -> Sheet<3> {
     }
 }
 
-/// The line above the tables.
+/// Line above the tables.
 pub fn title(snapshot: &Snapshot) -> String {
     let Snapshot {
         name,
@@ -223,7 +223,8 @@ pub fn title(snapshot: &Snapshot) -> String {
     format!("{name}: up {up}, {sessions} sessions; the last {seconds:.1} s")
 }
 
-/// A number in six characters at most, up to 10¹⁵: whole below 100,000, three digits and k, M, G or T above.
+/// Format a number with at most six characters, up to 10¹⁵: as an integer below 100,000, otherwise with three digits
+/// and k, M, G or T.
 pub fn scaled(number: f64) -> String {
     if number < 99_999.5 {
         return match number {

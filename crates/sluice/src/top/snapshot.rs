@@ -1,4 +1,4 @@
-//! What happened between two looks at the counters.
+//! Activity between two polls of the counters.
 
 mod rise;
 
@@ -9,7 +9,7 @@ use self::rise::Rise;
 use super::poll::Poll;
 use super::prediction::{Load, predict};
 
-/// What a packet's cycles are spent on, in the order of its way; `cycles-…` of a core, without timers and requests.
+/// Stages of packet processing in order; names of the counters `cycles-…` of a core, without timers and requests.
 pub const STAGES: [&str; 8] = [
     "receive",
     "parse",
@@ -21,7 +21,7 @@ pub const STAGES: [&str; 8] = [
     "take-over",
 ];
 
-/// Counters of workers by their names, beside cycles by stage.
+/// Names of worker counters other than cycles by stage.
 pub const COUNTERS: [&str; 11] = [
     WAITING,
     HANDED_OVER,
@@ -41,7 +41,7 @@ const HANDED_OVER: &str = "handed-over";
 const TAKEN_OVER: &str = "taken-over";
 const SHED: &str = "shed";
 const HANDOVER_FULL: &str = "handover-full";
-const SHARDS_LENT: &str = "shards-lent";
+const SHARDS_LENT: &str = "shards-assisted";
 const ASSIST_WAITING: &str = "assist-waiting";
 const ASSISTED: &str = "assisted";
 const SLICES_ENDED: &str = "slices-ended";
@@ -51,7 +51,7 @@ const ASSISTS_ENDED: &str = "assists-ended";
 /// Cycles by stage, in the order of [`STAGES`].
 pub type Spent = [u64; STAGES.len()];
 
-/// The time between two looks.
+/// Activity between two polls.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Snapshot {
@@ -59,62 +59,62 @@ pub struct Snapshot {
     pub name: String,
     /// Seconds since the daemon started.
     pub uptime: u64,
-    /// How long this took, in seconds.
+    /// Duration between the polls in seconds.
     pub seconds: f64,
     /// Sessions that exist, IPv4 and IPv6.
     pub sessions: [u64; 2],
-    /// What an operator should look at.
+    /// Warnings that need the operator's attention.
     pub warnings: Vec<String>,
-    /// All workers together: `busy` and `cycles-per-packet` are sums over them, `packets` those that interfaces received
-    /// and no full ring refused.
+    /// All workers together. `busy` and `cycles-per-packet` are sums over them; `packets` are those that interfaces
+    /// received and that no full ring rejected.
     pub gateway: Figures,
-    /// One by one.
+    /// Individual workers.
     pub workers: Vec<Worker>,
     /// All interfaces together.
     pub traffic: Traffic,
-    /// One by one.
+    /// Individual interfaces.
     pub interfaces: Vec<InterfaceTraffic>,
-    /// Reasons that packets were ever dropped for, the fastest growing first.
+    /// Drop reasons with a nonzero count, the fastest growing first.
     pub drops: Vec<Dropped>,
 }
 
-/// What a worker, or all of them, did.
+/// Activity of a worker, or of all together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Figures {
-    /// Share of the time spent on packets, 0 to 1 for each worker.
+    /// Share of the time spent on packets, 0 to 1 per worker.
     pub busy: f64,
-    /// Packets a second.
+    /// Packets per second.
     pub packets: f64,
-    /// Cycles that each cost; none where none came.
+    /// Cycles per packet; `None` without packets.
     pub cycles_per_packet: Option<Cycles>,
-    /// Packets a second that could be carried.
+    /// Predicted maximum packets per second.
     pub predicted: Option<f64>,
-    /// Packets that waited in the rings to this worker when it last looked.
+    /// Packets that waited in the rings to this worker at its last round.
     pub waiting: u64,
-    /// Packets a second given to other workers.
+    /// Packets per second handed over to other workers.
     pub handed_over: f64,
-    /// Packets a second taken from other workers.
+    /// Packets per second taken from other workers.
     pub taken_over: f64,
-    /// Packets a second dropped because the ring to the next worker was full: `shed` and `handover-full`.
+    /// Packets per second dropped because the ring to the next worker was full: `shed` and `handover-full`.
     pub shed: f64,
-    /// What it does for others.
+    /// Work done for other workers.
     pub assist: Assist,
 }
 
-/// What a worker does for others that have too many sessions.
+/// Work of a worker for others that are overloaded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Assist {
-    /// Shards that others have lent.
+    /// Shards taken over from other workers.
     pub lent: u64,
-    /// Packets that waited in its queue when it last looked.
+    /// Packets that waited in its queue at its last round.
     pub waiting: u64,
-    /// Packets of these shards a second.
+    /// Packets of these shards per second.
     pub packets: f64,
-    /// Times a second that the clock ended the work on them.
+    /// Number of times per second that the time slice ended the work on them.
     pub slices_ended: f64,
-    /// Times that it began since the start, and that it ended.
+    /// Number of times that assisting began and ended since the start.
     pub begun: u64,
     /// See [`Self::begun`].
     pub ended: u64,
@@ -124,24 +124,24 @@ pub struct Assist {
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Worker {
-    /// Counted from 0.
+    /// Number of the worker, from 0.
     pub worker: u16,
-    /// The core that it is pinned to.
+    /// Core that it is pinned to.
     pub core: u16,
     /// `running`, `asleep` or `stuck`.
     pub state: String,
-    /// The parts of a packet's way that it does.
+    /// Parts of packet processing that it performs.
     pub parts: String,
-    /// What it did.
+    /// Activity of the worker.
     #[serde(flatten)]
     pub figures: Figures,
 }
 
-/// Cycles of a packet.
+/// Cycles per packet.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Cycles {
-    /// In all.
+    /// Total.
     pub total: f64,
     /// By stage, in the order of [`STAGES`].
     #[serde(flatten, serialize_with = "by_name")]
@@ -152,19 +152,19 @@ fn by_name<S: serde::Serializer>(stages: &[f64; STAGES.len()], serializer: S) ->
     serializer.collect_map(STAGES.iter().zip(stages))
 }
 
-/// Frames that came and went, a second.
+/// Received and sent frames per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Traffic {
     /// Packets received.
     pub received: f64,
-    /// Bits of their frames, without preamble, check sequence and gap.
+    /// Bits of the received frames, without preamble, frame check sequence and gap.
     pub received_bits: f64,
     /// Packets sent.
     pub sent: f64,
     /// Bits of their frames.
     pub sent_bits: f64,
-    /// Packets dropped, counted where they came in.
+    /// Dropped packets, counted by input interface.
     pub dropped: f64,
 }
 
@@ -176,25 +176,25 @@ pub struct InterfaceTraffic {
     pub name: String,
     /// `up` or `down`.
     pub link: String,
-    /// What came and went.
+    /// Traffic of the interface.
     #[serde(flatten)]
     pub traffic: Traffic,
 }
 
-/// Packets dropped for one reason.
+/// Packets dropped for a reason.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Dropped {
     /// The reason.
     pub name: String,
-    /// Packets a second.
+    /// Packets per second.
     pub rate: f64,
     /// Packets since the daemon started.
     pub packets: u64,
 }
 
 impl Snapshot {
-    /// What happened between two looks. A daemon that was restarted between them has done nothing yet.
+    /// Compute the activity between two polls. A daemon that was restarted in between has no activity yet.
     pub fn between(before: &Poll, now: &Poll) -> Self {
         let same_process = before.status.process == now.status.process && before.status.uptime <= now.status.uptime;
         let before_or_now = if same_process { before } else { now };
@@ -223,19 +223,19 @@ impl Snapshot {
     }
 }
 
-/// How much a counter rose; nothing where it is smaller than before, because it was started anew.
+/// Increase of a counter; 0 if it is smaller than before, because it was reset.
 pub fn difference(before: u64, now: u64) -> u64 {
     now.saturating_sub(before)
 }
 
-/// Cycles of each packet, by stage and in all; none without packets.
+/// Cycles per packet, by stage and in total; `None` without packets.
 pub fn cycles_per_packet(spent: &Spent, packets: u64) -> Option<Cycles> {
     let stages = spent.map(|cycles| cycles as f64 / packets as f64);
     let total = spent.iter().sum::<u64>() as f64 / packets as f64;
     (packets > 0 && total > 0.0).then_some(Cycles { total, stages })
 }
 
-/// How long the counters rose, and by which clock cycles are counted.
+/// Duration of the measurement, and the clock rate for cycles.
 struct Span {
     seconds: f64,
     hz: u64,
@@ -338,7 +338,7 @@ impl Span {
     }
 }
 
-/// The worker at the time before; one that was not there is measured from the next look on.
+/// The same worker at the earlier poll; a new worker is measured from the next poll on.
 fn same<'a>(before: &'a [Core], now: &'a Core) -> &'a Core {
     before.iter().find(|core| core.worker == now.worker).unwrap_or(now)
 }
@@ -421,7 +421,7 @@ mod tests {
         assert_eq!(Some(1e7), first.figures.predicted);
         assert_eq!((1e5, 50.0), (first.figures.handed_over, first.figures.shed));
         assert_eq!((1e5, 7), (second.figures.taken_over, second.figures.waiting));
-        // A tenth of the first worker carried all: ten times as much fills it.
+        // A tenth of the first worker carried everything, so ten times as much fills it.
         assert_eq!(1e6 - 50.0, snapshot.gateway.packets);
         let predicted = snapshot.gateway.predicted.unwrap_or_default();
         assert!((predicted - 10.0 * (1e6 - 50.0)).abs() < 1.0, "{predicted}");

@@ -6,13 +6,13 @@ use super::sheet::{self, Sheet};
 use super::snapshot::Snapshot;
 use crate::columns::Columns;
 
-/// Reasons of drops that are listed; `sluice show drops` has all.
+/// Maximum number of drop reasons listed; `sluice show drops` lists all.
 const REASONS: usize = 10;
 
 /// Write a snapshot.
 ///
 /// # Errors
-/// Those of the output.
+/// Errors of the output.
 pub fn write(snapshot: &Snapshot, output: &mut dyn Write) -> io::Result<()> {
     writeln!(output, "{}", sheet::title(snapshot))?;
     for warning in &snapshot.warnings {

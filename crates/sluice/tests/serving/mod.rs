@@ -1,10 +1,10 @@
-//! A daemon that is made of fixed answers.
+//! A fake daemon with fixed answers.
 
 use std::path::PathBuf;
 
 use axum::Router;
 
-/// Serve on a socket of its own, for as long as the folder lives.
+/// Serve on a private socket; the daemon lives as long as the folder.
 pub fn serve(router: Router) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("control");

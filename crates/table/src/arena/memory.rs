@@ -1,4 +1,4 @@
-//! Which places of the arena have a value.
+//! Storage of an arena and its length.
 #![allow(unsafe_code)]
 
 use core::fmt;
@@ -9,19 +9,20 @@ use super::sync::{AtomicUsize, Cell, Mutex, Ordering, fence};
 
 type Places<T> = [Cell<MaybeUninit<T>>];
 
-/// Values by number.
+/// Values by index.
 pub struct Arena<T> {
     pub(super) places: Box<Places<T>>,
-    /// Places behind those, of which there are none before they are needed, and so many then.
+    /// Storage for further values and its capacity; allocated only when needed.
     more: (OnceLock<Box<Places<T>>>, usize),
-    /// Places below have a value, which nobody changes any more. It only grows.
+    /// Number of values. Values below it do not change any more. It only grows.
     len: AtomicUsize,
-    /// Who holds it may write the place at `len`.
+    /// Its holder may write the value at index `len`.
     appending: Mutex<()>,
 }
 
-// SAFETY: a place is written by one thread at a time, who holds `appending`, and only before `len` says that it may be read;
-// the store and load of `len` order the two. So threads share values (`T: Sync`), and one may drop what another made (`Send`).
+// SAFETY: a value is written by only one thread at a time, the holder of `appending`, and only before `len` allows it
+// to be read; the store and load of `len` order both. So threads share values (`T: Sync`), and one thread may drop
+// values of another (`Send`).
 unsafe impl<T: Send + Sync> Sync for Arena<T> {}
 
 fn empty<T>(places: usize) -> impl Iterator<Item = Cell<MaybeUninit<T>>> {
@@ -29,7 +30,8 @@ fn empty<T>(places: usize) -> impl Iterator<Item = Cell<MaybeUninit<T>>> {
 }
 
 impl<T> Arena<T> {
-    /// Of values, with room for so many more beside them, and for so `many` that takes memory and time only when it is used.
+    /// Create from values, with room for `room` more beside them, and for `many` further ones whose memory is allocated
+    /// only when needed.
     pub fn new(values: Vec<T>, room: usize, many: usize) -> Self {
         let len = values.len();
         let values = values.into_iter().map(|value| Cell::new(MaybeUninit::new(value)));
@@ -41,14 +43,14 @@ impl<T> Arena<T> {
         }
     }
 
-    /// The value of a number.
+    /// Value with this index.
     #[inline(always)]
     pub fn get(&self, number: usize) -> Option<&T> {
         if number >= self.len.load(Ordering::Acquire) {
             return None;
         }
         let place = self.place(number)?;
-        // SAFETY: places below `len` have a value, which is written no more before `self` is dropped.
+        // SAFETY: values below `len` are initialised, and are not written again before `self` is dropped.
         Some(unsafe { place.with(|value| (*value).assume_init_ref()) })
     }
 
@@ -60,7 +62,7 @@ impl<T> Arena<T> {
         }
     }
 
-    /// To look at many.
+    /// A view for many accesses.
     #[inline(always)]
     pub fn view(&self) -> View<'_, T> {
         View {
@@ -70,12 +72,13 @@ impl<T> Arena<T> {
         }
     }
 
-    /// Add one, and say its number; it comes back where there is no room.
+    /// Append a value and return its index; the value is returned as an error if there is no room.
     pub fn append(&self, value: T) -> Result<usize, T> {
         self.append_all(vec![value]).map_err(|mut values| values.remove(0))
     }
 
-    /// Add values side by side, and say the number of the first; they come back where there is no room for all.
+    /// Append values contiguously and return the index of the first; they are returned as an error if there is no room
+    /// for all.
     pub fn append_all(&self, values: Vec<T>) -> Result<usize, Vec<T>> {
         let Ok(_alone) = self.appending.lock() else {
             return Err(values);
@@ -90,7 +93,7 @@ impl<T> Arena<T> {
         }
         for (number, value) in (first..).zip(values) {
             if let Some(place) = self.place(number) {
-                // SAFETY: nobody reads a place that is not below `len`, and who else would write it waits for `appending`.
+                // SAFETY: no thread reads a value at or above `len`, and other writers wait for `appending`.
                 place.with_mut(|place| unsafe { (*place).write(value) });
             }
         }
@@ -98,13 +101,13 @@ impl<T> Arena<T> {
         Ok(first)
     }
 
-    /// How many there are.
+    /// Number of values.
     #[inline(always)]
     pub fn len(&self) -> usize {
         self.len.load(Ordering::Acquire)
     }
 
-    /// Whether there is none.
+    /// Whether the arena is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -113,23 +116,23 @@ impl<T> Arena<T> {
         self.places.len() + self.more.1
     }
 
-    /// How many more there may be.
+    /// Number of values that can still be appended.
     pub fn capacity_left(&self) -> usize {
         self.max_len() - self.len()
     }
 
-    /// Bytes that it takes, room beside the values included.
+    /// Memory size in bytes, including unused room.
     pub fn bytes(&self) -> usize {
         size_of_val(&*self.places) + self.more.0.get().map_or(0, |more| size_of_val(&**more))
     }
 
-    /// All, in the order of their numbers.
+    /// All values by index.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         (0..self.len()).filter_map(|number| self.get(number))
     }
 }
 
-/// An arena, and how many values it had when it was first looked at.
+/// An arena, with the number of its values at the first access.
 pub struct View<'a, T> {
     pub(super) places: &'a Places<T>,
     known: usize,
@@ -137,14 +140,15 @@ pub struct View<'a, T> {
 }
 
 impl<'a, T> View<'a, T> {
-    /// The value of a number. One that was read, in whatever order, where another thread left it after [`Arena::append`] has
-    /// its value.
+    /// Value with this index. If the index was published by another thread after [`Arena::append`], with any memory
+    /// ordering, its value is found.
     #[inline(always)]
     pub fn get(&self, number: usize) -> Option<&'a T> {
         if number >= self.known {
             return self.added(number);
         }
-        // SAFETY: as in `Arena::get`. `known` was no more than `len` once, and is no more than there are places here.
+        // SAFETY: as in `Arena::get`. `known` was at most `len` at some time, and is at most the number of values in
+        // this storage.
         Some(unsafe {
             self.places
                 .get_unchecked(number)
@@ -152,11 +156,11 @@ impl<'a, T> View<'a, T> {
         })
     }
 
-    /// The same of a value that is newer than the view, or does not lie beside the first ones.
+    /// A value that is newer than the view, or is not in the first storage.
     #[cold]
     #[inline(never)]
     fn added(&self, number: usize) -> Option<&'a T> {
-        // What was done before the number was left is seen after this.
+        // Makes everything that happened before the index was published visible.
         fence(Ordering::Acquire);
         self.arena.get(number)
     }
@@ -166,7 +170,7 @@ impl<T> Drop for Arena<T> {
     fn drop(&mut self) {
         let len = self.len.load(Ordering::Relaxed);
         for place in (0..len).filter_map(|number| self.place(number)) {
-            // SAFETY: it has a value, and nobody can look at it any more.
+            // SAFETY: the value is initialised, and no other reference to it exists.
             place.with_mut(|value| unsafe { (*value).assume_init_drop() });
         }
     }

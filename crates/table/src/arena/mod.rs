@@ -1,14 +1,14 @@
-//! Values that are added one at a time while other threads look at those that are there. None moves, changes or goes as long
-//! as the arena is there.
+//! Append-only storage: values are added while other threads read existing ones. No value is moved, changed or removed
+//! during the lifetime of the arena.
 
 mod memory;
 
-/// What it is built on; the model test builds the same source on the types of its checker.
+/// Synchronisation primitives of the module. The model test compiles the same source with those of its checker.
 mod sync {
     pub use std::sync::Mutex;
     pub use std::sync::atomic::{AtomicUsize, Ordering, fence};
 
-    /// A place for a value.
+    /// Storage for one value.
     #[derive(Debug)]
     pub struct Cell<T>(std::cell::UnsafeCell<T>);
 
@@ -31,7 +31,7 @@ mod sync {
 pub use memory::{Arena, View};
 
 impl<T> View<'_, T> {
-    /// Ask for every line of a value, not nearer than the second-level cache. A number that there is not is harmless.
+    /// Prefetch every line of a value into the second-level cache. An invalid index is harmless.
     #[inline(always)]
     pub fn prefetch_all_far(&self, number: usize) {
         crate::prefetch::prefetch_all_far_at(self.places, number);

@@ -1,49 +1,50 @@
-//! The index of a flow table: from a hash to the entries that may have it, in one line as a rule.
+//! The index of a flow table: maps a hash to candidate entries, usually within one cache line.
 //!
-//! A bucket is one line of eight entries, each with 16 bits of its hash as tag. An entry lives in its home bucket.
-//! Where that is full it lives as a guest in one other bucket, or an entry there makes room by a move of its own;
-//! the last resort is a stash of [`STASH`] entries. A home bucket keeps the tags of its entries that are away, so
-//! that others are looked for in one bucket only, and fetches one back when a place comes free.
+//! A bucket is one line of eight entries, each with 16 bits of its hash as a tag. An entry is stored in its home
+//! bucket. If that is full, the entry is stored as a guest in one other bucket, or another entry is moved to make room;
+//! the last resort is a stash of [`STASH`] entries. A home bucket keeps the tags of its entries that are stored
+//! elsewhere, so that lookups of other entries read only one bucket. When a place becomes free, the bucket moves one of
+//! these entries back.
 //!
-//! The other bucket follows from bucket and tag alone, and leads back from there to the home bucket: entries move
-//! without their hash.
+//! The other bucket is a function of the bucket and the tag alone, and the same function leads back to the home bucket.
+//! So entries can be moved without knowledge of their hash.
 
 use crate::prefetch::{prefetch_far_at, prefetch_read_at};
 use crate::simd::tags::{Lanes, equal};
 use bytemuck::{Pod, Zeroable};
 
-/// Entries in a bucket.
+/// Entries per bucket.
 const BUCKET_ENTRIES: usize = 8;
-/// Tags of entries away from home that a bucket keeps; further ones are counted.
+/// Number of tags of entries stored elsewhere that a bucket keeps; further ones are only counted.
 const AWAY: usize = 6;
-/// Entries in the stash.
+/// Number of entries in the stash.
 pub(super) const STASH: usize = 32;
-/// Most buckets that one removal looks into to bring entries home.
+/// Maximum number of buckets that a removal visits to move entries home.
 const MAX_MOVES_HOME: usize = 4;
 
-/// What the table finds: a record and a direction, in 32 bits.
+/// A record index and a direction, in 32 bits.
 pub(super) type Entry = u32;
 
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C, align(64))]
 pub(super) struct Bucket {
-    /// 0: no entry.
+    /// Tag of each entry; 0 means no entry.
     tags: [u16; BUCKET_ENTRIES],
     overflow: Overflow,
     entries: [Entry; BUCKET_ENTRIES],
 }
 
-/// Entries at home here that live elsewhere, and entries here that are at home elsewhere.
+/// Bookkeeping of entries that belong to this bucket but are stored elsewhere, and of guests in this bucket.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 struct Overflow {
-    /// Tags of entries in their other bucket; 0: none.
+    /// Tags of entries stored in their other bucket; 0 means none.
     away: [u16; AWAY],
-    /// How many more are there, beyond those in `away`.
+    /// Number of such entries beyond those in `away`.
     more: u16,
-    /// Bit per entry here: it is a guest.
+    /// One bit per entry in this bucket: the entry is a guest.
     guests: u8,
-    /// How many are in the stash.
+    /// Number of entries in the stash.
     stashed: u8,
 }
 
@@ -57,7 +58,7 @@ impl Bucket {
         equal(self.tags, tag)
     }
 
-    /// Whether an entry with this tag may live elsewhere.
+    /// Whether an entry with this tag may be stored elsewhere.
     #[inline(always)]
     fn overflows(&self, tag: u16) -> bool {
         let away = equal(bytemuck::cast(self.overflow), tag).up_to(AWAY as u32);
@@ -118,7 +119,7 @@ pub(super) struct Index<'m> {
     stashed: usize,
 }
 
-/// The answer of the home bucket alone.
+/// Result of a lookup in the home bucket alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Glance {
     Entry(Entry),
@@ -126,7 +127,7 @@ pub(super) enum Glance {
     Nothing,
 }
 
-/// Never 0.
+/// Tag of a hash; never 0.
 #[inline(always)]
 fn tag_of(hash: u64) -> u16 {
     let tag = (hash >> 48) as u16;
@@ -139,13 +140,13 @@ fn reduce(number: u32, count: u32) -> u32 {
 }
 
 impl<'m> Index<'m> {
-    /// Buckets for two entries of each of `capacity` records: loaded to 4/7 when all are there, 28 bytes a record.
+    /// Number of buckets for two entries of each of `capacity` records: a load of 4/7 when full, 28 bytes per record.
     pub const fn buckets_for(capacity: usize) -> usize {
         let buckets = (capacity * 7).div_ceil(16);
         if buckets < 2 { 2 } else { buckets }
     }
 
-    /// An empty index in `buckets`, at most 2^31 of them.
+    /// Create an empty index in `buckets`, at most 2^31 of them.
     pub fn new(buckets: &'m mut [Bucket]) -> Self {
         buckets.fill(Bucket::zeroed());
         Index {
@@ -164,7 +165,7 @@ impl<'m> Index<'m> {
         reduce(hash as u32, self.buckets.len() as u32)
     }
 
-    /// The one other bucket of an entry: `other(other(b, t), t) == b`.
+    /// The single other bucket of an entry: `other(other(b, t), t) == b`.
     #[inline(always)]
     fn other(&self, bucket: u32, tag: u16) -> u32 {
         let count = self.buckets.len() as u32;
@@ -206,7 +207,7 @@ impl<'m> Index<'m> {
         Glance::Nothing
     }
 
-    /// The entry of this hash that `is_it`: at most two buckets and the stash.
+    /// The entry with this hash for which `is_it` is true. Reads at most two buckets and the stash.
     #[inline]
     pub fn find(&self, hash: u64, mut is_it: impl FnMut(Entry) -> bool) -> Option<Entry> {
         self.locate(hash, &mut is_it).map(|(_, entry)| entry)
@@ -245,7 +246,7 @@ impl<'m> Index<'m> {
             .map(|(k, stashed)| (Place::Stash(k), stashed.entry))
     }
 
-    /// Put an entry where its hash belongs. False, and nothing changed that shows, where all its places are taken.
+    /// Insert an entry. False, without visible effect, if all its places are occupied.
     #[must_use]
     pub fn place(&mut self, hash: u64, entry: Entry) -> bool {
         let (home, tag) = (self.home(hash), tag_of(hash));
@@ -268,7 +269,7 @@ impl<'m> Index<'m> {
             self.bucket_mut(home).put(slot, tag, entry, false);
             return true;
         }
-        // Asked anew: room at home may have been sought by sending others away.
+        // Check again: making room at home may have moved other entries away.
         if away
             && self.bucket(home).may_leave()
             && let Some(slot) = self.make_space(other)
@@ -290,7 +291,7 @@ impl<'m> Index<'m> {
         self.bucket_mut(home).leaves(tag);
     }
 
-    /// Move one entry of a full bucket to its other bucket, guests first: where to is empty now.
+    /// Move one entry of a full bucket to its other bucket, guests first; returns the freed position.
     fn make_space(&mut self, bucket: u32) -> Option<usize> {
         for guests in [true, false] {
             for slot in 0..BUCKET_ENTRIES {
@@ -317,12 +318,12 @@ impl<'m> Index<'m> {
         None
     }
 
-    /// Whether this very entry is where its hash belongs.
+    /// Whether this entry is stored with this hash.
     pub fn holds(&self, hash: u64, entry: Entry) -> bool {
         self.find(hash, |found| found == entry).is_some()
     }
 
-    /// Take an entry out. False where it is not there.
+    /// Remove an entry. False if it does not exist.
     pub fn take(&mut self, hash: u64, entry: Entry) -> bool {
         let (home, tag) = (self.home(hash), tag_of(hash));
         match self.locate(hash, &mut |found| found == entry) {
@@ -346,7 +347,8 @@ impl<'m> Index<'m> {
         self.bucket_mut(home).overflow.stashed -= 1;
     }
 
-    /// A place of `bucket` came free: bring an entry home, then one to the place that this one left, and so on.
+    /// After a position of `bucket` became free, move an entry home to it, then fill the position that this entry left,
+    /// and so on.
     fn refill(&mut self, mut bucket: u32) {
         for _ in 0..MAX_MOVES_HOME {
             if self.stashed != 0 && self.refill_from_stash(bucket) {
@@ -390,7 +392,7 @@ impl<'m> Index<'m> {
         false
     }
 
-    /// Count what is where, and hold every mark of every bucket to it.
+    /// Count all entries, and check the bookkeeping of every bucket against the count.
     #[cfg(test)]
     pub fn audit(&self) -> Audit {
         let mut audit = Audit {
@@ -440,7 +442,7 @@ impl<'m> Index<'m> {
     }
 }
 
-/// What an index holds, counted from its buckets.
+/// Contents of an index, counted from its buckets.
 #[cfg(test)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Audit {

@@ -1,14 +1,15 @@
-//! The flow table: records of fixed capacity, each found by two keys, one per direction.
+//! The flow table: a fixed number of records, each found by two keys, one per direction.
 //!
-//! A lookup is cut in passes, so that a batch hides the latency of memory: [`prefetch`](FlowTable::prefetch) the
-//! bucket, take the [`candidate`](FlowTable::candidate) (which prefetches the record), then
-//! [`confirm`](FlowTable::confirm) it. An established flow touches one line of the index and the lines of its
-//! record. The caller hashes keys, and passes every key with its hash.
+//! A lookup is split into passes, so that a batch hides memory latency: [`prefetch`](FlowTable::prefetch) the bucket,
+//! get the [`candidate`](FlowTable::candidate) (which prefetches the record), then [`confirm`](FlowTable::confirm) it.
+//! A lookup of an established flow reads one line of the index and the lines of its record. The caller hashes keys, and
+//! passes every key with its hash.
 //!
-//! Whatever the keys, a lookup reads at most two buckets and a stash of 32 entries of each part of the table.
+//! For any keys, a lookup reads at most two buckets and a stash of 32 entries in each part of the table.
 //!
-//! A table is one part, its home, and grows by others from a [`Reserve`] that tables share, one at a time, where the home is full: what
-//! is in the home costs nothing for that, the others are looked through one after the other.
+//! A table has one home part. When the home is full, the table adds further parts, one at a time, from a [`Reserve`]
+//! that several tables share. Records in the home are not slower for that; the further parts are searched one after
+//! another.
 
 mod index;
 mod part;
@@ -28,71 +29,71 @@ use crate::reserve::Reserve;
 use index::{Entry, Glance, Index};
 use sluice_wire::key::Direction;
 
-/// How far ahead of a scan records are asked for.
+/// Number of records that a scan prefetches ahead.
 const SCANNED_AHEAD: u32 = 4;
 
-/// Most records of one table.
+/// Maximum number of records per table.
 pub const CAPACITY_LIMIT: usize = 1 << 30;
 
-/// Why there is no table.
+/// Why a table can't be created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TableSizeError {
-    /// The memory is not as large as [`FlowTable::lines_for`] says.
+    /// The memory is smaller than [`FlowTable::lines_for`] requires.
     #[error("the flow table needs {needed} lines of memory and got {given}")]
     Memory {
-        /// Lines it takes.
+        /// Required number of lines.
         needed: usize,
-        /// Lines it got.
+        /// Provided number of lines.
         given: usize,
     },
-    /// No capacity, or more than [`CAPACITY_LIMIT`].
+    /// The capacity is 0 or more than [`CAPACITY_LIMIT`].
     #[error("a flow table can't hold {0} records")]
     Capacity(usize),
 }
 
-/// Why a record was not inserted. The table is as it was.
+/// Why a record was not inserted. The table is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InsertError {
-    /// Every record is in use.
+    /// All records are in use.
     #[error("the table is full")]
     Full,
-    /// Too many keys of the same hash: both buckets and the stash are taken. Keys hashed with a secret seed don't
-    /// come here.
+    /// Too many keys have the same hash: both buckets and the stash are full. This does not occur with hashes that are
+    /// keyed by a secret seed.
     #[error("the places of a key's hash are taken")]
     Crowded,
-    /// A key is there already.
+    /// A key already exists.
     #[error("the {which:?} key is the {direction:?} key of another record")]
     Duplicate {
-        /// Which key of the refused record.
+        /// Which key of the rejected record.
         which: Direction,
-        /// The record that has it,
+        /// The record that has the key.
         index: RecordIndex,
-        /// and as which of its keys.
+        /// Direction of the key in that record.
         direction: Direction,
     },
-    /// The two keys of the record are the same.
+    /// Both keys of the record are equal.
     #[error("both keys are the same")]
     Mirrored,
 }
 
-/// What a bucket says about a hash, before any key was compared.
+/// Result of a bucket lookup by hash, before keys are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate(Entry);
 
 impl Candidate {
     /// No record has this hash.
     pub const NONE: Candidate = Candidate(Entry::MAX);
-    /// Not in the home bucket, but it may be elsewhere.
+    /// The home bucket has no candidate, but another bucket may have.
     const ELSEWHERE: Candidate = Candidate(Entry::MAX - 1);
 
-    /// Whether no record has this hash: [`FlowTable::confirm`] would say `None`.
+    /// Whether no record has this hash, so that [`FlowTable::confirm`] would return `None`.
     #[inline(always)]
     pub fn is_none(self) -> bool {
         self == Self::NONE
     }
 }
 
-/// A record and which of its keys was found.
+/// A record and the direction of the matching key.
 pub type Found = (RecordIndex, Direction);
 
 #[inline(always)]
@@ -110,24 +111,24 @@ fn unpack(entry: Entry) -> Found {
     (RecordIndex(entry >> 1), direction)
 }
 
-/// Records found by the keys of both directions.
+/// Records that are found by the keys of both directions.
 #[derive(Debug)]
 pub struct FlowTable<'m, R> {
     home: Part<'m, R>,
-    /// What came from the reserve, in the order of its records' places.
+    /// Parts from the reserve, sorted by the indexes of their records.
     further: Vec<Part<'m, R>>,
     reserve: Option<Arc<Reserve<Part<'m, R>>>>,
 }
 
 impl<'m, R: Record> FlowTable<'m, R> {
-    /// Lines of memory for a table of `capacity` records, without what it takes from a reserve.
+    /// Number of memory lines for a table of `capacity` records, without parts from a reserve.
     pub const fn lines_for(capacity: usize) -> usize {
         const { assert!(size_of::<R>().is_multiple_of(LINE) && align_of::<R>() <= LINE) };
         Index::buckets_for(capacity) + capacity * (size_of::<R>() / LINE)
     }
 
-    /// An empty table of `capacity` records. All of its memory is written, and what it held is lost; memory beyond
-    /// [`lines_for`](Self::lines_for) is left alone.
+    /// Create an empty table of `capacity` records. Overwrites its memory; memory beyond [`lines_for`](Self::lines_for)
+    /// is not used.
     pub fn new(memory: &'m mut [Line], capacity: usize) -> Result<Self, TableSizeError> {
         Ok(FlowTable {
             home: Part::new(memory, capacity)?,
@@ -136,13 +137,14 @@ impl<'m, R: Record> FlowTable<'m, R> {
         })
     }
 
-    /// Take further parts from a reserve, all of one size, where this table is full, and give them back when they are empty.
+    /// Set the reserve from which this table takes further parts of equal size when it is full. Empty parts are
+    /// returned to the reserve.
     pub fn share(&mut self, reserve: Arc<Reserve<Part<'m, R>>>) {
         self.further.reserve(reserve.available());
         self.reserve = Some(reserve);
     }
 
-    /// Records in use.
+    /// Number of records in use.
     pub fn len(&self) -> usize {
         let further: u32 = self.further.iter().map(|part| part.live).sum();
         (self.home.live + further) as usize
@@ -153,7 +155,7 @@ impl<'m, R: Record> FlowTable<'m, R> {
         self.len() == 0
     }
 
-    /// Most records, as far as it can be said: what is left in the reserve may be another's the next moment.
+    /// Estimated maximum number of records: other tables may take the remaining parts of the reserve at any time.
     pub fn capacity(&self) -> usize {
         let left = self.reserve.as_ref().map_or(0, |reserve| reserve.available());
         let each = self
@@ -163,7 +165,7 @@ impl<'m, R: Record> FlowTable<'m, R> {
         self.home.records.len() + (self.further.len() + left) * each
     }
 
-    /// Whether so many more records find room, as far as it can be said.
+    /// Whether there is probably room for `count` more records.
     #[inline(always)]
     pub fn has_capacity_for(&self, count: usize) -> bool {
         self.home.live as usize + count <= self.home.records.len() || self.has_capacity_further(count)
@@ -181,13 +183,13 @@ impl<'m, R: Record> FlowTable<'m, R> {
         lines * LINE + size_of::<Self>()
     }
 
-    /// First pass: ask for the bucket of a hash.
+    /// First pass: prefetch the bucket of a hash.
     #[inline(always)]
     pub fn prefetch(&self, hash: u64) {
         self.home.index.prefetch(hash);
     }
 
-    /// Second pass: the record that probably has the key of this hash, all its lines asked for.
+    /// Second pass: the record that probably has the key of this hash; prefetches all its lines.
     #[inline(always)]
     pub fn candidate(&self, hash: u64) -> Candidate {
         match self.home.index.glance(hash) {
@@ -201,7 +203,7 @@ impl<'m, R: Record> FlowTable<'m, R> {
         }
     }
 
-    /// Asks for the buckets of all other parts.
+    /// Prefetch the buckets of all further parts.
     #[cold]
     fn candidate_further(&self, hash: u64) -> Candidate {
         for part in &self.further {
@@ -210,19 +212,19 @@ impl<'m, R: Record> FlowTable<'m, R> {
         Candidate::ELSEWHERE
     }
 
-    /// Shortly before the third pass: the candidate's lines come near.
+    /// Before the third pass: prefetch the candidate's lines into the first-level cache.
     #[inline(always)]
     pub fn prefetch_candidate(&self, candidate: Candidate) {
         prefetch_all_at(self.home.records, (candidate.0 >> 1) as usize);
     }
 
-    /// What the candidate's record holds, whosever it is: to ask for what it leads to before it is known to be the one.
+    /// The candidate's record, without confirming its key. Used to prefetch data that it refers to.
     #[inline(always)]
     pub fn peek(&self, candidate: Candidate) -> Option<&R> {
         self.home.records.get((candidate.0 >> 1) as usize)
     }
 
-    /// Third pass: the record that has this key, and as which direction's.
+    /// Third pass: the record with this key, and the key's direction.
     #[inline(always)]
     pub fn confirm(&self, hash: u64, candidate: Candidate, key: &R::Key) -> Option<Found> {
         let (index, direction) = unpack(candidate.0);
@@ -238,7 +240,7 @@ impl<'m, R: Record> FlowTable<'m, R> {
         }
     }
 
-    /// The record that has this key, in one go.
+    /// Look up the record with this key in a single pass.
     #[inline]
     pub fn find(&self, hash: u64, key: &R::Key) -> Option<Found> {
         self.confirm(hash, self.candidate(hash), key)
@@ -251,7 +253,7 @@ impl<'m, R: Record> FlowTable<'m, R> {
         parts.into_iter().find_map(|part| part.find(hash, key))
     }
 
-    /// `out[k]` becomes what has `keys[k]`, whose hash is `hashes[k]`, as far as all three reach.
+    /// Set `out[k]` to the result for `keys[k]` with hash `hashes[k]`, up to the shortest length of the three.
     pub fn find_batch(&self, hashes: &[u64], keys: &[R::Key], out: &mut [Option<Found>]) {
         const BATCH: usize = 64;
         let mut candidates = [Candidate::NONE; BATCH];
@@ -268,8 +270,8 @@ impl<'m, R: Record> FlowTable<'m, R> {
         }
     }
 
-    /// The record at `index`; `None` where there is no such place. Which records are in use the caller knows, or asks
-    /// [`Links::is_live`].
+    /// The record at `index`; `None` if the index is out of range. The record may be free; the caller knows this, or
+    /// checks [`Links::is_live`].
     #[inline(always)]
     pub fn get(&self, index: RecordIndex) -> Option<&R> {
         match self.home.records.get(index.0 as usize) {
@@ -284,7 +286,7 @@ impl<'m, R: Record> FlowTable<'m, R> {
         part.records.get((index.0 - part.base) as usize)
     }
 
-    /// The record at `index`, to write; its keys must stay as they are.
+    /// The record at `index`, mutable; its keys must not change.
     #[inline(always)]
     pub fn get_mut(&mut self, index: RecordIndex) -> Option<&mut R> {
         let at = index.0 as usize;
@@ -301,13 +303,13 @@ impl<'m, R: Record> FlowTable<'m, R> {
         part.records.get_mut((index.0 - part.base) as usize)
     }
 
-    /// Which of the further parts has a place; none where it is the home's.
+    /// Number of the further part that contains an index; `None` for the home part.
     fn place_of(&self, index: RecordIndex) -> Option<usize> {
         let first = self.further.first()?;
         Some(index.0.checked_sub(first.base)? as usize / first.records.len())
     }
 
-    /// The part that has a place.
+    /// Part that contains an index.
     fn part_mut(&mut self, index: RecordIndex) -> Option<&mut Part<'m, R>> {
         if (index.0 as usize) < self.home.records.len() {
             return Some(&mut self.home);
@@ -316,13 +318,13 @@ impl<'m, R: Record> FlowTable<'m, R> {
         self.further.get_mut(place)
     }
 
-    /// Ask for the record that the next insertion will write.
+    /// Prefetch the record that the next insertion writes.
     #[inline(always)]
     pub fn prefetch_insert(&self) {
         prefetch_all_at(self.home.records, self.home.next() as usize);
     }
 
-    /// Ask for the lines of the record at `index`.
+    /// Prefetch the lines of the record at `index`.
     #[inline(always)]
     pub fn prefetch_record(&self, index: RecordIndex) {
         match self.place_of(index).and_then(|place| self.further.get(place)) {
@@ -331,8 +333,8 @@ impl<'m, R: Record> FlowTable<'m, R> {
         }
     }
 
-    /// Insert a record, found from now on by its forward and its reverse key, whose hashes these are. Asks for the
-    /// record that the next insertion will write.
+    /// Insert a record with the hashes of its forward and reverse key. Prefetches the record that the next insertion
+    /// writes.
     pub fn insert(&mut self, forward_hash: u64, reverse_hash: u64, record: R) -> Result<RecordIndex, InsertError> {
         let reverse_key = record.key(Direction::Reverse);
         if forward_hash == reverse_hash && record.matches(&reverse_key, Direction::Forward) {
@@ -355,7 +357,7 @@ impl<'m, R: Record> FlowTable<'m, R> {
         inserted
     }
 
-    /// The same where the home is full: into the first other part that has room, or one more.
+    /// Insert when the home is full: into the first further part with room, or into a new part.
     #[cold]
     fn insert_further(&mut self, forward_hash: u64, reverse_hash: u64, record: R) -> Result<RecordIndex, InsertError> {
         let place = match self.further.iter().position(|part| !part.is_full()) {
@@ -376,8 +378,8 @@ impl<'m, R: Record> FlowTable<'m, R> {
         part.insert(forward_hash, reverse_hash, record)
     }
 
-    /// Remove the record at `index`, whose keys have these hashes. `None`, and nothing changed, where there is no
-    /// such record, a hash is not its key's, or it is still scheduled on a wheel: cancel that first.
+    /// Remove the record at `index`, whose keys have these hashes. `None`, without effect, if it does not exist, a hash
+    /// is wrong, or it is scheduled on a timer wheel; cancel that first.
     pub fn remove(&mut self, index: RecordIndex, forward_hash: u64, reverse_hash: u64) -> Option<R> {
         let removed = self.part_mut(index)?.remove(index, forward_hash, reverse_hash);
         if !self.further.is_empty() {
@@ -386,7 +388,7 @@ impl<'m, R: Record> FlowTable<'m, R> {
         removed
     }
 
-    /// Give the last parts back that are empty.
+    /// Return trailing empty parts to the reserve.
     #[cold]
     fn release_parts(&mut self) {
         let Some(reserve) = &self.reserve else { return };
@@ -403,9 +405,9 @@ impl<'m, R: Record> FlowTable<'m, R> {
             && part.is_some_and(|part| part.holds(index, forward_hash, reverse_hash))
     }
 
-    /// Visit the records in use among the next `count` places from `cursor` on (0 to begin), for listing in small
-    /// pieces. Returns the cursor of the next piece; `None` after the last. A record that lives from the first
-    /// piece to the last is visited exactly once.
+    /// Visit the records in use among the next `count` indexes from `cursor` on (0 to start), to list the table in
+    /// small steps. Returns the next cursor; `None` after the last. A record that exists during the whole scan is
+    /// visited exactly once.
     pub fn scan(&self, cursor: u32, count: u32, mut visit: impl FnMut(RecordIndex, &R)) -> Option<u32> {
         let last = self.further.last().unwrap_or(&self.home);
         let reach = last.base + last.fresh;

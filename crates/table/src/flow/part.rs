@@ -6,23 +6,23 @@ use super::index::{Bucket, Index};
 use super::{CAPACITY_LIMIT, FlowTable, Found, InsertError, Links, Record, RecordIndex, TableSizeError, pack, unpack};
 use crate::memory::{LINE, Line};
 
-/// Records of a table, with an index of their own.
+/// Records of a table with their index.
 #[derive(Debug)]
 pub struct Part<'m, R> {
     pub(super) index: Index<'m>,
     pub(super) records: &'m mut [R],
-    /// Place of its first record in the table.
+    /// Table index of its first record.
     pub(super) base: u32,
-    /// Head of the list of records that were used and are free.
+    /// Head of the list of used and freed records.
     free: Option<RecordIndex>,
-    /// Records from here on were never used.
+    /// Index from which on records were never used.
     pub(super) fresh: u32,
     pub(super) live: u32,
 }
 
 impl<'m, R: Record> Part<'m, R> {
-    /// An empty part of `capacity` records in memory of [`FlowTable::lines_for`] as many. All of it is written, and what it held is
-    /// lost; memory beyond is left alone.
+    /// Create an empty part of `capacity` records in memory of [`FlowTable::lines_for`] size. Overwrites it; memory
+    /// beyond is not used.
     pub fn new(memory: &'m mut [Line], capacity: usize) -> Result<Self, TableSizeError> {
         if capacity == 0 || capacity > CAPACITY_LIMIT {
             return Err(TableSizeError::Capacity(capacity));
@@ -31,7 +31,7 @@ impl<'m, R: Record> Part<'m, R> {
         let Some(memory) = memory.get_mut(..needed) else {
             return Err(TableSizeError::Memory { needed, given });
         };
-        // Records first: from an aligned start they lie in pairs of lines, which processors fetch together.
+        // Records come first: with an aligned start they lie in pairs of lines, which processors fetch together.
         let (records, buckets) = memory.split_at_mut(capacity * (size_of::<R>() / LINE));
         records.fill(Line::ZERO);
         Ok(Part {
@@ -44,7 +44,7 @@ impl<'m, R: Record> Part<'m, R> {
         })
     }
 
-    /// The same as it was at first: it must be empty.
+    /// Reset to the initial state; the part must be empty.
     pub(super) fn emptied(self) -> Self {
         debug_assert_eq!(0, self.live);
         Part {
@@ -55,19 +55,19 @@ impl<'m, R: Record> Part<'m, R> {
         }
     }
 
-    /// Place of the record that the next insertion writes.
+    /// Index of the record that the next insertion writes.
     #[inline(always)]
     pub(super) fn next(&self) -> u32 {
         self.free.map_or(self.base + self.fresh, |index| index.0)
     }
 
-    /// Whether every record is in use.
+    /// Whether all records are in use.
     #[inline(always)]
     pub(super) fn is_full(&self) -> bool {
         self.free.is_none() && self.fresh as usize == self.records.len()
     }
 
-    /// The record that has this key.
+    /// The record with this key.
     pub(super) fn find(&self, hash: u64, key: &R::Key) -> Option<Found> {
         let is_it = |entry| {
             let (index, direction) = unpack(entry);
@@ -79,7 +79,7 @@ impl<'m, R: Record> Part<'m, R> {
         self.index.find(hash, is_it).map(unpack)
     }
 
-    /// Insert a record whose keys are not there.
+    /// Insert a record whose keys do not exist yet.
     #[inline(always)]
     pub(super) fn insert(
         &mut self,
@@ -108,7 +108,7 @@ impl<'m, R: Record> Part<'m, R> {
         Ok(index)
     }
 
-    /// Remove the record at `index`; as [`FlowTable::remove`].
+    /// Remove the record at `index`; see [`FlowTable::remove`].
     #[inline(always)]
     pub(super) fn remove(&mut self, index: RecordIndex, forward_hash: u64, reverse_hash: u64) -> Option<R> {
         let place = self.records.get_mut(index.0.checked_sub(self.base)? as usize)?;
@@ -117,7 +117,7 @@ impl<'m, R: Record> Part<'m, R> {
             return None;
         }
         if !self.index.take(reverse_hash, reverse) {
-            // Its place is free still, or another's entry has come home to it and left one elsewhere.
+            // A place is available: its own is still free, or an entry that moved home to it has freed another.
             let back = self.index.place(forward_hash, forward);
             debug_assert!(back);
             return None;

@@ -1,38 +1,38 @@
-//! What the flow table asks of a record.
+//! Requirements of the flow table on its records.
 
 use bytemuck::{Pod, Zeroable};
 use sluice_wire::key::Direction;
 
-/// Place of a record in its table. It stays with the record until the record is removed, and is then given anew.
+/// Index of a record in its table. It is fixed until the record is removed, and then reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Pod, Zeroable)]
 #[repr(transparent)]
 pub struct RecordIndex(pub u32);
 
-/// A record of plain data that is found by two keys. Its size is a multiple of 64 bytes, its alignment at most 64.
+/// A plain-data record that is found by two keys. Its size is a multiple of 64 bytes, its alignment at most 64.
 pub trait Record: Pod {
-    /// What it is found by.
+    /// Key by which it is found.
     type Key: Copy;
 
-    /// The key of the packets that go `direction`.
+    /// Key of packets in this direction.
     fn key(&self, direction: Direction) -> Self::Key;
 
-    /// Whether `key` is the one of `direction`: `self.key(direction) == *key`, as cheap as can be.
+    /// Whether `key` equals the key of `direction`: a fast form of `self.key(direction) == *key`.
     fn matches(&self, key: &Self::Key, direction: Direction) -> bool;
 
-    /// Eight bytes of the record that table and wheel keep for themselves.
+    /// Eight bytes of the record that are reserved for table and timer wheel.
     fn links(&self) -> &Links;
 
-    /// The same, to write.
+    /// The same eight bytes, mutable.
     fn links_mut(&mut self) -> &mut Links;
 }
 
-/// Neighbours in a list of the wheel, or in the list of free records. In memory of zeros every record is free.
+/// Links in a list of the timer wheel, or in the list of free records. In zeroed memory every record is free.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Links {
     /// Index of the next record plus one; 0 ends the list.
     next: u32,
-    /// [`FREE`], [`IDLE`], [`HEAD`] plus the number of a list, or [`BEHIND`] plus the index of a record.
+    /// One of [`FREE`] and [`IDLE`], or [`HEAD`] plus the number of a list, or [`BEHIND`] plus the index of a record.
     previous: u32,
 }
 
@@ -41,23 +41,23 @@ const IDLE: u32 = 1;
 const HEAD: u32 = 2;
 const BEHIND: u32 = 1 << 31;
 
-/// What comes before a scheduled record.
+/// Predecessor of a scheduled record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Previous {
-    /// Nothing: it is first in the list of this number.
+    /// No record: it is the first in the list with this number.
     List(u32),
     /// This record.
     Record(RecordIndex),
 }
 
 impl Links {
-    /// Of a record in use that is in no list of the wheel.
+    /// Links of a record in use that is in no list of the wheel.
     pub(crate) const IDLE: Links = Links {
         next: 0,
         previous: IDLE,
     };
 
-    /// Of a free record before another.
+    /// Links of a free record with the given successor.
     pub(crate) fn free(next: Option<RecordIndex>) -> Self {
         Links {
             next: Self::pack(next),
@@ -65,7 +65,7 @@ impl Links {
         }
     }
 
-    /// Of a scheduled record.
+    /// Links of a scheduled record.
     pub(crate) fn scheduled(previous: Previous, next: Option<RecordIndex>) -> Self {
         let mut links = Links {
             next: Self::pack(next),
@@ -98,7 +98,7 @@ impl Links {
         Self::unpack(self.next)
     }
 
-    /// What comes before, where the record is scheduled.
+    /// Predecessor, if the record is scheduled.
     pub(crate) fn previous(&self) -> Option<Previous> {
         match self.previous {
             FREE | IDLE => None,

@@ -1,21 +1,21 @@
-//! What the tables need to know of an address.
+//! Requirements of prefix tables on addresses.
 
 use std::fmt::Debug;
 use std::hash::Hash;
 
-/// An address as a number in host order: `u32` for IPv4, `u128` for IPv6.
+/// An address as a number in host byte order: `u32` for IPv4, `u128` for IPv6.
 pub trait Address: Copy + Ord + Hash + Debug + Send + Sync + 'static {
     /// Length in bits.
     const BITS: u8;
-    /// The `index`-th byte from the most significant; 0 past the end.
+    /// The `index`-th byte, starting at the most significant; 0 beyond the end.
     fn byte(self, index: u32) -> usize;
     /// The first `bytes` bytes, 1 to 3.
     fn high(self, bytes: u8) -> usize;
-    /// The address whose first 16 bits are `high` and whose others are 0.
+    /// The address whose first 16 bits are `high` and whose other bits are 0.
     fn from_high(high: u16) -> Self;
-    /// The address with another `index`-th byte, where that is 0.
+    /// This address with its `index`-th byte, which must be 0, set to `byte`.
     fn with_byte(self, index: u32, byte: u8) -> Self;
-    /// The first `length` bits, the others 0.
+    /// The first `length` bits; the other bits are 0.
     fn masked(self, length: u8) -> Self;
 }
 

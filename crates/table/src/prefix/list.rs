@@ -1,4 +1,4 @@
-//! The routes of one router, as only the writer needs them.
+//! List of one router's routes, which only the writer needs.
 
 use std::collections::HashMap;
 
@@ -7,20 +7,21 @@ use super::reader::Match;
 
 const VALUE_BITS: u32 = 23;
 
-/// Routes by the byte of the prefix that they end in: those whose other bytes are the same lie together, so that one search
-/// leads to a route, to the routes that cover it, and to its neighbours.
+/// Routes grouped by the bytes before the one in which their prefix ends. One search of a group finds a route, the
+/// routes that cover it, and its neighbours.
 ///
-/// A route of a group is one word: which one of the 510 prefixes of 1 to 8 bits, and its value. A group is sorted by it.
+/// A route in a group is one word: its number among the 510 prefixes of 1 to 8 bits, and its value. Groups are sorted
+/// by this word.
 #[derive(Debug)]
 pub struct Routes<A> {
     groups: HashMap<(A, u8), Vec<u32>>,
-    /// Groups by the number of bytes before theirs.
+    /// Number of groups by number of leading bytes.
     depths: [u32; 16],
     default: Option<u32>,
     count: usize,
 }
 
-/// The group of a route, and which one of the group's prefixes it is.
+/// Group of a route, and the number of its prefix in the group.
 #[inline]
 fn place<A: Address>(prefix: A, length: u8) -> ((A, u8), u32) {
     let depth = (length - 1) / 8;
@@ -30,13 +31,13 @@ fn place<A: Address>(prefix: A, length: u8) -> ((A, u8), u32) {
     )
 }
 
-/// The number of the prefix of `bits` bits of an address's byte at `depth`.
+/// Number of the prefix of `bits` bits of an address's byte at `depth`.
 #[inline]
 fn number<A: Address>(address: A, depth: u8, bits: u8) -> u32 {
     1 << bits | (address.byte(depth.into()) >> (8 - bits)) as u32
 }
 
-/// Where a prefix is in its group, or belongs.
+/// Position of a prefix in its group, or its insertion position.
 fn search(group: &[u32], number: u32) -> Result<usize, usize> {
     group.binary_search_by_key(&number, |word| word >> VALUE_BITS)
 }
@@ -46,7 +47,7 @@ fn value(word: u32) -> u32 {
 }
 
 impl<A: Address> Routes<A> {
-    /// None.
+    /// Create without routes.
     pub fn new() -> Self {
         Self {
             groups: HashMap::new(),
@@ -61,7 +62,7 @@ impl<A: Address> Routes<A> {
         self.count
     }
 
-    /// The value of exactly this route.
+    /// Value of exactly this route.
     pub fn get(&self, prefix: A, length: u8) -> Option<u32> {
         if length == 0 {
             return self.default;
@@ -71,7 +72,7 @@ impl<A: Address> Routes<A> {
         search(group, number).ok().map(|at| value(group[at]))
     }
 
-    /// Add a route, or change the value of one; returns the value that it had.
+    /// Add a route or change its value; returns the previous value.
     pub fn insert(&mut self, prefix: A, length: u8, new: u32) -> Option<u32> {
         if length == 0 {
             self.count += usize::from(self.default.is_none());
@@ -86,7 +87,7 @@ impl<A: Address> Routes<A> {
         match search(group, number) {
             Ok(at) => Some(value(std::mem::replace(&mut group[at], word))),
             Err(at) => {
-                // Most groups stay small: one that has one route has room for it alone.
+                // Most groups stay small, so a group with one route has room for only that one.
                 if group.len() == group.capacity() {
                     group.reserve_exact((group.len() / 2).max(1));
                 }
@@ -97,7 +98,7 @@ impl<A: Address> Routes<A> {
         }
     }
 
-    /// Remove a route; returns the value that it had.
+    /// Remove a route; returns its value.
     pub fn remove(&mut self, prefix: A, length: u8) -> Option<u32> {
         if length == 0 {
             self.count -= usize::from(self.default.is_some());
@@ -115,7 +116,7 @@ impl<A: Address> Routes<A> {
         Some(old)
     }
 
-    /// The longest route shorter than `length`, other than the default route, that covers `prefix`.
+    /// The longest route, other than the default route, that is shorter than `length` and covers `prefix`.
     pub fn covering(&self, prefix: A, length: u8) -> Option<Match> {
         let mut below = length;
         while below > 1 {
@@ -143,7 +144,7 @@ impl<A: Address> Routes<A> {
         self.default.into_iter().chain(words.map(|word| value(*word)))
     }
 
-    /// All routes as (prefix, length, value), by prefix, shorter ones first.
+    /// All routes as (prefix, length, value), sorted by prefix, shorter ones first.
     pub fn sorted(&self) -> Vec<(A, u8, u32)> {
         let mut all = Vec::with_capacity(self.count);
         all.extend(self.default.map(|value| (A::from_high(0), 0, value)));
@@ -159,10 +160,10 @@ impl<A: Address> Routes<A> {
         all
     }
 
-    /// Bytes allocated, estimated from the room of the map and of the groups.
+    /// Allocated bytes, estimated from the capacity of the map and the groups.
     pub fn bytes(&self) -> usize {
         let slots = self.groups.capacity() * 8 / 7 * (size_of::<((A, u8), Vec<u32>)>() + 1);
-        // Sixteen is what an allocator adds at most to small blocks, by its account and by rounding.
+        // An allocator adds at most sixteen bytes to small blocks, by bookkeeping and rounding.
         let groups = self
             .groups
             .values()

@@ -1,35 +1,35 @@
-//! The blocks that nodes live in: segments that readers reach without a lock, and the writer's account of them.
+//! Memory blocks of nodes: segments that readers access without locks, and the writer's block allocator.
 
 use std::sync::OnceLock;
 
 use super::sync::{AtomicU32, zeros};
 
-/// Words (of 4 bytes) in the unit that positions count.
+/// Number of 4-byte words per allocation unit; positions count units.
 pub const UNIT: u32 = 4;
-/// Most segments of one table, each of at most 256 MiB.
+/// Maximum number of segments per table, each of at most 256 MiB.
 pub const SEGMENTS: usize = 64;
-/// Bits of a position that count units within a segment.
+/// Number of position bits for the unit within a segment.
 const OFFSET_BITS: u32 = 24;
-/// Units of the first segment: 1 KiB.
+/// Size of the first segment in units: 1 KiB.
 const FIRST: u32 = 64;
 
-/// Units from which on memory grows by less than it has: 4 MiB.
+/// Size in units above which memory no longer doubles: 4 MiB.
 const SLOW_GROWTH_FROM: u32 = 1 << 18;
 
-/// Place of a block: segment and unit within it. At most 30 bits.
+/// Position of a block: segment and unit within it; at most 30 bits.
 pub type Position = u32;
 
-/// Segments, each made once and kept as long as the table.
+/// Segments, each allocated once and kept for the lifetime of the table.
 #[derive(Debug)]
 pub struct Segments([OnceLock<Box<[AtomicU32]>>; SEGMENTS]);
 
 impl Segments {
-    /// No segment yet.
+    /// Create without segments.
     pub fn new() -> Self {
         Self(std::array::from_fn(|_| OnceLock::new()))
     }
 
-    /// The words from `position` to the end of its segment; empty where there is no such place.
+    /// The words from `position` to the end of its segment; empty if the position is invalid.
     #[inline(always)]
     pub fn at(&self, position: Position) -> &[AtomicU32] {
         let segment = self.0.get((position >> OFFSET_BITS) as usize).and_then(OnceLock::get);
@@ -38,7 +38,7 @@ impl Segments {
     }
 }
 
-/// Segments as one pass sees them, in which most blocks are of the same one.
+/// Access to segments during one pass, which caches the last segment because most blocks are in the same one.
 pub struct CachedSegments<'s> {
     segments: &'s Segments,
     number: u32,
@@ -46,7 +46,7 @@ pub struct CachedSegments<'s> {
 }
 
 impl<'s> CachedSegments<'s> {
-    /// None near yet.
+    /// Create with an empty cache.
     pub fn new(segments: &'s Segments) -> Self {
         let (number, words) = (u32::MAX, [].as_slice());
         Self {
@@ -56,7 +56,7 @@ impl<'s> CachedSegments<'s> {
         }
     }
 
-    /// As [`Segments::at`].
+    /// The words from `position` to the end of its segment; see [`Segments::at`].
     #[inline(always)]
     pub fn at(&mut self, position: Position) -> &'s [AtomicU32] {
         let number = position >> OFFSET_BITS;
@@ -68,18 +68,18 @@ impl<'s> CachedSegments<'s> {
     }
 }
 
-/// Most units of a block that is not one of the arrays.
+/// Maximum size, in units, of a block that is not an array.
 const SMALL: usize = 68;
 
-/// The writer's account of free blocks. Those of a size are given out again as they are; they are joined with their
-/// neighbours only where nothing large enough is left.
+/// Allocator of blocks for the writer. Free blocks of a size are reused unchanged; neighbouring free blocks are merged
+/// only if no block is large enough.
 #[derive(Debug)]
 pub struct BlockAllocator {
-    /// By units.
+    /// Free blocks by size in units.
     small: [Vec<Position>; SMALL + 1],
-    /// Position and units.
+    /// Free blocks with position and size in units.
     large: Vec<(Position, u32)>,
-    /// What new blocks are cut from: position and units.
+    /// Free range from which new blocks are cut: position and size in units.
     rest: (Position, u32),
     segments: usize,
     units: u32,
@@ -98,17 +98,17 @@ impl Default for BlockAllocator {
 }
 
 impl BlockAllocator {
-    /// Whether the segments left suffice for any one change of a table.
+    /// Whether the remaining segments suffice for any single change of a table.
     pub fn has_capacity(&self) -> bool {
         self.segments + 12 <= SEGMENTS
     }
 
-    /// Bytes of the segments made so far.
+    /// Bytes of the allocated segments.
     pub fn bytes(&self) -> usize {
         self.units as usize * UNIT as usize * size_of::<u32>()
     }
 
-    /// A block of at least `words` words, its contents unspecified. `None` where the address space is used up.
+    /// Allocate a block of at least `words` words with unspecified contents. `None` if the address space is exhausted.
     pub fn allocate(&mut self, words: u32, segments: &Segments) -> Option<Position> {
         let units = words.div_ceil(UNIT);
         if let Some(position) = self.small.get_mut(units as usize).and_then(Vec::pop) {
@@ -122,7 +122,7 @@ impl BlockAllocator {
         Some(position)
     }
 
-    /// Take back a block got by [`Account::take`] with the same number of words.
+    /// Free a block that [`BlockAllocator::allocate`] returned for the same number of words.
     pub fn release(&mut self, position: Position, words: u32) {
         self.add(position, words.div_ceil(UNIT));
     }
@@ -135,14 +135,14 @@ impl BlockAllocator {
         }
     }
 
-    /// Something to cut so many units from.
+    /// Provide a free range of at least `units` units.
     #[cold]
     fn refill(&mut self, units: u32, segments: &Segments) -> Option<()> {
         let (position, left) = std::mem::take(&mut self.rest);
         self.add(position, left);
         if !self.choose(units) {
             let free = self.join();
-            // Joining takes a look at all that is free: what it is to save has to be worth it.
+            // Merging examines all free blocks, so do it only if it may save enough.
             if free < self.units / 8 || !self.choose(units) {
                 self.grow(units, segments)?;
             }
@@ -150,7 +150,7 @@ impl BlockAllocator {
         Some(())
     }
 
-    /// The largest block, where it takes so many units.
+    /// Use the largest free block if it has at least `units` units.
     fn choose(&mut self, units: u32) -> bool {
         let largest = (0..self.large.len()).max_by_key(|&place| self.large[place].1);
         let Some(place) = largest.filter(|&place| self.large[place].1 >= units) else {
@@ -160,7 +160,7 @@ impl BlockAllocator {
         true
     }
 
-    /// Join free blocks with their neighbours; returns how many units are free.
+    /// Merge neighbouring free blocks; returns the number of free units.
     fn join(&mut self) -> u32 {
         let mut all = std::mem::take(&mut self.large);
         for (units, list) in self.small.iter_mut().enumerate() {
@@ -171,7 +171,8 @@ impl BlockAllocator {
         let mut joined: Option<(Position, u32)> = None;
         for (position, units) in all {
             joined = match joined {
-                // Segments are apart: the last unit of one is never followed by the first of the next.
+                // Segments are not adjacent in this numbering: the last unit of one never directly precedes the first
+                // of the next.
                 Some((first, before)) if first + before == position => Some((first, before + units)),
                 before => {
                     if let Some((first, units)) = before {
@@ -187,7 +188,8 @@ impl BlockAllocator {
         free
     }
 
-    /// As much as there is, or a third of it where that is much, and at least so many units, in one more segment.
+    /// Allocate another segment: as large as the existing memory, or a third of it if that is large, and at least
+    /// `needed` units.
     fn grow(&mut self, needed: u32, segments: &Segments) -> Option<()> {
         let (position, left) = std::mem::take(&mut self.rest);
         self.add(position, left);

@@ -1,14 +1,16 @@
-//! Longest-prefix tables of many routers: changed route by route by one control thread while workers look up.
+//! Longest-prefix-match tables of many routers. One control thread changes individual routes while workers look up
+//! addresses.
 //!
-//! A router's routes are a trie of 8 bits per level; the nodes of all routers share one memory. A node is a compressed block: runs of equal slots are stored once, found
-//! by rank in a bitmap, so small tables are small. A router that grows past some thousand routes gets an array over its first 16 bits in
-//! the place of the first two levels, one with a full Internet table of IPv4 an array over 24 bits. Its default route is a word
-//! of its own, so that changing it costs one store whatever it holds.
+//! A router's routes form a trie with 8 bits per level; the nodes of all routers share one memory. A node is a
+//! compressed block: runs of equal slots are stored once and are found by rank in a bitmap, so small tables are small.
+//! When a router exceeds some thousand routes, an array over its first 16 bits replaces the first two levels; with a
+//! full IPv4 Internet table, an array over 24 bits. Its default route is a separate word, so that changing it is a
+//! single store for any table size.
 //!
-//! Every word is an atomic. The writer never changes what a run of a published block covers: it publishes a new
-//! block by one store into the parent and gives the old one back once every reader has passed a quiescent point
-//! ([`Quiescence`]). A lookup sees, for its address, the table before a change or after it, nothing between.
-//! Lookups take no lock, never wait and never panic.
+//! Every word is an atomic. The writer never changes the runs of a published block: it publishes a new block by one
+//! store into the parent, and frees the old block after every reader has passed a quiescent point ([`Quiescence`]). For
+//! its address, a lookup sees the table before or after a change, never an intermediate state. Lookups take no lock,
+//! never wait and never panic.
 
 mod address;
 mod list;
@@ -18,13 +20,14 @@ mod quiescence;
 mod reader;
 mod table;
 
-/// The atomics that the module is built on; the model test builds the same sources on those of its checker.
+/// Atomics of the module. The model test compiles the same sources with those of its checker.
 mod sync {
     pub use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
     pub use crate::prefetch::prefetch_read_at;
 
-    /// So many words that nobody has touched yet, on huge pages where they are many: lookups go all over them.
+    /// Allocate zeroed words without accessing them, on huge pages if there are many, because lookups access them
+    /// randomly.
     pub fn zeros(count: usize) -> Box<[AtomicU32]> {
         let words = bytemuck::zeroed_slice_box(count);
         crate::pages::prefer_huge(&words);

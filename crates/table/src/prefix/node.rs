@@ -1,51 +1,51 @@
-//! Words of a node. An entry is 0 (no route), a leaf (length of its route plus 1, and value) or a branch (position
-//! of a block). A block of 256 slots is 16 header words and one entry per run of equal slots. A header word holds
-//! 16 bits that mark where runs begin and, in its upper half, the number of runs begun in the words before.
+//! Words of a node. An entry is 0 (no route), a leaf (length of its route plus 1, and value) or a branch (position of a
+//! block). A block of 256 slots consists of 16 header words and one entry per run of equal slots. A header word
+//! contains 16 bits that mark the starts of runs, and in its upper half the number of runs started in earlier words.
 
 use super::memory::{Position, Segments};
 use super::sync::{AtomicU32, Ordering};
 
-/// Slots of a node.
+/// Number of slots per node.
 pub const SLOTS: usize = 256;
-/// Header words of a block.
+/// Number of header words per block.
 pub const HEADER: usize = 16;
-/// No route.
+/// Entry without a route.
 pub const EMPTY: u32 = 0;
 
 const BRANCH: u32 = 1 << 31;
 const VALUE_BITS: u32 = 23;
-/// The part of a leaf that is its value.
+/// Mask of the value in a leaf.
 pub const VALUE: u32 = (1 << VALUE_BITS) - 1;
 
-/// The entry of a route of `length` bits.
+/// Leaf entry of a route of `length` bits.
 pub fn leaf(length: u8, value: u32) -> u32 {
     (length as u32 + 1) << VALUE_BITS | value & VALUE
 }
 
-/// The entry that leads to a block.
+/// Branch entry of a block.
 pub fn branch(position: Position) -> u32 {
     BRANCH | position
 }
 
-/// Whether an entry leads to a block.
+/// Whether an entry is a branch.
 #[inline(always)]
 pub fn is_branch(entry: u32) -> bool {
     entry & BRANCH != 0
 }
 
-/// Where a branch leads.
+/// Block position of a branch.
 #[inline(always)]
 pub fn position(entry: u32) -> Position {
     entry & !BRANCH
 }
 
-/// Length of a leaf's route plus 1; 0 for no route.
+/// Length of a leaf's route plus 1; 0 without a route.
 #[inline(always)]
 pub fn rank_of_length(entry: u32) -> u32 {
     (entry & !BRANCH) >> VALUE_BITS
 }
 
-/// Index of the entry that covers `slot`, of a block whose header word for that slot is `word`.
+/// Index of the entry that covers `slot` in a block whose header word for that slot is `word`.
 #[inline(always)]
 pub fn entry_index(word: u32, slot: usize) -> usize {
     let begun = word & ((2 << (slot & 15)) - 1) & 0xffff;
@@ -58,7 +58,7 @@ pub fn header(block: &[AtomicU32], slot: usize) -> u32 {
     block.get(slot >> 4).map_or(0, |word| word.load(Ordering::Relaxed))
 }
 
-/// The entry at `index` of a block; none outside of it. What it leads to may be read.
+/// Entry at `index` of a block, with acquire ordering, so that its target may be read; empty beyond the block.
 #[inline(always)]
 pub fn entry(block: &[AtomicU32], index: usize) -> u32 {
     block.get(index).map_or(EMPTY, |word| word.load(Ordering::Acquire))
@@ -71,21 +71,21 @@ pub fn step(segments: &Segments, from: u32, slot: usize) -> u32 {
     entry(block, entry_index(header(block, slot), slot))
 }
 
-/// Number of entries of a block.
+/// Number of entries in a block.
 pub fn runs(block: &[AtomicU32]) -> usize {
     entry_index(header(block, SLOTS - 1), SLOTS - 1) + 1 - HEADER
 }
 
-/// The runs of a node, as they are in a block or are to be.
+/// The runs of a node, read from a block or to be stored in one.
 pub struct Runs {
-    /// One bit per slot that begins a run.
+    /// One bit per slot at which a run starts.
     begins: [u64; 4],
     entries: [u32; SLOTS],
     count: usize,
 }
 
 impl Runs {
-    /// All slots the same.
+    /// A node with all slots equal.
     pub fn of(entry: u32) -> Self {
         let mut runs = Self::none();
         runs.push(0, entry);
@@ -100,7 +100,7 @@ impl Runs {
         }
     }
 
-    /// Those of a block.
+    /// Read the runs of a block.
     pub fn read(block: &[AtomicU32]) -> Self {
         let mut runs = Self::none();
         for (word, header) in block.iter().take(HEADER).enumerate() {
@@ -114,7 +114,7 @@ impl Runs {
         runs
     }
 
-    /// Runs whose entries in a range of slots are what `change` makes of them.
+    /// Runs after `change` is applied to the entries in a range of slots.
     pub fn changed(&self, range: std::ops::Range<usize>, mut change: impl FnMut(u32) -> u32) -> Self {
         let mut runs = Self::none();
         let mut starts = self.starts();
@@ -138,7 +138,7 @@ impl Runs {
         runs
     }
 
-    /// Slots that begin runs, in order.
+    /// Slots at which runs start, in order.
     fn starts(&self) -> impl Iterator<Item = usize> + '_ {
         self.begins.iter().enumerate().flat_map(|(word, &bits)| {
             let rest = |bits: &u64| Some(bits & bits.wrapping_sub(1)).filter(|bits| *bits != 0);
@@ -147,7 +147,7 @@ impl Runs {
         })
     }
 
-    /// A run from a slot behind all others', which it lengthens where it is the same.
+    /// Append a run that starts at `slot`, or extend the last run if the entry is equal.
     #[inline]
     fn push(&mut self, slot: usize, entry: u32) {
         if self.count == 0 || self.entries[self.count - 1] != entry {
@@ -157,22 +157,22 @@ impl Runs {
         }
     }
 
-    /// The entry of all slots, where they are the same.
+    /// The entry of all slots, if they are equal.
     pub fn only(&self) -> Option<u32> {
         (self.count == 1).then_some(self.entries[0])
     }
 
-    /// Words of a block that has them.
+    /// Number of words in a block with these runs.
     pub fn words(&self) -> u32 {
         (HEADER + self.count) as u32
     }
 
-    /// Whether these begin where the others do.
+    /// Whether both have runs with the same starts.
     pub fn is_shaped_as(&self, other: &Self) -> bool {
         self.begins == other.begins
     }
 
-    /// Write the entries that are not those of the block, which has runs of the same shape, each by one store.
+    /// Store changed entries into a block whose runs have the same starts, each by one store.
     pub fn store_entries(&self, block: &[AtomicU32]) {
         for (word, entry) in block.iter().skip(HEADER).zip(&self.entries[..self.count]) {
             if word.load(Ordering::Relaxed) != *entry {

@@ -1,4 +1,4 @@
-//! Looking up.
+//! Lookup.
 
 use std::sync::Arc;
 
@@ -7,29 +7,29 @@ use super::memory::{CachedSegments, Position, Segments};
 use super::node::{EMPTY, VALUE, entry, entry_index, header, is_branch, position, rank_of_length, step};
 use super::sync::{AtomicU32, Ordering, prefetch_read_at};
 
-/// What [`PrefixReader::lookup_batch`] writes where no route matches.
+/// Value that [`PrefixReader::lookup_batch`] returns if no route matches.
 pub const NO_ROUTE: u32 = u32::MAX;
 
-/// Addresses that go through the levels of the trie together.
+/// Number of addresses that pass through the levels of the trie together.
 const LANES: usize = 64;
 
 /// Number of a virtual router.
 pub type RouterIndex = u16;
 
-/// Most routers of a table.
+/// Maximum number of routers per table.
 pub const MAX_ROUTERS: usize = 4096;
 
-/// Where a router's routes begin.
+/// Root of a router's routes.
 #[derive(Debug)]
 pub(super) struct Root {
     /// Leaf of the default route.
     pub default: AtomicU32,
-    /// The array in front; 0 as long as no route but the default is there.
+    /// The array in place of the first levels; 0 if the router has no other route than the default route.
     pub front: AtomicU32,
 }
 
-/// The array in the place of the first levels of a router's trie, 1 to 3 of them: an entry for each value of an address's
-/// first 8, 16 or 24 bits.
+/// The array in place of the first 1 to 3 levels of a router's trie: one entry per value of an address's first 8, 16 or
+/// 24 bits.
 #[derive(Clone, Copy)]
 pub(super) struct Front<'s> {
     pub entries: &'s [AtomicU32],
@@ -37,44 +37,44 @@ pub(super) struct Front<'s> {
 }
 
 impl Front<'_> {
-    /// What [`Root::front`] is, for an array at a place.
+    /// Value of [`Root::front`] for an array at a position.
     pub fn word(place: Position, levels: u8) -> u32 {
         place << 2 | u32::from(levels)
     }
 
-    /// Its place.
+    /// Position of the array.
     pub fn place(word: u32) -> Option<Position> {
         (word != 0).then_some(word >> 2)
     }
 
-    /// Its levels.
+    /// Number of levels that it replaces.
     pub fn levels(word: u32) -> u8 {
         word as u8 & 3
     }
 
-    /// Words of one.
+    /// Number of words of an array.
     pub fn words(levels: u8) -> u32 {
         1 << (8 * levels)
     }
 
-    /// The entry for an address.
+    /// Entry of an address.
     #[inline(always)]
     pub fn entry<A: Address>(self, address: A) -> u32 {
         entry(self.entries, address.high(self.levels))
     }
 }
 
-/// What readers share with the writer.
+/// State shared by the readers and the writer.
 #[derive(Debug)]
 pub(super) struct Shared {
-    /// By router, there from the start.
+    /// Roots by router, allocated at start.
     pub roots: Box<[Root]>,
-    /// The blocks of all routers.
+    /// Blocks of all routers.
     pub segments: Segments,
 }
 
 impl Shared {
-    /// No routes, for so many routers.
+    /// Create without routes, for `routers` routers.
     pub fn new(routers: usize) -> Self {
         let root = |_| Root {
             default: AtomicU32::new(EMPTY),
@@ -86,7 +86,7 @@ impl Shared {
         }
     }
 
-    /// Ask for what a branch leads to: the header of a slot, and what is likely to be behind it.
+    /// Prefetch the target of a branch: the header word of a slot, and the probable position of its entry.
     #[inline(always)]
     fn prefetch_branch(&self, entry: u32, slot: usize) {
         if is_branch(entry) {
@@ -94,7 +94,7 @@ impl Shared {
         }
     }
 
-    /// The array in front of a root that has one.
+    /// The array of a root, if it has one.
     #[inline(always)]
     pub fn front(&self, root: &Root) -> Option<Front<'_>> {
         let word = root.front.load(Ordering::Acquire);
@@ -110,16 +110,16 @@ impl Shared {
 /// The longest route that matches an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Match {
-    /// Its value.
+    /// Value of the route.
     pub value: u32,
-    /// Its length in bits.
+    /// Prefix length in bits.
     pub length: u8,
 }
 
-/// A worker's view of a table: cheap to clone, always the newest state.
+/// A worker's view of a table: cheap to clone, always up to date.
 ///
-/// A lookup must lie between two calls of [`super::Quiescence`] by a reader that is online; outside of that the
-/// answer may be of no route that ever was.
+/// A lookup must lie between two calls of [`super::Quiescence`] by a reader that is online; otherwise its result may be
+/// invalid.
 #[derive(Debug)]
 pub struct PrefixReader<A> {
     pub(super) shared: Arc<Shared>,
@@ -136,7 +136,7 @@ impl<A> Clone for PrefixReader<A> {
 }
 
 impl<A: Address> PrefixReader<A> {
-    /// The value of the longest route of `router` that matches `address`.
+    /// Value of the longest route of `router` that matches `address`.
     #[inline]
     pub fn lookup(&self, router: RouterIndex, address: A) -> Option<u32> {
         let leaf = self.leaf(router, address);
@@ -172,8 +172,8 @@ impl<A: Address> PrefixReader<A> {
         }
     }
 
-    /// Look up `addresses`, each among the routes of its router, together and write the value, or [`NO_ROUTE`], of each
-    /// to `values`, as far as all three reach. Each level is a pass of loads that do not depend on one another, so that
+    /// Look up several `addresses`, each among the routes of its router, and write each value, or [`NO_ROUTE`], to
+    /// `values`, up to the shortest length of the three. Each level is a pass of independent loads, so that cache
     /// misses overlap.
     pub fn lookup_batch(&self, routers: &[RouterIndex], addresses: &[A], values: &mut [u32]) {
         let count = values.len().min(addresses.len()).min(routers.len());
@@ -186,14 +186,15 @@ impl<A: Address> PrefixReader<A> {
     #[inline]
     fn lookup_lanes(&self, routers: &[RouterIndex], addresses: &[A], values: &mut [u32]) {
         let shared = &*self.shared;
-        // Most batches are one router's.
+        // Fast case: most batches belong to a single router.
         let first = routers.first().copied().unwrap_or(0);
         let same = routers.iter().fold(0, |all, router| all | (router ^ first)) == 0;
         if let Some(root) = shared.roots.get(first as usize).filter(|_| same) {
             return self.lookup_alike(root, addresses, values);
         }
-        // `values` holds entries until the last pass; those of lane `k` are at level `begun[k]` when it starts. Blocks of many
-        // routers lie everywhere: each is asked for as soon as it is known, a pass before it is read.
+        // `values` contains trie entries until the last pass; those of lane `k` are at level `begun[k]` when it starts.
+        // Blocks of many routers are scattered, so each block is prefetched as soon as it is known, one pass before it
+        // is read.
         let (mut begun, mut level) = ([0u8; LANES], 3);
         for (((router, address), value), begun) in routers.iter().zip(addresses).zip(values.iter_mut()).zip(&mut begun)
         {
@@ -224,7 +225,7 @@ impl<A: Address> PrefixReader<A> {
         }
     }
 
-    /// Lanes that are all of one router.
+    /// Look up lanes that all belong to one router.
     #[inline(always)]
     fn lookup_alike(&self, root: &Root, addresses: &[A], values: &mut [u32]) {
         let mut near = CachedSegments::new(&self.shared.segments);
@@ -245,7 +246,7 @@ impl<A: Address> PrefixReader<A> {
         }
     }
 
-    /// First entries of addresses that are all of one router, and the level that they are at.
+    /// First entries of addresses of one router, and their level.
     #[inline(always)]
     fn begin_alike(&self, root: &Root, addresses: &[A], values: &mut [u32]) -> u8 {
         match self.shared.front(root) {
@@ -263,7 +264,7 @@ impl<A: Address> PrefixReader<A> {
     }
 }
 
-/// The first entry of an address, and the level that it is at.
+/// First entry of an address, and its level.
 #[inline(always)]
 fn begin<A: Address>(shared: &Shared, root: &Root, address: A) -> (u32, u8) {
     let front = shared.front(root);

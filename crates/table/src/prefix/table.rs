@@ -1,4 +1,4 @@
-//! Changing a table: the control thread's side.
+//! Changes of a table, made by the control thread.
 
 use std::collections::VecDeque;
 use std::marker::PhantomData;
@@ -12,26 +12,26 @@ use super::reader::{Front, MAX_ROUTERS, PrefixReader, Root, RouterIndex, Shared}
 use super::sync::{AtomicU32, Ordering};
 use super::{Address, Quiescence};
 
-/// Largest value that a route may have.
+/// Largest value of a route.
 pub const MAX_VALUE: u32 = VALUE;
 
-/// Routes of a router from which on an array over the first 16 bits (256 KiB) in front pays.
+/// Number of routes of a router from which on an array over the first 16 bits (256 KiB) is worthwhile.
 const FRONT_FROM: usize = 1000;
 
-/// Routers that have this one from so few routes on; others have it from as many times more: a thousand small ones would use
-/// more memory for arrays than for routes.
+/// Number of routers that get this array at that number of routes; others get it at [`LARGE`] times as many. Otherwise
+/// the arrays of a thousand small routers would use more memory than their routes.
 const FRONTS: usize = 64;
 
-/// What that number of routes is multiplied by.
+/// Multiple of that number of routes for further routers.
 const LARGE: usize = 16;
 
-/// IPv4 routes of a router, as a multiple of it, from which on the array is one over 24 bits (64 MiB).
+/// Multiple of that number of IPv4 routes of a router from which on the array covers 24 bits (64 MiB).
 const DEEP_FROM: usize = 128;
 
-/// Blocks that are unpublished before readers are told: each time costs them a cache miss.
+/// Number of blocks that are unpublished before a new epoch begins, because each epoch costs readers a cache miss.
 const RETIRE_BATCH: usize = 64;
 
-/// Why a route is refused.
+/// Why a route is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PrefixError {
     /// The prefix is longer than an address.
@@ -43,21 +43,21 @@ pub enum PrefixError {
     /// The value is above [`MAX_VALUE`].
     #[error("value {0} does not fit a route entry")]
     Value(u32),
-    /// The table's address space is used up.
+    /// The table's address space is exhausted.
     #[error("the prefix table is full")]
     Full,
-    /// The table is made for fewer routers.
+    /// The router number exceeds the table's number of routers.
     #[error("the prefix table has no place for router {0}")]
     Router(RouterIndex),
 }
 
-/// One change of the trie: within a prefix, leaves that `replaces` says become `to`.
+/// A change of the trie: within a prefix, leaves are replaced by `to` according to `applied`.
 struct Change<A> {
     router: RouterIndex,
     prefix: A,
     length: u8,
     to: u32,
-    /// Whether leaves of shorter routes change too (insertion), or only those of this length (removal).
+    /// Whether leaves of shorter routes are replaced too (insertion), or only those of this length (removal).
     inserts: bool,
 }
 
@@ -72,32 +72,32 @@ impl<A> Change<A> {
     }
 }
 
-/// The longest-prefix tables of many routers, with their routes. One thread owns them and changes them; others look up
+/// Longest-prefix tables of many routers, with their routes. One thread owns and changes them; other threads look up
 /// through [`PrefixTable::reader`].
 #[derive(Debug)]
 pub struct PrefixTable<A> {
     shared: Arc<Shared>,
     quiescence: Arc<Quiescence>,
-    /// By router; none of those that have had no route.
+    /// By router; `None` for routers that never had a route.
     routes: Vec<Option<Box<Routes<A>>>>,
     account: BlockAllocator,
-    /// Blocks unpublished since readers were last told.
+    /// Blocks unpublished since the last epoch began.
     unpublished: Vec<(Position, u32)>,
-    /// Blocks waiting for the readers, with the epoch that frees them.
+    /// Blocks that wait for readers, with the epoch that frees them.
     retired: VecDeque<(u64, Position, u32)>,
     front_from: usize,
-    /// Routers that have an array over more than the first byte.
+    /// Number of routers with an array over more than the first byte.
     fronts: usize,
 }
 
 impl<A: Address> PrefixTable<A> {
-    /// Empty tables of [`MAX_ROUTERS`] routers whose readers are those of `quiescence`.
+    /// Create empty tables of [`MAX_ROUTERS`] routers, whose readers are those of `quiescence`.
     pub fn new(quiescence: Arc<Quiescence>) -> Self {
         Self::with(quiescence, MAX_ROUTERS, FRONT_FROM)
     }
 
-    /// As [`PrefixTable::new`], for so many routers, with an array over the first 16 bits, in the place of the one over
-    /// 8, from `front_from` routes of a router on.
+    /// Like [`PrefixTable::new`], for `routers` routers. A router with at least `front_from` routes gets an array over
+    /// the first 16 bits instead of 8.
     pub fn with(quiescence: Arc<Quiescence>, routers: usize, front_from: usize) -> Self {
         let shared = Shared::new(routers);
         Self {
@@ -112,7 +112,7 @@ impl<A: Address> PrefixTable<A> {
         }
     }
 
-    /// A view for lookups on any thread.
+    /// Create a view for lookups on any thread.
     pub fn reader(&self) -> PrefixReader<A> {
         PrefixReader {
             shared: self.shared.clone(),
@@ -120,7 +120,7 @@ impl<A: Address> PrefixTable<A> {
         }
     }
 
-    /// Add a route, or change the value of one; returns the value that it had.
+    /// Add a route or change its value; returns the previous value.
     pub fn insert(
         &mut self,
         router: RouterIndex,
@@ -181,7 +181,7 @@ impl<A: Address> PrefixTable<A> {
         Ok(old)
     }
 
-    /// Remove all routes of a router, and hand each value to `gone`.
+    /// Remove all routes of a router, and pass each value to `gone`.
     pub fn clear(&mut self, router: RouterIndex, gone: impl FnMut(u32)) {
         let Some(routes) = self.routes.get_mut(router as usize).and_then(Option::take) else {
             return;
@@ -202,7 +202,7 @@ impl<A: Address> PrefixTable<A> {
         routes.values().for_each(gone);
     }
 
-    /// Note all blocks below an entry.
+    /// Record all blocks below an entry as unpublished.
     fn unpublish(&mut self, at: u32, segments: &Segments) {
         if !is_branch(at) {
             return;
@@ -215,7 +215,7 @@ impl<A: Address> PrefixTable<A> {
         self.unpublished.push((position(at), (HEADER + runs) as u32));
     }
 
-    /// Put an array in the place of the first levels of a router's trie, where it has not that one yet.
+    /// Replace the first levels of a router's trie by an array, unless it already has this one.
     fn put_in_front(&mut self, router: RouterIndex, levels: u8) {
         let shared = self.shared.clone();
         let root = root(router, &shared);
@@ -246,7 +246,8 @@ impl<A: Address> PrefixTable<A> {
         self.retire_unpublished();
     }
 
-    /// Write the entries `levels` below `at` to `words`, and note the blocks that lead there.
+    /// Write the entries that are `levels` levels below `at` to `words`, and record the blocks in between as
+    /// unpublished.
     fn spread(&mut self, at: u32, levels: u8, words: &[AtomicU32], segments: &Segments) {
         if levels == 0 || !is_branch(at) {
             words.iter().for_each(|word| word.store(at, Ordering::Relaxed));
@@ -264,18 +265,18 @@ impl<A: Address> PrefixTable<A> {
         self.routes.get(router as usize)?.as_deref()
     }
 
-    /// The value of exactly this route.
+    /// Value of exactly this route.
     pub fn get(&self, router: RouterIndex, prefix: A, length: u8) -> Option<u32> {
         checked(prefix, length).ok()?;
         self.list(router)?.get(prefix, length)
     }
 
-    /// The value of the longest route that matches.
+    /// Value of the longest matching route.
     pub fn lookup(&self, router: RouterIndex, address: A) -> Option<u32> {
         self.reader().lookup(router, address)
     }
 
-    /// All routes of a router as (prefix, length, value), by prefix, shorter ones first. Each call sorts them.
+    /// All routes of a router as (prefix, length, value), sorted by prefix, shorter ones first. Each call sorts them.
     pub fn iter(&self, router: RouterIndex) -> impl Iterator<Item = (A, u8, u32)> + use<A> {
         let sorted = self.list(router).map(Routes::sorted);
         sorted.unwrap_or_default().into_iter()
@@ -291,18 +292,18 @@ impl<A: Address> PrefixTable<A> {
         self.len(router) == 0
     }
 
-    /// Bytes allocated for lookups: blocks, arrays in front of them, and roots.
+    /// Bytes allocated for lookups: blocks, arrays and roots.
     pub fn bytes(&self) -> usize {
         self.account.bytes() + self.shared.roots.len() * size_of::<Root>() + size_of::<Shared>()
     }
 
-    /// Bytes of the lists of routes that only the control thread reads, estimated from their entries.
+    /// Estimated bytes of the route lists that only the control thread reads.
     pub fn list_bytes(&self) -> usize {
         let lists = self.routes.iter().flatten();
         lists.map(|routes| routes.bytes()).sum()
     }
 
-    /// Use the blocks again that no reader can hold. Changes do it now and then; call it when they stop.
+    /// Reclaim blocks that no reader can hold. Changes do this from time to time; call it when changes stop.
     pub fn reclaim(&mut self) {
         self.retire_unpublished();
         if self.retired.is_empty() {
@@ -317,12 +318,12 @@ impl<A: Address> PrefixTable<A> {
         }
     }
 
-    /// Blocks that wait for readers.
+    /// Number of blocks that wait for readers.
     pub fn retired(&self) -> usize {
         self.retired.len() + self.unpublished.len()
     }
 
-    /// Let what is unpublished wait for the readers.
+    /// Retire the unpublished blocks.
     fn retire_unpublished(&mut self) {
         if !self.unpublished.is_empty() {
             let epoch = self.quiescence.advance();
@@ -332,7 +333,7 @@ impl<A: Address> PrefixTable<A> {
         }
     }
 
-    /// Carry out a change, publish it and retire what it replaced.
+    /// Apply a change, publish it, and retire the replaced blocks.
     fn commit(&mut self, change: Change<A>) {
         let shared = self.shared.clone();
         let root = root(change.router, &shared);
@@ -356,7 +357,7 @@ impl<A: Address> PrefixTable<A> {
         }
     }
 
-    /// Apply a change to the subtree of `old` at `level`; returns the entry that must stand in its place.
+    /// Apply a change to the subtree of `old` at `level`; returns the entry to store in its place.
     fn apply(&mut self, old: u32, level: u32, change: &Change<A>, segments: &Segments) -> u32 {
         let beyond = change.length as i32 - 8 * level as i32;
         if beyond <= 0 {
@@ -364,7 +365,7 @@ impl<A: Address> PrefixTable<A> {
         }
         let slot = change.prefix.byte(level);
         if beyond > 8 && is_branch(old) {
-            // One slot; where it leads to another block before and after, one store is all.
+            // A change of one slot. If the slot is a branch before and after, a single store suffices.
             let block = segments.at(position(old));
             let index = entry_index(header(block, slot), slot);
             let below = entry(block, index);
@@ -393,8 +394,8 @@ impl<A: Address> PrefixTable<A> {
         self.replace(old, &runs, &changed, segments)
     }
 
-    /// The entry for the runs `now` in place of `old`, whose runs are `before`: the same block where they begin at the same
-    /// slots, a leaf where all slots are one, a new block otherwise.
+    /// The entry for the runs `now` in place of `old`, whose runs are `before`: the same block if the runs have the
+    /// same starts, a leaf if all slots are equal, otherwise a new block.
     fn replace(&mut self, old: u32, before: &Runs, now: &Runs, segments: &Segments) -> u32 {
         if is_branch(old) {
             if now.is_shaped_as(before) {
@@ -413,7 +414,7 @@ impl<A: Address> PrefixTable<A> {
     }
 }
 
-/// A change that covers a whole subtree: its runs stay, their leaves change in place.
+/// Apply a change that covers a whole subtree: its runs stay, and their leaves change in place.
 fn push<A>(old: u32, change: &Change<A>, segments: &Segments) -> u32 {
     if !is_branch(old) {
         return change.applied(old);

@@ -1,18 +1,18 @@
-//! Publication of snapshots: the control thread replaces a value as a whole, workers read it without a lock.
+//! Publication of snapshots: the control thread replaces a value as a whole, and workers read it without a lock.
 //!
-//! A [`Reader`] asks once per burst. As long as nothing was published that costs one load; otherwise it takes the new
-//! snapshot, by an atomic exchange, and lets go of the old one. The [`Publisher`] keeps every retired snapshot until
-//! no reader has it, so that it is always the control thread that frees. A worker that sleeps goes offline first, or
-//! it would hold a retired snapshot all the while.
+//! A [`Reader`] checks for a new snapshot once per burst. If none was published, that costs one load; otherwise the
+//! reader takes the new snapshot by an atomic exchange and releases the old one. The [`Publisher`] keeps every retired
+//! snapshot until no reader holds it, so that always the control thread frees it. A worker goes offline before it
+//! sleeps, because it would otherwise hold a retired snapshot for that time.
 
 mod protocol;
 
-/// What the protocol is built on; the model test builds the same source on the types of its checker.
+/// Synchronisation primitives of the protocol. The model test compiles the same source with those of its checker.
 mod sync {
     pub use std::sync::Arc;
     pub use std::sync::atomic::{AtomicU64, Ordering};
 
-    /// The place that readers take the snapshot from.
+    /// Location of the current snapshot.
     #[derive(Debug)]
     pub struct Root<T>(arc_swap::ArcSwap<T>);
 

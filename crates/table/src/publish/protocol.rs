@@ -1,10 +1,10 @@
-//! Who has which snapshot.
+//! Ownership of snapshots by the publisher and its readers.
 
 use super::sync::{Arc, AtomicU64, Ordering, Root};
 
 #[derive(Debug)]
 struct Shared<T> {
-    /// Of the newest snapshot, from 1; raised after `root` holds it.
+    /// Number of the newest snapshot, from 1; incremented after `root` holds it.
     generation: AtomicU64,
     root: Root<T>,
 }
@@ -34,7 +34,7 @@ impl<T> Publisher<T> {
         }
     }
 
-    /// A reader for one worker, offline until its first load.
+    /// Create a reader for one worker; it is offline until its first load.
     pub fn reader(&self) -> Reader<T> {
         Reader {
             shared: self.shared.clone(),
@@ -48,13 +48,13 @@ impl<T> Publisher<T> {
         &self.current
     }
 
-    /// The number of the newest snapshot, from 1.
+    /// Number of the newest snapshot, from 1.
     pub fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// Publish a snapshot: readers see it from their next load on. Returns its number. The one before is retired,
-    /// and freed by [`collect`](Self::collect).
+    /// Publish a snapshot, which readers see from their next load on. Returns its number. The previous snapshot is
+    /// retired; [`collect`](Self::collect) frees it.
     pub fn publish(&mut self, snapshot: T) -> u64 {
         let snapshot = Arc::new(snapshot);
         drop(self.shared.root.swap(snapshot.clone()));
@@ -64,15 +64,15 @@ impl<T> Publisher<T> {
         self.generation
     }
 
-    /// Free the retired snapshots that no reader has. Returns how many remain.
+    /// Free retired snapshots that no reader holds. Returns the number that remain.
     pub fn collect(&mut self) -> usize {
-        // Not in the root any more: who alone has a retired snapshot keeps it alone.
+        // A retired snapshot is no longer in the root, so its only holder remains the only one.
         self.retired.retain_mut(|snapshot| Arc::get_mut(snapshot).is_none());
         self.retired.len()
     }
 }
 
-/// One worker's end. Readers that outlive their publisher keep its last snapshot alive.
+/// One worker's end. Readers that outlive their publisher keep the last snapshot alive.
 #[derive(Debug)]
 pub struct Reader<T> {
     shared: Arc<Shared<T>>,
@@ -81,7 +81,7 @@ pub struct Reader<T> {
 }
 
 impl<T> Reader<T> {
-    /// The newest snapshot; the reader holds it until the next load. Once per burst.
+    /// The newest snapshot; the reader holds it until the next load. Called once per burst.
     #[inline]
     pub fn load(&mut self) -> &T {
         let generation = self.shared.generation.load(Ordering::Acquire);
@@ -92,12 +92,12 @@ impl<T> Reader<T> {
         self.cached.get_or_insert_with(|| self.shared.root.load())
     }
 
-    /// The number of the snapshot that was loaded last: it, or one published while it was loaded.
+    /// Number of the snapshot loaded last, or of one published during that load.
     pub fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// Let go of the snapshot, before a sleep.
+    /// Release the snapshot before a sleep.
     pub fn offline(&mut self) {
         self.cached = None;
     }

@@ -1,8 +1,9 @@
-//! Which sub-tables may hold anything for an address: for all addresses, and for those that share their first bits.
+//! Filter of the sub-tables that may contain a match: for all addresses, and by regions of addresses with equal leading
+//! bits.
 //!
-//! Regions of addresses are told apart by their first 16 bits, and where there are many rules by 20: then most of the
-//! sub-tables that hold something for a region would hold nothing for the address. Short prefixes, which lie in many
-//! regions, have bitmaps of their own, of 12 bits.
+//! Regions are distinguished by their first 16 bits, or 20 if there are many rules: otherwise most sub-tables that have
+//! entries for a region would have none for the address. Short prefixes, which span many regions, have separate bitmaps
+//! by 12 bits.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -11,37 +12,37 @@ use super::key::{Address, Candidate, Key, Query};
 use super::sync::{AtomicU32, AtomicU64, Ordering, halves, words};
 use crate::prefetch::prefetch_read_at;
 
-/// First bits of regions for the longest prefixes that the coarse bitmaps hold.
+/// Leading bits of regions in the coarse bitmaps, which is also the longest prefix that they contain.
 const COARSE: u32 = 12;
-/// First bits of regions for the others.
+/// Leading bits of regions for longer prefixes.
 const FINE: u32 = 16;
-/// The same where there are many rules.
+/// Leading bits of regions for longer prefixes if there are many rules.
 const FINEST: u32 = 20;
 
-/// Counts that one change goes through to fill the finest bitmaps.
+/// Number of counts that one change processes to fill the finest bitmaps.
 const STEP: usize = 64;
 
-/// Most words of a family's candidates.
+/// Maximum number of words of a family's candidates.
 const WORDS: usize = 4;
 
-/// A context's part in the choice of regions, so that contexts do not all share theirs.
+/// Region number of an address; mixes in the context, so that contexts don't share all regions.
 #[inline(always)]
 fn place<A: Address>(context: u32, address: A) -> u32 {
     address.first_bits() ^ context.wrapping_mul(0x9e37_79b9)
 }
 
-/// Candidates that are left for a question, but for those of length 0; the more specific ones first.
+/// Remaining candidates of a query, without those of length 0; the more specific ones come first.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Candidates<A: Address>(pub A::Candidates);
 
 impl<A: Address> Candidates<A> {
-    /// Whether there is one.
+    /// Whether there is a candidate.
     #[inline(always)]
     pub fn any(&self) -> bool {
         self.0.as_ref().iter().fold(0, |all, word| all | word) != 0
     }
 
-    /// The most specific one, taken out; some one where there is none.
+    /// Remove and return the most specific candidate; an arbitrary one if there is none.
     #[inline(always)]
     pub fn next(&mut self) -> Candidate {
         let words = self.0.as_mut();
@@ -51,7 +52,7 @@ impl<A: Address> Candidates<A> {
         Candidate(64 * last as u32 + bit + 2)
     }
 
-    /// Without those that have a port, where there is none.
+    /// Remove the candidates with a port if the query has no port.
     #[inline(always)]
     fn with_port(mut self, port: bool) -> Self {
         let keep = if port { u64::MAX } else { u64::MAX / 3 };
@@ -60,38 +61,38 @@ impl<A: Address> Candidates<A> {
     }
 }
 
-/// What readers ask.
+/// The filter as readers see it.
 #[derive(Debug)]
 pub struct Filter {
-    /// Which sub-tables hold anything: their candidates less 2.
+    /// Bitmap of the sub-tables with entries, by candidate number minus 2.
     held: [AtomicU64; WORDS],
-    /// The same of length 0, of which there are but two.
+    /// Bitmap of the two candidates of length 0.
     zero: AtomicU32,
-    /// Bits of candidates less 2, of prefixes of 1 to 12 bits, by the first 12 bits of the address.
+    /// Bitmaps of candidate numbers minus 2 for prefixes of 1 to 12 bits, by the first 12 bits of the address.
     coarse: OnceLock<Box<[AtomicU32]>>,
-    /// Of longer prefixes, by the first 16 bits; set after `coarse`.
+    /// Bitmaps for longer prefixes, by the first 16 bits; set after `coarse`.
     fine: OnceLock<Box<[AtomicU64]>>,
-    /// The same, by the first 20.
+    /// Bitmaps for longer prefixes, by the first 20 bits.
     finest: OnceLock<Box<[AtomicU64]>>,
 }
 
-/// Bitmaps of regions, as they are for the length of a batch.
+/// Bitmaps of regions for the duration of a batch.
 #[derive(Clone, Copy)]
 pub struct Regions<'f> {
     coarse: &'f [AtomicU32],
     fine: &'f [AtomicU64],
-    /// Bits of an address behind those that choose its region.
+    /// Number of address bits after those that select the region.
     shift: u32,
 }
 
 impl Regions<'_> {
-    /// Ask for what [`Filter::candidates`] reads, where that is too large for near caches.
+    /// Prefetch the data that [`Filter::candidates`] reads, if it is too large for the near caches.
     #[inline(always)]
     pub fn prefetch<A: Address>(&self, query: &Query<A>) {
         prefetch_read_at(self.fine, (place(query.context, query.address) >> self.shift) as usize);
     }
 
-    /// Whether the bitmaps are too large for near caches.
+    /// Whether the bitmaps are too large for the near caches.
     #[inline(always)]
     pub fn are_large(&self) -> bool {
         self.shift == 32 - FINEST
@@ -118,7 +119,7 @@ impl Filter {
         }
     }
 
-    /// Bitmaps of regions, where they are told apart.
+    /// Bitmaps of regions, if enabled.
     #[inline(always)]
     pub fn regions<A: Address>(&self) -> Option<Regions<'_>> {
         if !A::REGIONS {
@@ -135,7 +136,7 @@ impl Filter {
         })
     }
 
-    /// Sub-tables that may hold a match, but for those of length 0.
+    /// Sub-tables that may contain a match, without those of length 0.
     #[inline(always)]
     pub fn candidates<A: Address>(&self, regions: &Option<Regions<'_>>, query: &Query<A>) -> Candidates<A> {
         let mut candidates = A::Candidates::default();
@@ -150,19 +151,19 @@ impl Filter {
         Candidates(candidates).with_port(query.port.is_some())
     }
 
-    /// Whether the sub-table of length 0 holds keys with a port, and without.
+    /// Whether the sub-table of length 0 has keys with and without a port.
     #[inline(always)]
     pub fn zero(&self) -> u32 {
         self.zero.load(Ordering::Acquire)
     }
 
-    /// Whether no sub-table holds anything.
+    /// Whether all sub-tables are empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.zero() == 0 && self.held.iter().all(|held| held.load(Ordering::Acquire) == 0)
     }
 
-    /// Bytes of the bitmaps.
+    /// Size of the bitmaps in bytes.
     pub fn bytes(&self) -> usize {
         let coarse = self.coarse.get().map_or(0, |words| size_of_val(&**words));
         let fine = [&self.fine, &self.finest]
@@ -190,15 +191,15 @@ fn set_32(cell: &AtomicU32, bit: u32, on: bool) {
     cell.store(word, Ordering::Release);
 }
 
-/// Bits of rules' prefixes in one of the finest regions, or in as many as the prefix reaches: what a count is kept of.
-/// In the order of the regions of 16 bits, so that those of one of them follow one another.
+/// A candidate's bit in one of the finest regions, or in all that a prefix covers; rules are counted per such item.
+/// Sorted by regions of 16 bits, so that the items of a region are consecutive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct RegionBits {
     /// First 16 bits.
     fine: u16,
-    /// The candidate less 2.
+    /// Candidate number minus 2.
     bit: u8,
-    /// The next 4.
+    /// Next 4 bits.
     rest: u8,
 }
 
@@ -221,7 +222,7 @@ impl RegionBits {
         u32::from(self.bit / 2) + 1
     }
 
-    /// The first of its regions of so many bits, and how many there are.
+    /// First covered region of `bits` bits, and number of regions.
     fn regions(self, bits: u32) -> (usize, usize) {
         let finest = usize::from(self.fine) << (FINEST - FINE) | usize::from(self.rest);
         (finest >> (FINEST - bits), 1 << bits.saturating_sub(self.length()))
@@ -240,18 +241,18 @@ impl RegionBits {
     }
 }
 
-/// The writer's account of how many entries each bit stands for.
+/// The writer's counts of entries per bit.
 #[derive(Debug, Default)]
 pub struct RegionCounts {
-    /// By candidate.
+    /// Counts by candidate.
     held: BTreeMap<u32, u32>,
     spots: BTreeMap<RegionBits, u32>,
-    /// The finest bitmaps while they are filled, and up to where they are.
+    /// The finest bitmaps while they are being filled, and the progress.
     filling: Option<(Box<[AtomicU64]>, Option<RegionBits>)>,
 }
 
 impl RegionCounts {
-    /// An entry was added.
+    /// Count an added entry.
     pub fn add<A: Address>(&mut self, filter: &Filter, key: &Key<A>) {
         let candidate = Candidate::of(key);
         if raise(&mut self.held, candidate.0) {
@@ -264,7 +265,7 @@ impl RegionCounts {
         }
     }
 
-    /// An entry was removed.
+    /// Count a removed entry.
     pub fn remove<A: Address>(&mut self, filter: &Filter, key: &Key<A>) {
         let candidate = Candidate::of(key);
         if lower(&mut self.held, candidate.0) {
@@ -277,7 +278,7 @@ impl RegionCounts {
         }
     }
 
-    /// Set a spot's bits, or clear those that no other has.
+    /// Set the bits of an item, or clear those that no other item needs.
     fn set(&self, filter: &Filter, spot: RegionBits, on: bool) {
         if spot.length() <= COARSE {
             if let Some(coarse) = filter.coarse.get() {
@@ -297,7 +298,7 @@ impl RegionCounts {
         }
     }
 
-    /// Begin to tell regions apart.
+    /// Enable bitmaps by region.
     pub fn enable_regions<A: Address>(&self, filter: &Filter) {
         if !A::REGIONS || filter.fine.get().is_some() {
             return;
@@ -310,13 +311,13 @@ impl RegionCounts {
                 spot.set_64(&fine, FINE, true);
             }
         }
-        // Complete before any reader sees them; only this thread sets them.
+        // The bitmaps are complete before any reader sees them; only this thread sets them.
         let _ = filter.coarse.set(coarse);
         let _ = filter.fine.set(fine);
     }
 
-    /// Begin, or go on, to tell finer regions apart: a few of the counts at a time, and readers see the bitmaps when all are
-    /// through.
+    /// Start or continue to build the finest bitmaps, a few counts at a time; readers see them when all counts are
+    /// processed.
     pub fn enable_fine_regions<A: Address>(&mut self, filter: &Filter) {
         if !A::REGIONS || filter.finest.get().is_some() {
             return;
@@ -344,14 +345,14 @@ impl RegionCounts {
     }
 }
 
-/// Count one more; whether it is the first.
+/// Increment a count; returns whether it was zero before.
 fn raise<K: Ord>(counts: &mut BTreeMap<K, u32>, key: K) -> bool {
     let count = counts.entry(key).or_insert(0);
     *count += 1;
     *count == 1
 }
 
-/// Count one less; whether it was the last.
+/// Decrement a count; returns whether it is zero now.
 fn lower<K: Ord>(counts: &mut BTreeMap<K, u32>, key: K) -> bool {
     let Some(count) = counts.get_mut(&key) else {
         return false;

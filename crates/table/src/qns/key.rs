@@ -1,35 +1,35 @@
-//! Keys of rules, what is asked of them, and how both families lay an entry out.
+//! Keys of rules, queries, and the entry layouts of both families.
 
 use std::fmt::Debug;
 
 use super::sync::AtomicU64;
 use crate::hash::Hasher;
 
-/// What a rule is found by.
+/// Key of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key<A> {
-    /// Virtual router, bridge, or subscriber site.
+    /// Context: virtual router, bridge, or subscriber site.
     pub context: u32,
     /// First address of the prefix.
     pub prefix: A,
     /// Length of the prefix in bits.
     pub length: u8,
-    /// Port; none is the wildcard.
+    /// Port; `None` is the wildcard.
     pub port: Option<u16>,
-    /// IP protocol; none is any.
+    /// IP protocol; `None` matches any.
     pub protocol: Option<u8>,
-    /// Interface; none is any.
+    /// Interface; `None` matches any.
     pub interface: Option<u16>,
 }
 
-/// What is asked of a packet.
+/// Query for a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Query<A> {
-    /// Virtual router, bridge, or subscriber site.
+    /// Context: virtual router, bridge, or subscriber site.
     pub context: u32,
     /// Address.
     pub address: A,
-    /// Port; none where the protocol has none: then only rules without a port match.
+    /// Port; `None` if the protocol has no ports: then only rules without a port match.
     pub port: Option<u16>,
     /// IP protocol.
     pub protocol: u8,
@@ -37,37 +37,37 @@ pub struct Query<A> {
     pub interface: u16,
 }
 
-/// The most specific rule that matches: the longest prefix, then a port before none, a protocol before any, an interface
-/// before any.
+/// The most specific matching rule: longest prefix, then port before no port, protocol before any protocol, interface
+/// before any interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Match<V> {
-    /// What the rule says.
+    /// Value of the rule.
     pub value: V,
-    /// Length of its prefix in bits.
+    /// Prefix length in bits.
     pub length: u8,
-    /// Whether it names the port.
+    /// Whether the rule names the port.
     pub port: bool,
 }
 
-/// What an IPv4 rule says: 64 bits, and as many of a note as its key has to spare.
+/// Value of an IPv4 rule: 64 bits, and a note of as many bits as its key leaves unused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Value4 {
-    /// The word.
+    /// The 64-bit word.
     pub word: u64,
-    /// The note, below [`Value4::NOTES`].
+    /// The note, less than [`Value4::NOTES`].
     pub note: u16,
 }
 
 impl Value4 {
-    /// Notes are below this.
+    /// Exclusive upper bound of notes.
     pub const NOTES: u16 = 1 << (64 - NOTE);
 }
 
-/// What an IPv6 rule says.
+/// Value of an IPv6 rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Value6(pub [u64; 3]);
 
-// The word of an entry that holds all of its key but address and context.
+// Layout of the entry word that contains the whole key except address and context.
 const WILDCARD: u64 = 1 << 8;
 const ANY_INTERFACE: u32 = 9;
 const ANY_PROTOCOL: u32 = 10;
@@ -76,7 +76,7 @@ const PORT: u32 = 19;
 const INTERFACE: u32 = 35;
 const NOTE: u32 = 51;
 
-/// That word without the note, for a key's part of an entry.
+/// That word for a key, without the note.
 fn shape<A>(key: &Key<A>) -> u64 {
     let port = key.port.map_or(WILDCARD, |port| u64::from(port) << PORT);
     let protocol = key
@@ -88,21 +88,20 @@ fn shape<A>(key: &Key<A>) -> u64 {
     u64::from(key.length) | port | protocol | interface
 }
 
-/// The part of that word that is hashed: length and port, or that there is none.
+/// The hashed part of that word: length and port, or the absence of a port.
 #[inline(always)]
 fn hashed(candidate: Candidate, port: u16) -> u64 {
     let with_port = u64::from(candidate.0 & 1).wrapping_neg();
     u64::from(candidate.length()) | u64::from(port) << PORT & with_port | WILDCARD & !with_port
 }
 
-/// The part of that word that is not: protocol and interface, of entries that are for neither any protocol nor any
-/// interface.
+/// The unhashed part of that word, for an entry that names both protocol and interface.
 #[inline(always)]
 pub(super) fn told_apart<A>(query: &Query<A>) -> u64 {
     u64::from(query.protocol) << PROTOCOL | u64::from(query.interface) << INTERFACE
 }
 
-/// How unspecific an entry is that says what is `wanted`, 0 to 3; none where it says something else.
+/// Unspecificity, 0 to 3, of an entry that matches `wanted`; `None` if it does not match.
 #[inline(always)]
 fn rank(shape: u64, wanted: u64) -> Option<u8> {
     let any_interface = shape >> ANY_INTERFACE & 1;
@@ -113,8 +112,8 @@ fn rank(shape: u64, wanted: u64) -> Option<u8> {
     ((shape ^ wanted) & (always | protocol | interface) == 0).then_some((any_protocol << 1 | any_interface) as u8)
 }
 
-/// A sub-table and which of its two kinds of keys: twice the length of its prefixes, and 1 for those with a port. The
-/// larger, the more specific.
+/// A sub-table and one of its two kinds of keys: twice the prefix length, plus 1 for keys with a port. Larger numbers
+/// are more specific.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Candidate(pub u32);
 
@@ -134,7 +133,7 @@ impl Candidate {
     }
 }
 
-/// What a family's entries look like.
+/// Address type of a family with its entry layout.
 pub trait Address: crate::prefix::Address + Default + sealed::Layout {}
 
 impl Address for u32 {}
@@ -143,58 +142,58 @@ impl Address for u128 {}
 pub(super) mod sealed {
     use super::*;
 
-    /// Entries, lines and blocks of one family.
+    /// Entries, lines and hash blocks of one family.
     pub trait Layout: Copy + Sized {
-        /// What a rule says.
+        /// Value of a rule.
         type Value: Copy + Default + PartialEq + Debug + Send + Sync + 'static;
-        /// An entry's words.
+        /// Words of an entry.
         type Entry: Copy + Default + AsRef<[u64]> + AsMut<[u64]>;
-        /// A line of the table: header, next, entries.
+        /// A line of the table: header, link, entries.
         type Line: AsRef<[AtomicU64]> + 'static;
-        /// What is hashed: address and context as an entry has them, length and port.
+        /// Hash input: address and context as in an entry, length and port.
         type Block: Copy + Default;
-        /// A bit for each candidate but those of length 0.
+        /// One bit per candidate, without those of length 0.
         type Candidates: Copy + Default + AsRef<[u64]> + AsMut<[u64]> + Debug;
-        /// Words of a line.
+        /// Number of words per line.
         const WORDS: usize;
-        /// Whether regions of addresses are told apart.
+        /// Whether bitmaps by region are used.
         const REGIONS: bool;
 
-        /// The line that begins at a word.
+        /// The line that starts at a word.
         fn line(words: &[AtomicU64], first: usize) -> Option<&Self::Line>;
-        /// Of a key with its value.
+        /// Entry of a key with its value.
         fn entry(key: &Key<Self>, value: Self::Value) -> Self::Entry;
-        /// Back.
+        /// Key and value of an entry.
         fn open(entry: &Self::Entry) -> (Key<Self>, Self::Value);
-        /// Whether both are of the same key.
+        /// Whether both entries have the same key.
         fn same_key(one: &Self::Entry, other: &Self::Entry) -> bool;
-        /// How unspecific an entry is that has what was hashed and is for a question's protocol and interface; none where
-        /// it is not.
+        /// Unspecificity of an entry that has this hash input and matches a query's protocol and interface; `None` if
+        /// it does not match.
         fn rank(entry: &Self::Entry, block: &Self::Block, told_apart: u64) -> Option<u8>;
-        /// The value of an entry.
+        /// Value of an entry.
         fn value(entry: &Self::Entry) -> Self::Value;
-        /// What is hashed.
+        /// Hash input.
         fn block(context: u32, masked: Self, hashed: u64) -> Self::Block;
-        /// The hash of one.
+        /// Hash of one block.
         fn hash_one(hasher: &Hasher, block: &Self::Block) -> u64;
-        /// Hashes of many.
+        /// Hashes of several blocks.
         fn hash(hasher: &Hasher, blocks: &[Self::Block], out: &mut [u64]);
         /// The first 32 bits of the address.
         fn first_bits(self) -> u32;
-        /// The address without all but its first bits.
+        /// The address with all bits after the first `length` cleared.
         fn cut(self, length: u8) -> Self;
     }
 }
 
 use sealed::Layout;
 
-/// What is hashed of a key.
+/// Hash input of a key.
 pub(super) fn block_of<A: Address>(key: &Key<A>) -> A::Block {
     let hashed = hashed(Candidate::of(key), key.port.unwrap_or(0));
     A::block(key.context, key.prefix, hashed)
 }
 
-/// What is hashed to ask a candidate.
+/// Hash input of a query for a candidate.
 #[inline(always)]
 pub(super) fn block<A: Address>(query: &Query<A>, candidate: Candidate) -> A::Block {
     let address = query.address.cut(candidate.length());
@@ -213,7 +212,7 @@ fn key_of_shape<A>(shape: u64, context: u32, prefix: A) -> Key<A> {
     }
 }
 
-/// The shape without the note.
+/// Mask of the word without the note.
 const SHAPE: u64 = (1 << NOTE) - 1;
 
 impl Layout for u32 {

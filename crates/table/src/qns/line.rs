@@ -1,39 +1,39 @@
-//! One line: a header with a tag for each slot and a version, the number of the line that goes on with a sieve of the tags
-//! that are there, and two entries.
+//! A line of the table: a header with a version and a tag per slot; a link to the next line with a sieve of the tags
+//! that follow; and two entries.
 
 use super::key::Address;
 use super::sync::{AtomicU64, Ordering};
 
-/// Entries of a line.
+/// Number of entries per line.
 pub const SLOTS: usize = 2;
-/// Words before the entries: header and next.
+/// Number of words before the entries: header and link.
 const HEAD: usize = 2;
 
-/// Part of a hash that a header holds of each entry: never 0, which marks a free slot.
+/// Tag of a hash in the header; never 0, which marks a free slot.
 #[inline(always)]
 pub fn tag_of(hash: u64) -> u16 {
     (hash >> 48) as u16 | 1
 }
 
-/// A line's header: its version in the high half, 16 bits for each slot in the low one.
+/// Header of a line: version in the high half, a 16-bit tag per slot in the low half.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header(u64);
 
 impl Header {
-    /// Tag of a slot; 0 where it is free.
+    /// Tag of a slot; 0 if it is free.
     #[inline(always)]
     pub fn tag(self, slot: usize) -> u16 {
         (self.0 >> (16 * slot)) as u16
     }
 
-    /// Slots with this tag: bit 0 and bit 1.
+    /// Slots with this tag, as bits 0 and 1.
     #[inline(always)]
     pub fn matches(self, tag: u16) -> usize {
         let differ = self.0 as u32 ^ (u32::from(tag) * 0x1_0001);
         usize::from(differ as u16 == 0) | usize::from(differ < 0x1_0000) << 1
     }
 
-    /// The next version, with another tag in a slot.
+    /// The next version of the header, with another tag in a slot.
     fn with(self, slot: usize, tag: u16) -> Self {
         let tags = self.0 as u32 & !(0xffff << (16 * slot)) | u32::from(tag) << (16 * slot);
         let version = (self.0 >> 32) as u32;
@@ -41,26 +41,26 @@ impl Header {
     }
 }
 
-/// The header, and everything that was written before it.
+/// Load the header, and with it everything written before it.
 #[inline(always)]
 pub fn header(line: &[AtomicU64]) -> Header {
     Header(line[0].load(Ordering::Acquire))
 }
 
-/// What follows a line.
+/// Link to the next line of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rest(u64);
 
 impl Rest {
-    /// A line of the overflow, and a sieve of the tags that are in it and behind it.
+    /// Create from an overflow line, and a sieve of the tags in it and after it.
     pub fn new(next: u32, sieve: u32) -> Self {
         Rest(u64::from(sieve) << 32 | (u64::from(next) + 1))
     }
 
-    /// Nothing.
+    /// No further line.
     pub const NONE: Self = Rest(0);
 
-    /// The line of the overflow that goes on.
+    /// The next overflow line.
     #[inline(always)]
     pub fn next(self) -> Option<u32> {
         (self.0 as u32).checked_sub(1)
@@ -72,43 +72,43 @@ impl Rest {
         self.0 >> 32 & u64::from(sieve(tag)) != 0
     }
 
-    /// The sieve.
+    /// Sieve of the tags that follow.
     pub fn sieve(self) -> u32 {
         (self.0 >> 32) as u32
     }
 }
 
-/// A tag's bit in a sieve. The lowest bit is the same in all tags.
+/// Bit of a tag in a sieve. The lowest tag bit is not used, because it is the same in all tags.
 #[inline(always)]
 pub fn sieve(tag: u16) -> u32 {
     1 << (tag >> 1 & 31)
 }
 
-/// What follows, and everything that was written before it was known.
+/// Load the link, and with it everything written before it.
 #[inline(always)]
 pub fn rest(line: &[AtomicU64]) -> Rest {
     Rest(line[1].load(Ordering::Acquire))
 }
 
-/// Let something else follow.
+/// Set the link.
 pub fn set_rest(line: &[AtomicU64], rest: Rest) {
     line[1].store(rest.0, Ordering::Release);
 }
 
-/// The entry of a slot. It is whole where the header is the same before and after.
+/// Read the entry of a slot. It is consistent if the header is the same before and after.
 #[inline(always)]
 pub fn entry<A: Address>(line: &[AtomicU64], slot: usize) -> A::Entry {
     let mut entry = A::Entry::default();
     let words = entry.as_mut();
     let first = HEAD + slot * words.len();
     for (word, cell) in words.iter_mut().zip(&line[first..]) {
-        // A reader that sees a word of the slot's next entry sees that the header has changed.
+        // A reader that sees a word of the slot's next entry also sees the changed header.
         *word = cell.load(Ordering::Acquire);
     }
     entry
 }
 
-/// Fill a free slot: readers see the entry from the header's store on.
+/// Fill a free slot; readers see the entry after the store of the header.
 pub fn fill<A: Address>(line: &[AtomicU64], slot: usize, tag: u16, entry: &A::Entry) {
     let words = entry.as_ref();
     let first = HEAD + slot * words.len();
@@ -125,7 +125,7 @@ pub fn clear(line: &[AtomicU64], slot: usize) {
     line[0].store(header.0, Ordering::Release);
 }
 
-/// The line's first free slot.
+/// First free slot of the line.
 pub fn free_slot(line: &[AtomicU64]) -> Option<usize> {
     let header = header(line);
     (0..SLOTS).find(|&slot| header.tag(slot) == 0)

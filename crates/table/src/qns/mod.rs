@@ -1,21 +1,21 @@
-//! QNS, quick NAT search (P4, section 2.2): rules found by prefix, port and protocol, whatever their number, changed one
-//! by one by the control thread while workers look up.
+//! QNS, quick NAT search (P4, section 2.2): finds rules by prefix, port and protocol, independent of their number. The
+//! control thread changes individual rules while workers look up.
 //!
-//! There is a sub-table for each prefix length (33 for IPv4, 129 for IPv6). Within one, a rule with a port has a key
-//! with the port, a rule without one a key without: a lookup asks the longest prefix first, with the port before without,
-//! and the first match ends it. Rules of one such key for one protocol or any, for one interface or any, share a bucket,
-//! where the more specific one wins. Bitmaps say which sub-tables hold anything, for all addresses and, once there are
-//! some rules, for those that share their first bits: what holds nothing costs nothing.
+//! There is one sub-table per prefix length (33 for IPv4, 129 for IPv6). In a sub-table, the key of a rule includes its
+//! port, if it has one. A lookup searches the longest prefix first, with the port before without it, and ends at the
+//! first match. Rules with the same such key but different protocols or interfaces share a bucket, where the most
+//! specific one is selected. Bitmaps record which sub-tables have entries, for all addresses and, if there are enough
+//! rules, by the leading address bits, so that lookups skip empty sub-tables.
 //!
-//! All sub-tables share one array of buckets, each one cache line for IPv4; the prefix length is part of what is hashed.
-//! The array grows bucket by bucket (linear hashing): an insertion splits at most one bucket, and nothing is ever built
-//! anew. Hashes are keyed and not linear, because addresses and ports come from attackers.
+//! All sub-tables share one array of buckets, each one cache line for IPv4; the prefix length is part of the hash
+//! input. The array grows bucket by bucket (linear hashing): an insertion splits at most one bucket, and the table is
+//! never rebuilt. Hashes are keyed and not linear, because attackers can choose addresses and ports.
 //!
-//! Every word is an atomic. A line's header holds a tag for each of its slots and a version: an entry appears and
-//! disappears by one store, and a reader that read an entry looks at the header again. Entries move only when a bucket is
-//! split or tidied: that raises a count between the copy's appearance and the original's end, and a reader that found
-//! nothing looks at the count again. So a lookup sees each rule before a change or after it, nothing between; it takes no
-//! lock, never waits for the writer and never panics.
+//! Every word is an atomic. The header of a line contains a tag per slot and a version. An entry appears or disappears
+//! by one store, and a reader checks the header again after reading an entry. Entries move only when a bucket is split
+//! or compacted. Between publication of the copy and removal of the original, a counter is incremented; a reader that
+//! found no match checks the counter again. So a lookup sees each rule before or after a change, never an intermediate
+//! state; it takes no lock, never waits for the writer and never panics.
 
 mod filter;
 mod key;
@@ -24,19 +24,19 @@ mod reader;
 mod segments;
 mod table;
 
-/// The atomics that the module is built on; the model test builds the same sources on those of its checker.
+/// Atomics of the module. The model test compiles the same sources with those of its checker.
 mod sync {
     pub use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-    /// Lines of the first segment, a power of two.
+    /// Number of lines in the first segment, a power of two.
     pub const FIRST: u32 = 64;
 
-    /// Words of zeros, whose memory is touched when it is used.
+    /// Allocate zeroed 64-bit words, whose memory is populated at first access.
     pub fn words(count: usize) -> Box<[AtomicU64]> {
         bytemuck::zeroed_slice_box(count)
     }
 
-    /// The same, of half the size.
+    /// Allocate zeroed 32-bit words, whose memory is populated at first access.
     pub fn halves(count: usize) -> Box<[AtomicU32]> {
         bytemuck::zeroed_slice_box(count)
     }

@@ -1,4 +1,4 @@
-//! Looking up.
+//! Lookup.
 
 use std::sync::Arc;
 
@@ -11,16 +11,16 @@ use super::sync::{AtomicU64, Ordering};
 use crate::hash::Hasher;
 use crate::prefetch::prefetch_read;
 
-/// Most questions that go through the passes of a batch together.
+/// Maximum number of queries that pass through a batch lookup together.
 pub const BATCH: usize = 64;
 
-/// Most lines of one bucket: the writer adds no more.
+/// Maximum number of lines per bucket; enforced by the writer.
 pub const CHAIN: usize = 128;
 
-/// What readers share with the writer.
+/// State shared by the readers and the writer.
 #[derive(Debug)]
 pub struct Shared<A: Address> {
-    /// Number of buckets in the low half; in the high one the number of moves so far.
+    /// Number of buckets in the low half; number of moves so far in the high half.
     pub state: AtomicU64,
     pub filter: Filter,
     pub buckets: Lines<A>,
@@ -28,7 +28,7 @@ pub struct Shared<A: Address> {
     pub hasher: Hasher,
 }
 
-/// The bucket of a hash among so many: one more bit of the hash counts for those that have been split.
+/// Bucket of a hash for the number of buckets in `state`: buckets that have been split use one more bit of the hash.
 #[inline(always)]
 pub fn bucket(hash: u64, state: u64) -> u32 {
     let buckets = state as u32;
@@ -37,7 +37,7 @@ pub fn bucket(hash: u64, state: u64) -> u32 {
     if bucket < buckets { bucket } else { bucket & (mask >> 1) }
 }
 
-/// A worker's view of a table: cheap to clone, always the newest state.
+/// A worker's view of a table: cheap to clone, always up to date.
 #[derive(Debug)]
 pub struct QnsReader<A: Address> {
     pub(super) shared: Arc<Shared<A>>,
@@ -58,7 +58,7 @@ impl<A: Address> QnsReader<A> {
         self.shared.filter.is_empty()
     }
 
-    /// The most specific rule that matches.
+    /// The most specific matching rule.
     #[inline]
     pub fn lookup(&self, query: &Query<A>) -> Option<Match<A::Value>> {
         let shared = &*self.shared;
@@ -69,7 +69,7 @@ impl<A: Address> QnsReader<A> {
         while left.any() {
             let first = left.next();
             let one = block(query, first);
-            // Two at a time: the second line is on its way while the first is compared.
+            // Process two candidates at a time: the second line is being fetched while the first is compared.
             if left.any() {
                 let second = left.next();
                 let blocks = [one, block(query, second)];
@@ -95,7 +95,8 @@ impl<A: Address> QnsReader<A> {
         shared.lookup_zero(query)
     }
 
-    /// The same, with the number of cache lines that hold what was read: of bitmaps, buckets and their overflow.
+    /// Like [`QnsReader::lookup`], and also returns the number of cache lines read: of bitmaps, buckets and overflow
+    /// lines.
     pub fn lookup_counted(&self, query: &Query<A>) -> (Option<Match<A::Value>>, usize) {
         let shared = &*self.shared;
         let regions = shared.filter.regions::<A>();
@@ -112,8 +113,8 @@ impl<A: Address> QnsReader<A> {
         (shared.lookup_zero(query), lines)
     }
 
-    /// Look up `queries` together and write what each finds to `matches`, as far as both reach. Each pass asks memory for
-    /// what the next one reads.
+    /// Look up several `queries` and write the results to `matches`, up to the shorter length. Each pass prefetches the
+    /// data that the next one reads.
     pub fn lookup_batch(&self, queries: &[Query<A>], matches: &mut [Option<Match<A::Value>>]) {
         for (queries, matches) in queries.chunks(BATCH).zip(matches.chunks_mut(BATCH)) {
             self.lookup_lanes(queries, matches);
@@ -132,7 +133,7 @@ impl<A: Address> QnsReader<A> {
             }
         }
         let mut left = [Candidates::<A>::default(); BATCH];
-        // Those that have a candidate to ask, most of them in their order.
+        // Queries that still have a candidate, mostly in their original order.
         let mut lanes = [0u8; BATCH];
         let mut open = 0;
         for (lane, (query, left)) in queries.iter().zip(&mut left).enumerate() {
@@ -193,8 +194,8 @@ fn found<V>(value: V, candidate: Candidate) -> Match<V> {
 }
 
 impl<A: Address> Shared<A> {
-    /// The value of the least unspecific entry that has what was hashed and is for a question's protocol and interface.
-    /// `line` is the bucket's at `state`.
+    /// Value of the most specific entry that has this hash input and matches a query's protocol and interface. `line`
+    /// is the line of the bucket at `state`.
     #[inline(always)]
     fn probe(
         &self,
@@ -218,7 +219,7 @@ impl<A: Address> Shared<A> {
             }
             let mut value = None;
             if slots != 0 {
-                // Of most entries none other in the bucket has the tag.
+                // Fast case: usually no other entry in the bucket has the tag.
                 if slots == 3 || rest.may_have(tag) {
                     break;
                 }
@@ -236,7 +237,7 @@ impl<A: Address> Shared<A> {
         self.probe_all(hash, block, told_apart).0
     }
 
-    /// The same, of any bucket, with the number of lines read.
+    /// Search a whole bucket; also returns the number of lines read.
     #[cold]
     #[inline(never)]
     fn probe_all(&self, hash: u64, block: &A::Block, told_apart: u64) -> (Option<A::Value>, usize) {
@@ -260,7 +261,7 @@ impl<A: Address> Shared<A> {
                 let next = rest.next().filter(|_| rest.may_have(tag));
                 line = next.and_then(|next| self.overflow.get(next));
             }
-            // A move between may have hidden an entry, found or not.
+            // A concurrent move may have hidden an entry, whether or not another was found.
             if self.state.load(Ordering::Acquire) == state {
                 return (best.map(|(_, value)| value), lines);
             }
@@ -273,7 +274,7 @@ impl<A: Address> Shared<A> {
         self.probe_all(hash, &block, told_apart(query))
     }
 
-    /// The sub-table of length 0.
+    /// Search the sub-table of length 0.
     #[inline(always)]
     fn lookup_zero(&self, query: &Query<A>) -> Option<Match<A::Value>> {
         match self.filter.zero() {
@@ -292,7 +293,7 @@ impl<A: Address> Shared<A> {
     }
 }
 
-/// The least unspecific entry of a line that matches, as it was at one moment.
+/// The most specific matching entry of a line, read consistently.
 fn best_of<A: Address>(words: &[AtomicU64], tag: u16, block: &A::Block, told_apart: u64) -> Option<(u8, A::Value)> {
     let mut header = line::header(words);
     while header.matches(tag) != 0 {

@@ -1,4 +1,5 @@
-//! Lines in segments, each as large as all before it together, made once and kept as long as the table.
+//! Lines in segments, each as large as all previous ones together, allocated once and kept for the lifetime of the
+//! table.
 
 use std::marker::PhantomData;
 use std::sync::OnceLock;
@@ -6,16 +7,16 @@ use std::sync::OnceLock;
 use super::key::Address;
 use super::sync::{AtomicU64, FIRST, words};
 
-/// Room for segments; lines are numbered by 31 bits.
+/// Maximum number of segments; line numbers have 31 bits.
 const SEGMENTS: usize = 32;
 
-/// Words of a cache line.
+/// Words per cache line.
 const ALIGNMENT: usize = crate::memory::LINE / size_of::<u64>();
 
 #[derive(Debug)]
 struct Segment {
     words: Box<[AtomicU64]>,
-    /// Where line 0 would begin, were it here: such that the segment's begin at lines of the cache.
+    /// Virtual word index of line 0, chosen so that the segment's lines are aligned to cache lines.
     origin: usize,
 }
 
@@ -41,7 +42,7 @@ pub fn first(segment: usize) -> u32 {
 }
 
 impl<A: Address> Lines<A> {
-    /// None yet.
+    /// Create without segments.
     pub fn new() -> Self {
         Self {
             segments: std::array::from_fn(|_| OnceLock::new()),
@@ -49,14 +50,14 @@ impl<A: Address> Lines<A> {
         }
     }
 
-    /// The line; none where it has not been made.
+    /// The line; `None` if its segment is not allocated.
     #[inline(always)]
     pub fn get(&self, line: u32) -> Option<&A::Line> {
         let segment = self.segments[segment(line) % SEGMENTS].get()?;
         A::line(&segment.words, segment.origin.wrapping_add(line as usize * A::WORDS))
     }
 
-    /// Make the segment of a line, where it is not made yet: lines of zeros.
+    /// The line; allocates its segment with zeroed lines if necessary.
     pub fn make(&self, line: u32) -> Option<&A::Line> {
         let segment = segment(line);
         self.segments[segment % SEGMENTS].get_or_init(|| {
@@ -72,7 +73,7 @@ impl<A: Address> Lines<A> {
         self.get(line)
     }
 
-    /// Bytes of all segments.
+    /// Size of all segments in bytes.
     pub fn bytes(&self) -> usize {
         let made = self.segments.iter().filter_map(OnceLock::get);
         made.map(|segment| size_of_val(&*segment.words)).sum()

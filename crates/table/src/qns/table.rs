@@ -1,4 +1,4 @@
-//! Changing a table: the control thread's side.
+//! Changes of a table, made by the control thread.
 
 use std::sync::Arc;
 
@@ -10,14 +10,14 @@ use super::segments::Lines;
 use super::sync::{AtomicU64, Ordering};
 use crate::hash::Hasher;
 
-/// Buckets of an empty table.
+/// Number of buckets of an empty table.
 const BUCKETS: u32 = 256;
-/// Most buckets.
+/// Maximum number of buckets.
 const MAX_BUCKETS: u32 = 1 << 30;
-/// Entries from which on regions of addresses are told apart (512 KiB), and from which on finer ones (8 MiB).
+/// Number of entries from which on bitmaps by region are used (512 KiB), and from which on finer ones are (8 MiB).
 const REGIONS_FROM: [usize; 2] = [64, 50_000];
 
-/// Why a rule is refused.
+/// Why a rule is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QnsError {
     /// The prefix is longer than an address.
@@ -26,45 +26,46 @@ pub enum QnsError {
     /// Bits beyond the prefix length are set.
     #[error("bits beyond the prefix length are set")]
     HostBits,
-    /// Too many rules of one prefix and port, each for another protocol or interface.
+    /// Too many rules have the same prefix and port with different protocols or interfaces.
     #[error("too many rules of one prefix and port")]
     Crowded,
 }
 
-/// A place of an entry.
+/// Position of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Place {
     line: Line,
     slot: usize,
 }
 
-/// A line: a bucket's first, or one of the overflow.
+/// A line: the first of a bucket, or an overflow line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Line {
     Bucket(u32),
     Overflow(u32),
 }
 
-/// Rules by prefix, port and protocol. One thread owns it and changes it; others look up through [`QnsTable::reader`].
+/// Rules by prefix, port and protocol. One thread owns and changes the table; other threads look up through
+/// [`QnsTable::reader`].
 #[derive(Debug)]
 pub struct QnsTable<A: Address> {
     shared: Arc<Shared<A>>,
     account: RegionCounts,
     entries: usize,
-    /// Lines of the overflow that are free, and how many there are.
+    /// Free overflow lines, and the total number of overflow lines.
     free: Vec<u32>,
     overflow: u32,
     regions_from: [usize; 2],
 }
 
 impl<A: Address> QnsTable<A> {
-    /// An empty table, its hash keyed by 128 random bits.
+    /// Create an empty table, whose hash is keyed by 128 random bits.
     pub fn new(seed: [u64; 2]) -> Self {
         Self::with_thresholds(seed, REGIONS_FROM, BUCKETS)
     }
 
-    /// As [`QnsTable::new`], with regions of addresses told apart from so many entries on, finer ones from so many on, and
-    /// so many buckets at the beginning, at least one.
+    /// Like [`QnsTable::new`], with the numbers of entries from which on bitmaps by region and finer ones are used, and
+    /// the initial number of buckets, at least one.
     pub fn with_thresholds(seed: [u64; 2], regions_from: [usize; 2], buckets: u32) -> Self {
         let buckets = buckets.clamp(1, MAX_BUCKETS);
         let shared = Shared {
@@ -87,14 +88,14 @@ impl<A: Address> QnsTable<A> {
         }
     }
 
-    /// A view for lookups on any thread.
+    /// Create a view for lookups on any thread.
     pub fn reader(&self) -> QnsReader<A> {
         QnsReader {
             shared: self.shared.clone(),
         }
     }
 
-    /// Add a rule, or change what one says; returns what it said.
+    /// Add a rule or change its value; returns the previous value.
     pub fn insert(&mut self, key: &Key<A>, value: A::Value) -> Result<Option<A::Value>, QnsError> {
         checked(key)?;
         let hash = self.hash(key);
@@ -104,7 +105,7 @@ impl<A: Address> QnsTable<A> {
         self.put(home, hash, &entry)?;
         if let Some(old) = old {
             let before = line::entry::<A>(self.words(old.line), old.slot);
-            // Both are there for a moment; a reader that saw neither looks again.
+            // Both entries exist for a moment; a reader that saw neither searches again.
             self.moved(0);
             clear(self.words(old.line), old.slot);
             self.tidy(home);
@@ -125,7 +126,7 @@ impl<A: Address> QnsTable<A> {
         Ok(None)
     }
 
-    /// Remove a rule; returns what it said.
+    /// Remove a rule; returns its value.
     pub fn remove(&mut self, key: &Key<A>) -> Option<A::Value> {
         let (place, entry) = self.place_of(key)?;
         clear(self.words(place.line), place.slot);
@@ -135,13 +136,13 @@ impl<A: Address> QnsTable<A> {
         Some(A::value(&entry))
     }
 
-    /// What exactly this rule says.
+    /// Value of exactly this rule.
     pub fn get(&self, key: &Key<A>) -> Option<A::Value> {
         let (_, entry) = self.place_of(key)?;
         Some(A::value(&entry))
     }
 
-    /// All rules, in no order.
+    /// All rules, in unspecified order.
     pub fn iter(&self) -> impl Iterator<Item = (Key<A>, A::Value)> + '_ {
         entries_of(&self.shared).map(|entry| A::open(&entry))
     }
@@ -174,14 +175,14 @@ impl<A: Address> QnsTable<A> {
         self.shared.state.load(Ordering::Relaxed)
     }
 
-    /// Entries have been copied: who finds nothing from here on looks again, so that the originals may go. `buckets` more
-    /// are in use.
+    /// Record that entries have been copied: readers that find no match from here on search again, so the originals may
+    /// be removed. Adds `buckets` to the number of buckets.
     fn moved(&self, buckets: u32) {
         let state = self.state().wrapping_add(1 << 32) + u64::from(buckets);
         self.shared.state.store(state, Ordering::Release);
     }
 
-    /// The words of a line that is in use.
+    /// Words of a line in use.
     fn words(&self, line: Line) -> &[AtomicU64] {
         words(&self.shared, line)
     }
@@ -194,7 +195,7 @@ impl<A: Address> QnsTable<A> {
         Some((place, line::entry::<A>(self.words(place.line), place.slot)))
     }
 
-    /// Where the entry of the same key is.
+    /// Position of the entry with the same key.
     fn find(&self, home: Line, hash: u64, entry: &A::Entry) -> Option<Place> {
         let mut places = places(&self.shared, home);
         places.find(|place| {
@@ -204,7 +205,7 @@ impl<A: Address> QnsTable<A> {
         })
     }
 
-    /// Put an entry into the first free slot of a bucket.
+    /// Store an entry in the first free slot of a bucket.
     fn put(&mut self, home: Line, hash: u64, entry: &A::Entry) -> Result<(), QnsError> {
         let tag = tag_of(hash);
         let (mut last, mut count) = (home, 0);
@@ -231,7 +232,7 @@ impl<A: Address> QnsTable<A> {
         Ok(())
     }
 
-    /// Let readers look for a tag as far as `until`, from the bucket's last lines to the first.
+    /// Add a tag to the sieves up to line `until`, from the bucket's last lines to the first.
     fn sift(&self, home: Line, until: Line, tag: u16) {
         let before: Vec<Line> = lines(&self.shared, home).take_while(|line| *line != until).collect();
         for line in before.into_iter().rev() {
@@ -242,7 +243,7 @@ impl<A: Address> QnsTable<A> {
         }
     }
 
-    /// Let readers look no further than what they look for may be.
+    /// Recompute the sieves, so that readers don't read further lines than necessary.
     fn narrow(&self, home: Line) {
         let lines: Vec<Line> = lines(&self.shared, home).collect();
         let mut behind = 0;
@@ -257,7 +258,7 @@ impl<A: Address> QnsTable<A> {
         }
     }
 
-    /// Split the next bucket: the entries whose hash says so move to a new one.
+    /// Split the next bucket: entries whose additional hash bit is set move to a new one.
     fn split(&mut self) {
         let buckets = self.state() as u32;
         if buckets >= MAX_BUCKETS || self.shared.buckets.make(buckets).is_none() {
@@ -277,7 +278,7 @@ impl<A: Address> QnsTable<A> {
             }
         }
         for (_, hash, entry) in &moving {
-            // As many lines as it had in the old bucket suffice.
+            // This succeeds, because the entries had as many lines in the old bucket.
             let put = self.put(new, *hash, entry);
             debug_assert!(put.is_ok());
         }
@@ -288,14 +289,14 @@ impl<A: Address> QnsTable<A> {
         self.tidy(old);
     }
 
-    /// Fill free slots of a bucket from its last line, and give back lines that are empty.
+    /// Compact a bucket: fill free slots from its last line, and free empty lines.
     fn tidy(&mut self, home: Line) {
         while let Some((before, last, number)) = self.last_line(home) {
             let words = self.words(last);
             let header = line::header(words);
             let Some(slot) = (0..SLOTS).find(|&slot| header.tag(slot) != 0) else {
                 set_rest(self.words(before), Rest::NONE);
-                // A reader in that line looks again, should it be used anew before.
+                // A reader in that line searches again, in case the line is reused.
                 self.moved(0);
                 self.free.push(number);
                 continue;
@@ -312,7 +313,7 @@ impl<A: Address> QnsTable<A> {
         self.narrow(home);
     }
 
-    /// A bucket's last line of the overflow, with its number, and the line before it.
+    /// Last overflow line of a bucket with its number, and the line before it.
     fn last_line(&self, home: Line) -> Option<(Line, Line, u32)> {
         let pairs = lines(&self.shared, home).zip(lines(&self.shared, home).skip(1));
         match pairs.last()? {
@@ -322,7 +323,7 @@ impl<A: Address> QnsTable<A> {
     }
 }
 
-/// The words of a line that is in use.
+/// Words of a line in use.
 fn words<A: Address>(shared: &Shared<A>, line: Line) -> &[AtomicU64] {
     let found = match line {
         Line::Bucket(number) => shared.buckets.get(number),
@@ -331,14 +332,14 @@ fn words<A: Address>(shared: &Shared<A>, line: Line) -> &[AtomicU64] {
     found.map(AsRef::as_ref).unwrap_or_default()
 }
 
-/// The lines of a bucket.
+/// Lines of a bucket.
 fn lines<A: Address>(shared: &Shared<A>, home: Line) -> impl Iterator<Item = Line> + '_ {
     std::iter::successors(Some(home), |line| {
         line::rest(words(shared, *line)).next().map(Line::Overflow)
     })
 }
 
-/// The slots of a bucket.
+/// Slots of a bucket.
 fn places<A: Address>(shared: &Shared<A>, home: Line) -> impl Iterator<Item = Place> + '_ {
     lines(shared, home).flat_map(|line| (0..SLOTS).map(move |slot| Place { line, slot }))
 }

@@ -1,26 +1,26 @@
-//! One AES round (FIPS 197: ShiftRows, SubBytes, MixColumns, AddRoundKey), by instruction where the processor has
-//! it and by table elsewhere; both give the same value.
+//! One AES round (FIPS 197: ShiftRows, SubBytes, MixColumns, AddRoundKey), by instruction if the processor supports it,
+//! otherwise by table lookup; both yield the same value.
 
 use super::super::hash::Keys;
 use sluice_wire::key::{FlowKey4, FlowKey6};
 
-/// What hashes a batch on this processor.
+/// Implementation that hashes a batch on this processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// Tables, on any processor.
+    /// Table lookup, on any processor.
     Software,
     /// AES instructions of x86-64.
     #[cfg(target_arch = "x86_64")]
     Instructions(Proof),
 }
 
-/// The processor was asked, and has AES instructions.
+/// Proof that the processor was checked and has AES instructions.
 #[cfg(target_arch = "x86_64")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Proof(());
 
 impl Unit {
-    /// The best that this processor has.
+    /// The fastest implementation on this processor.
     pub fn detect() -> Self {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         if std::arch::is_x86_feature_detected!("aes") {
@@ -29,7 +29,7 @@ impl Unit {
         Unit::Software
     }
 
-    /// `out[k]` becomes the hash of `keys[k]`, as far as both reach.
+    /// Set `out[k]` to the hash of `keys[k]`, up to the shorter length.
     #[inline]
     pub fn hash4(self, round_keys: &Keys, keys: &[FlowKey4], out: &mut [u64]) {
         match self {
@@ -40,12 +40,12 @@ impl Unit {
             }
             #[cfg(target_arch = "x86_64")]
             #[allow(unsafe_code)]
-            // SAFETY: a `Proof` is made in `detect` alone, after the processor said that it has AES.
+            // SAFETY: only `detect` creates a `Proof`, after checking that the processor has AES.
             Unit::Instructions(Proof(())) => unsafe { instructions::hash4(round_keys, keys, out) },
         }
     }
 
-    /// `out[k]` becomes the hash of `keys[k]`, as far as both reach.
+    /// Set `out[k]` to the hash of `keys[k]`, up to the shorter length.
     #[inline]
     pub fn hash6(self, round_keys: &Keys, keys: &[FlowKey6], out: &mut [u64]) {
         match self {
@@ -61,7 +61,7 @@ impl Unit {
         }
     }
 
-    /// `out[k]` becomes the hash of `blocks[k]`, as far as both reach.
+    /// Set `out[k]` to the hash of `blocks[k]`, up to the shorter length.
     #[inline]
     pub fn blocks(self, round_keys: &Keys, blocks: &[[u64; 2]], out: &mut [u64]) {
         match self {
@@ -77,8 +77,8 @@ impl Unit {
         }
     }
 
-    /// The hash of one block, whose words come by register: read as a whole just after they were written one by one, they
-    /// would have to wait.
+    /// Hash of one block, whose words are passed in registers: a whole-block load directly after two word stores would
+    /// stall on store forwarding.
     #[inline(always)]
     pub fn block(self, round_keys: &Keys, block: [u64; 2]) -> u64 {
         match self {
@@ -90,7 +90,7 @@ impl Unit {
         }
     }
 
-    /// `out[k]` becomes the hash of `blocks[k]`, as far as both reach.
+    /// Set `out[k]` to the hash of `blocks[k]`, up to the shorter length.
     #[inline]
     pub fn double_blocks(self, round_keys: &Keys, blocks: &[[u64; 4]], out: &mut [u64]) {
         match self {
@@ -107,7 +107,7 @@ impl Unit {
     }
 }
 
-/// The protocol in each of the four columns, so that no difference of the tuple in one column hides it.
+/// The protocol in each of the four columns, so that no difference of the tuple in one column cancels it.
 fn protocol_block(protocol: u8) -> [u32; 4] {
     [u32::from(protocol); 4]
 }
@@ -119,7 +119,7 @@ fn last_block(key: &FlowKey6) -> [u32; 4] {
 }
 
 pub mod software {
-    //! Rounds by table.
+    //! AES rounds by table lookup.
 
     use super::{FlowKey4, FlowKey6, Keys, last_block, protocol_block};
 
@@ -150,7 +150,7 @@ pub mod software {
         y ^ y.rotate_left(1) ^ y.rotate_left(2) ^ y.rotate_left(3) ^ y.rotate_left(4) ^ 0x63
     }
 
-    /// What a byte of row 0 adds to its column; other rows the same, rotated.
+    /// Contribution of a byte of row 0 to its column; other rows are rotated.
     const COLUMNS: [u32; 256] = {
         let mut columns = [0; 256];
         let mut x = 0;
@@ -167,7 +167,7 @@ pub mod software {
         [a[0] ^ b[0], a[1] ^ b[1], a[2] ^ b[2], a[3] ^ b[3]]
     }
 
-    /// One round, then `key` added.
+    /// One round, then addition of `key`.
     pub fn round(state: Block, key: Block) -> Block {
         let part = |column: usize, row: usize| {
             let byte = state[(column + row) & 3].to_le_bytes()[row];
@@ -212,8 +212,8 @@ pub mod software {
 
 #[cfg(target_arch = "x86_64")]
 mod instructions {
-    //! Rounds by instruction. The rounds of one key wait for each other, those of neighbours do not: a batch
-    //! costs what the unit can take in, not its latency.
+    //! AES rounds by instruction. The rounds of one key depend on each other, but those of different keys do not: a
+    //! batch is limited by the throughput of the unit, not by its latency.
 
     use super::{FlowKey4, FlowKey6, Keys, last_block, protocol_block};
     use std::arch::x86_64::{__m128i, _mm_aesenc_si128, _mm_cvtsi128_si64, _mm_set_epi64x, _mm_xor_si128};

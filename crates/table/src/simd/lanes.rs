@@ -1,33 +1,34 @@
-//! Sixteen ranges compared with a number at once, in code that is made once for each set of instructions.
+//! Comparison of sixteen ranges with a number at once, compiled for each instruction set.
 //!
-//! [`Work`] says what to do with [`Lanes`]; [`Vectors::run`] does it with the widest that the processor has.
+//! [`Work`] is code that uses [`Lanes`]; [`Vectors::run`] runs it with the widest instructions of the processor.
 
-/// How sixteen numbers or ranges are compared. Bit k of what is found is for number k.
+/// Comparisons of sixteen numbers or ranges. Bit k of a result belongs to number k.
 pub trait Lanes: Copy {
-    /// Which numbers `value` is not below.
+    /// Numbers that `value` is greater than or equal to.
     fn not_below(self, numbers: &[u32; 16], value: u32) -> u16;
-    /// Which ranges hold `value`, each a first number and how far its last one is behind it.
+    /// Ranges that contain `value`; each is given by its first number and the distance of its last.
     fn within32(self, first: &[u32; 16], span: &[u32; 16], value: u32) -> u16;
-    /// The same of pairs of 16-bit numbers, in the halves of a word: which pairs of ranges hold both halves of `value`.
+    /// Pairs of 16-bit ranges, in the halves of words, that contain both halves of `value`.
     fn within_pairs(self, first: &[u32; 16], span: &[u32; 16], value: u32) -> u16;
-    /// The same of bytes.
+    /// Ranges of bytes that contain `value`.
     fn within8(self, first: &[u8; 16], span: &[u8; 16], value: u8) -> u16;
-    /// Which numbers are `value`, and which ones `value` is below.
+    /// Numbers equal to `value`, and numbers greater than `value`.
     fn equal_and_above(self, numbers: &[u64; 16], value: u64) -> [u16; 2];
 }
 
-/// What is done with lanes. `run` has to be inlined always, and all that it calls with lanes, or it is slow.
+/// Code that uses lanes. `run`, and all functions that it calls with lanes, must always be inlined, otherwise it is
+/// slow.
 pub trait Work {
-    /// What comes out.
+    /// Result type.
     type Output;
-    /// Do it.
+    /// Run the code.
     fn run<L: Lanes>(self, lanes: L) -> Self::Output;
 }
 
-/// A set of instructions that this processor has.
+/// An instruction set that this processor has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Vectors {
-    /// What the whole program may use.
+    /// The instructions that the whole program may use.
     Portable,
     /// AVX2.
     #[cfg(target_arch = "x86_64")]
@@ -37,13 +38,13 @@ pub enum Vectors {
     Avx512(Proof),
 }
 
-/// The processor was asked, and has them.
+/// Proof that the processor was checked and has the instructions.
 #[cfg(target_arch = "x86_64")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Proof(());
 
 impl Vectors {
-    /// All that this processor has, the widest last.
+    /// All instruction sets of this processor, the widest last.
     pub fn all() -> impl DoubleEndedIterator<Item = Self> {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         let more = {
@@ -60,29 +61,30 @@ impl Vectors {
         [Some(Self::Portable)].into_iter().chain(more).flatten()
     }
 
-    /// The widest.
+    /// The widest instruction set.
     pub fn detect() -> Self {
         Self::all().next_back().unwrap_or(Self::Portable)
     }
 
-    /// Do it.
+    /// Run `work` with this instruction set.
     #[inline]
     pub fn run<W: Work>(self, work: W) -> W::Output {
         match self {
             Self::Portable => work.run(Portable),
             #[cfg(target_arch = "x86_64")]
             #[allow(unsafe_code)]
-            // SAFETY: a `Proof` is made in `all` alone, after the processor said that it has what `x86::avx2` needs.
+            // SAFETY: only `all` creates a `Proof`, after checking that the processor supports what `x86::avx2` needs.
             Self::Avx2(proof) => unsafe { x86::avx2(work, proof) },
             #[cfg(target_arch = "x86_64")]
             #[allow(unsafe_code)]
-            // SAFETY: as above, and what `x86::avx512` needs.
+            // SAFETY: only `all` creates a `Proof`, after checking that the processor supports what `x86::avx512`
+            // needs.
             Self::Avx512(proof) => unsafe { x86::avx512(work, proof) },
         }
     }
 }
 
-/// Without instructions of its own: the compiler finds what there is.
+/// Portable code without special instructions; the compiler vectorises it as far as possible.
 #[derive(Clone, Copy, Debug)]
 struct Portable;
 
@@ -133,10 +135,10 @@ mod x86 {
 
     use super::{Lanes, Proof, Work, bits};
 
-    /// With AVX2.
+    /// AVX2 implementation.
     #[derive(Clone, Copy, Debug)]
     struct Avx2(#[allow(dead_code)] Proof);
-    /// With AVX-512.
+    /// AVX-512 implementation.
     #[derive(Clone, Copy, Debug)]
     struct Avx512(#[allow(dead_code)] Proof);
 
@@ -150,8 +152,8 @@ mod x86 {
         work.run(Avx512(proof))
     }
 
-    // In all that follows: the instructions are there, as lanes are made of a `Proof`; what is loaded lies within the array
-    // that the pointer is of, and need not be aligned.
+    // For all following blocks: the instructions are available, because lanes are created from a `Proof`; loads lie
+    // within the array that the pointer belongs to, and need no alignment.
 
     impl Lanes for Avx2 {
         #[inline(always)]
@@ -278,7 +280,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// All that lanes find.
+    /// Results of all lane operations.
     #[derive(Clone, Copy)]
     struct All<'a> {
         words: &'a [[u32; 16]; 2],

@@ -1,4 +1,4 @@
-//! Instructions that not every processor has, behind functions that any may call.
+//! Instructions that not every processor has, behind functions that are safe to call on any.
 
 pub(crate) mod aes;
 pub mod lanes;

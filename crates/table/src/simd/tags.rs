@@ -1,23 +1,23 @@
-//! Compare eight 16-bit tags at once. Both forms need what every processor of their kind has.
+//! Comparison of eight 16-bit tags at once. Both implementations need only baseline instructions of their architecture.
 
-/// Which of eight lanes matched: bits 2k and 2k+1 for lane k.
+/// Matching lanes out of eight: bits 2k and 2k+1 belong to lane k.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lanes(u32);
 
 impl Lanes {
-    /// No lane.
+    /// Whether no lane matches.
     #[inline(always)]
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// The first lane, 0 to 7; 0 where there is none.
+    /// First matching lane, 0 to 7; 0 if none matches.
     #[inline(always)]
     pub fn first(self) -> usize {
         (self.0.trailing_zeros() as usize / 2) & 7
     }
 
-    /// Only the first `count` lanes.
+    /// Keep only the first `count` lanes.
     #[inline(always)]
     pub fn up_to(self, count: u32) -> Self {
         Lanes(self.0 & ((1 << (2 * count)) - 1))
@@ -38,19 +38,19 @@ impl Iterator for Lanes {
     }
 }
 
-/// The lanes of `tags` that equal `tag`.
+/// Lanes of `tags` that equal `tag`.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline(always)]
 pub fn equal(tags: [u16; 8], tag: u16) -> Lanes {
     use std::arch::x86_64::{_mm_cmpeq_epi16, _mm_movemask_epi8, _mm_set1_epi16};
     let tags = bytemuck::cast(tags);
     #[allow(unsafe_code)]
-    // SAFETY: SSE2 is part of x86-64; these work on values, not on memory.
+    // SAFETY: SSE2 is part of x86-64, and these intrinsics work on values, not on memory.
     let mask = unsafe { _mm_movemask_epi8(_mm_cmpeq_epi16(tags, _mm_set1_epi16(tag as i16))) };
     Lanes(mask as u32)
 }
 
-/// The lanes of `tags` that equal `tag`.
+/// Lanes of `tags` that equal `tag`.
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 #[inline(always)]
 pub fn equal(tags: [u16; 8], tag: u16) -> Lanes {

@@ -1,6 +1,7 @@
-//! Compare the sixteen 32-bit words of a line at once. Both forms need what every processor of their kind has.
+//! Comparison of the sixteen 32-bit words of a line at once. Both implementations need only baseline instructions of
+//! their architecture.
 
-/// Which of a line's words, of the bits that `mask` keeps, equal `wanted`: bit k for word k.
+/// Words of a line that equal `wanted` in the bits of `mask`: bit k for word k.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline(always)]
 pub fn equal(line: &[u32; 16], mask: u32, wanted: u32) -> u32 {
@@ -10,7 +11,7 @@ pub fn equal(line: &[u32; 16], mask: u32, wanted: u32) -> u32 {
     let quarters: [[u32; 4]; 4] = bytemuck::cast(*line);
     let quarters = quarters.map(bytemuck::cast::<_, std::arch::x86_64::__m128i>);
     #[allow(unsafe_code)]
-    // SAFETY: SSE2 is part of x86-64; these work on values, not on memory.
+    // SAFETY: SSE2 is part of x86-64, and these intrinsics work on values, not on memory.
     let found = unsafe {
         let (mask, wanted) = (_mm_set1_epi32(mask as i32), _mm_set1_epi32(wanted as i32));
         let [a, b, c, d] = quarters.map(|quarter| _mm_cmpeq_epi32(_mm_and_si128(quarter, mask), wanted));
@@ -19,7 +20,7 @@ pub fn equal(line: &[u32; 16], mask: u32, wanted: u32) -> u32 {
     found as u32
 }
 
-/// Which of a line's words, of the bits that `mask` keeps, equal `wanted`: bit k for word k.
+/// Words of a line that equal `wanted` in the bits of `mask`: bit k for word k.
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 #[inline(always)]
 pub fn equal(line: &[u32; 16], mask: u32, wanted: u32) -> u32 {

@@ -1,34 +1,35 @@
-//! Keys drawn at random among those in which chosen bits of the input have no part in the low bits of the hash
-//! (as Maestro, NSDI 2024, solves for keys), and the others all have.
+//! Random keys for which selected input bits have no influence on the low bits of the hash (as Maestro, NSDI 2024,
+//! solves for keys), while all others have.
 
 use super::{KEY_BYTES, Key, MAX_BITS};
 
-/// What a key for inside interfaces is to keep together: cards hash the source address there.
+/// Requirements on a key for inside interfaces, where cards hash the source address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hosts {
-    /// Bits of the hash that choose a shard.
+    /// Number of hash bits that select a shard.
     pub bits: u32,
-    /// Length of the prefix that is one subscriber, in IPv4 and IPv6.
+    /// Length of the prefix that counts as one subscriber, in IPv4 and IPv6.
     pub prefix: [u8; 2],
 }
 
-/// What a key for outside interfaces is to keep together: cards hash destination address and port there.
+/// Requirements on a key for outside interfaces, where cards hash destination address and port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blocks {
-    /// Bits of the hash that choose a shard.
+    /// Number of hash bits that select a shard.
     pub bits: u32,
-    /// Binary logarithm of the ports that stay together; 16: the port has no part at all.
+    /// Binary logarithm of the number of ports that stay together; 16 if the port has no influence.
     pub together: u32,
 }
 
-/// Draws that fail have a chance of less than one in two each.
+/// Maximum number of attempts; each fails with a probability below one half.
 const DRAWS: u64 = 256;
 
-/// Bits of a port.
+/// Number of bits in a port.
 const PORT: usize = 16;
 
-/// A key for the source address: the bits behind the subscriber's prefix have no part. The last bits before it reach every
-/// shard, so that consecutive subscribers have each in turn, and small networks spread too.
+/// A key for the source address: bits after the subscriber's prefix have no influence. The last bits of the prefix
+/// cover all shards, so that consecutive subscribers are assigned to shards in turn, and small networks are distributed
+/// too.
 pub fn draw_for_hosts(wanted: Hosts, random: impl FnMut() -> u64) -> Key {
     let bits = wanted.bits.min(MAX_BITS);
     let prefix = wanted.prefix.map(usize::from);
@@ -42,21 +43,21 @@ pub fn draw_for_hosts(wanted: Hosts, random: impl FnMut() -> u64) -> Key {
     draw(random, shape, suits)
 }
 
-/// A key for destination address and port: the shard of a port of an address is [`unit_part`] of its unit of
-/// `2^together` ports, exclusive or a part that the address alone decides and that spreads consecutive ones evenly.
+/// A key for destination address and port. The shard of a port is [`unit_part`] of its unit of `2^together` ports,
+/// XORed with a value that depends only on the address and distributes consecutive addresses evenly.
 pub fn draw_for_blocks(wanted: Blocks, random: impl FnMut() -> u64) -> Key {
     let bits = wanted.bits.min(MAX_BITS);
     let shape = |key: &mut Key| {
         for address in [32, 128] {
             clear(key, address..address + PORT, bits);
-            // One bit that wanders over the hash: each bit of the unit's number moves one bit of the hash.
+            // A single bit that moves across the hash: each bit of the unit's number changes one bit of the hash.
             if let Some(at) = (address + PORT + 31).checked_sub((wanted.together + bits) as usize)
                 && wanted.together < PORT as u32
                 && bits > 0
             {
                 key.set(at, true);
             }
-            // The last bits of the address reach the whole hash, one by one.
+            // Each of the last address bits changes a different bit of the hash.
             key.set(address + 31 - bits as usize, true);
         }
     };
@@ -64,8 +65,8 @@ pub fn draw_for_blocks(wanted: Blocks, random: impl FnMut() -> u64) -> Key {
     draw(random, shape, suits)
 }
 
-/// A key for addresses and ports: every field has full rank, and so do the low bits of the destination port, as far as
-/// 6 bits reach, so that one word of 64 ports has one for each shard.
+/// A key for addresses and ports: every field has full rank, and so have the low bits of the destination port as far as
+/// 6 bits allow, so that one word of 64 ports contains ports of every shard.
 pub fn draw_for_flows(bits: u32, random: impl FnMut() -> u64) -> Key {
     let bits = bits.min(MAX_BITS);
     let suits = |key: &Key| {
@@ -84,7 +85,7 @@ pub fn draw_for_flows(bits: u32, random: impl FnMut() -> u64) -> Key {
     draw(random, |_| {}, suits)
 }
 
-/// The part of a unit's number in its shard, for keys by [`draw_for_blocks`].
+/// Contribution of a unit's number to its shard, for keys of [`draw_for_blocks`].
 #[inline(always)]
 pub fn unit_part(unit: u32, bits: u32) -> u32 {
     match bits {
@@ -106,13 +107,13 @@ fn draw(mut random: impl FnMut() -> u64, shape: impl Fn(&mut Key), suits: impl F
             return key;
         }
     }
-    // The source of random numbers is broken: steering still works by a known key.
+    // The random source is broken; fall back to a known key, with which steering still works.
     let mut key = Key::VERIFICATION;
     shape(&mut key);
     key
 }
 
-/// Let these bits of the input have no part in the low bits of the hash.
+/// Remove the influence of these input bits on the low bits of the hash.
 fn clear(key: &mut Key, input: core::ops::Range<usize>, bits: u32) {
     if input.is_empty() || bits == 0 {
         return;
@@ -122,14 +123,14 @@ fn clear(key: &mut Key, input: core::ops::Range<usize>, bits: u32) {
     }
 }
 
-/// The low bits of the hash that bit `at` of the input turns over.
+/// Low hash bits that flip with bit `at` of the input.
 fn column(key: &Key, at: usize, bits: u32) -> u32 {
     (0..bits).fold(0, |column, bit| {
         column | u32::from(key.bit(at + 31 - bit as usize)) << bit
     })
 }
 
-/// How many independent ways bits of the input turn the low bits of the hash over.
+/// Rank of these input bits' effect on the low bits of the hash.
 fn rank(key: &Key, input: core::ops::Range<usize>, bits: u32) -> u32 {
     let mut base = [0u32; 32];
     for at in input {
@@ -146,7 +147,7 @@ fn rank(key: &Key, input: core::ops::Range<usize>, bits: u32) -> u32 {
     base.iter().filter(|&&column| column != 0).count() as u32
 }
 
-/// Whether they reach every value, as far as there are enough of them.
+/// Whether these input bits reach all hash values, as far as their number allows.
 fn spans(key: &Key, input: core::ops::Range<usize>, bits: u32) -> bool {
     rank(key, input.clone(), bits) == bits.min(input.len() as u32)
 }

@@ -60,7 +60,7 @@ fn insert(table: &mut FlowTable<'_, Timed>, number: u64) -> Option<RecordIndex> 
         .ok()
 }
 
-/// A record's own answer: silent for long enough, or not yet.
+/// Callback for a record: whether it has been idle for long enough.
 fn due_by(now: Tick) -> impl FnMut(RecordIndex, &mut Timed) -> TimerAction {
     move |_, record| {
         record.asked += 1;
@@ -208,7 +208,7 @@ enum Step {
         which: usize,
         due: Tick,
     },
-    /// A packet came: due later, and the wheel is not told.
+    /// A packet arrived: the record is due later, but the wheel is not told.
     Touch {
         which: usize,
         later: Tick,
@@ -299,7 +299,7 @@ proptest! {
                         prop_assert!(table.remove(index, hash(keys[0]), hash(keys[1])).is_some());
                     }
                     if progress.caught_up {
-                        // What comes due at this very tick is asked at the next at the latest.
+                        // A record that becomes due at this tick is queried at the next tick at the latest.
                         prop_assert!(oracle.values().all(|&due| due + 1 > now));
                     }
                 }

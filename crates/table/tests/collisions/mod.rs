@@ -1,11 +1,11 @@
-//! Inputs that linear hashes can't tell apart.
+//! Inputs that linear hashes can't distinguish.
 //!
-//! CRC32 and Toeplitz are linear: inputs whose difference is in the kernel collide whatever the initial value, and one
-//! set of them serves every installation. The kernel is found by elimination, for both hashes at once.
+//! CRC32 and Toeplitz are linear: inputs whose difference is in the kernel collide with any initial value, so one set
+//! of them works against every installation. The kernel is computed by elimination, for both hashes at once.
 
 use std::collections::HashSet;
 
-/// The key that Microsoft's RSS specification verifies with, long enough for 36 bytes of input.
+/// The key of Microsoft's RSS verification suite, long enough for inputs of 36 bytes.
 const TOEPLITZ_KEY: [u8; 40] = [
     0x6d, 0x5a, 0x56, 0xda, 0x25, 0x5b, 0x0e, 0xc2, 0x41, 0x67, 0x25, 0x3d, 0x43, 0xa3, 0x8f, 0xb0, 0xd0, 0xca, 0x2b,
     0xcb, 0xae, 0x7b, 0x30, 0xb4, 0x77, 0xcb, 0x2d, 0xa3, 0x80, 0x30, 0xf2, 0x0c, 0x6a, 0x42, 0xb7, 0x3b, 0xbe, 0xac,
@@ -22,7 +22,7 @@ fn toeplitz(bytes: &[u8]) -> u32 {
     set.fold(0, |hash, bit| hash ^ window(bit))
 }
 
-/// CRC-32C, as the instruction of x86-64 computes it.
+/// CRC-32C, as the x86-64 instruction computes it.
 fn crc32(bytes: &[u8], initial: u32) -> u32 {
     bytes.iter().fold(initial, |crc, byte| {
         (0..8).fold(crc ^ u32::from(*byte), |crc, _| {
@@ -31,7 +31,7 @@ fn crc32(bytes: &[u8], initial: u32) -> u32 {
     })
 }
 
-/// Differences of `length` bytes that neither hash sees: a basis.
+/// Basis of the differences of `length` bytes that neither hash detects.
 fn unseen_differences(length: usize) -> Vec<Vec<u8>> {
     let mut pivots: Vec<(u64, Vec<u8>)> = Vec::new();
     let mut kernel = Vec::new();
@@ -55,7 +55,7 @@ fn unseen_differences(length: usize) -> Vec<Vec<u8>> {
     kernel
 }
 
-/// `count` inputs of `length` bytes with one CRC32 and one Toeplitz hash.
+/// `count` inputs of `length` bytes with equal CRC32 and equal Toeplitz hash.
 pub fn colliding(length: usize, count: usize) -> Vec<Vec<u8>> {
     let basis = unseen_differences(length);
     let base: Vec<u8> = (0..length as u8).map(|k| k.wrapping_mul(37).wrapping_add(10)).collect();

@@ -1,4 +1,4 @@
-//! Lines of files and functions, and the public types, as the parser finds them.
+//! Counts the lines of files and functions, and the public types, with a parser.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,27 +10,27 @@ use syn::{Attribute, ItemConst, ItemFn, ItemImpl, ItemMod, ItemStatic, ItemTrait
 
 use crate::interface::Interface;
 
-/// What the sources of all crates hold.
+/// Counts of the sources of all crates.
 #[derive(Default)]
 pub struct Census {
-    /// Lines by file, as `crate/path.rs`: `crates/crate/src/path.rs`.
+    /// Lines by file, as `crate/path.rs` for `crates/crate/src/path.rs`.
     pub files: BTreeMap<String, usize>,
     /// Lines by function, as `crate/path.rs: Type::function`.
     pub functions: BTreeMap<String, usize>,
-    /// How many types the public interface has, by `crate: Type`.
+    /// Number of types of the public interface, by `crate: Type`.
     pub types: BTreeMap<String, usize>,
 }
 
-/// One file that is being counted.
+/// Counter of one file.
 struct Counter<'c> {
     file: String,
     functions: &'c mut BTreeMap<String, usize>,
-    /// The type or trait around, if any.
+    /// The enclosing type or trait, if any.
     owner: Option<String>,
     is_test: bool,
-    /// Lines of tables, so far.
+    /// Lines of tables counted so far.
     table_lines: usize,
-    /// Inside of a function, whose closures and inner functions are a part of it.
+    /// The visitor is inside a function. Closures and inner functions are part of it.
     in_function: bool,
 }
 
@@ -160,7 +160,7 @@ impl Census {
         census
     }
 
-    /// Counts a crate, of the texts of its files by their path in `src`.
+    /// Counts a crate from the texts of its files by their path in `src`.
     pub fn count(&mut self, package: &str, files: impl Iterator<Item = (String, String)>) {
         let mut interface = Interface::default();
         for (path, text) in files {
@@ -174,7 +174,7 @@ impl Census {
     }
 
     fn measure(&mut self, name: String, text: &str, parsed: &syn::File) {
-        // By its name: the attribute is where its parent declares it.
+        // By its file name, because the attribute is in the parent's declaration.
         let mut parts = name.trim_end_matches(".rs").split('/');
         let is_test = parts.any(|part| part == "tests" || part.ends_with("_tests"));
         let mut counter = Counter {

@@ -1,4 +1,4 @@
-//! The public interface of a crate: what public modules hold, and what they export again.
+//! The public interface of a crate: items of public modules, and re-exports.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,11 +18,11 @@ pub struct Interface {
 struct Module {
     types: BTreeSet<String>,
     public_modules: BTreeSet<String>,
-    /// Names that it exports again; `*` at the end for all of a module.
+    /// Re-exported names; `*` at the end for a whole module.
     exports: Vec<Path>,
 }
 
-/// What was found so far.
+/// Results found so far.
 #[derive(Default)]
 struct Walk {
     modules: BTreeSet<Path>,
@@ -34,7 +34,7 @@ impl Interface {
     /// Adds a file, by its path in `src`.
     pub fn add(&mut self, path: &str, items: &[Item]) {
         let path = path.trim_end_matches(".rs").trim_end_matches("/mod");
-        // A program's root has no interface.
+        // The root of a program has no interface.
         if path == "main" {
             return;
         }
@@ -83,7 +83,7 @@ impl Interface {
         self.modules.insert(path, module);
     }
 
-    /// The names of its types, one twice where two types have it.
+    /// The names of its types. A name is listed twice if two types have it.
     pub fn types(&self) -> Vec<String> {
         let mut walk = Walk::default();
         self.export_module(Vec::new(), &mut walk);
@@ -118,7 +118,7 @@ impl Interface {
             self.export_module(path, walk);
             return;
         }
-        // What another crate defines has its name there.
+        // A type of another crate has its name there.
         let Some(module) = self.modules.get(&path) else {
             return;
         };
@@ -133,7 +133,7 @@ impl Interface {
         self.export_module(path, walk);
     }
 
-    /// The path from the root, of one as it is written in a module.
+    /// The path from the root for a path written in a module.
     fn resolve(&self, module: &Path, written: &Path) -> Path {
         let mut path = module.clone();
         for part in written {

@@ -1,8 +1,8 @@
-//! Files and functions stay small, and a crate has one public type of a name.
+//! Limits the size of files and functions, and requires that a crate has only one public type of a name.
 //!
-//! All of `crates/*/src` counts. The length of a file includes its unit tests: a reader scrolls past them too. The length
-//! of a function runs from its signature to its closing brace; functions of unit tests are free. Tables of data, that is
-//! `const` and `static` items, count in neither. Bodies of macros are not seen.
+//! The files in `crates/*/src` are counted. The length of a file includes its unit tests, because a reader scrolls past them,
+//! too. The length of a function is that from its signature to its closing brace; functions of unit tests are not limited.
+//! Tables of data, that is `const` and `static` items, are not counted. Bodies of macros are not parsed.
 
 mod census;
 mod exceptions;
@@ -17,7 +17,7 @@ use exceptions::{DUPLICATES, Exception, FILES, FUNCTIONS};
 const MAX_FILE_LINES: usize = 500;
 const MAX_FUNCTION_LINES: usize = 80;
 
-/// What is over `max`, compared with the exceptions: the lines to add, to change and to remove there.
+/// What exceeds `max`, compared with the exceptions: the lines to add, to change and to remove there.
 fn differences(max: usize, counted: &BTreeMap<String, usize>, exceptions: &[Exception]) -> String {
     let allowed: BTreeMap<&str, usize> = exceptions.iter().map(|&(name, allowed, _)| (name, allowed)).collect();
     assert_eq!(exceptions.len(), allowed.len(), "an exception is listed twice");
@@ -30,7 +30,7 @@ fn differences(max: usize, counted: &BTreeMap<String, usize>, exceptions: &[Exce
         match allowed.get(name.as_str()) {
             None => writeln!(text, "{name}: {number}, at most {max}").unwrap(),
             Some(&allowed) if number > allowed => writeln!(text, "{name}: {number}, at most {allowed}").unwrap(),
-            // The list is a ratchet: what became smaller by more than a little stays so.
+            // The list is a ratchet: a number must be lowered when the item has become smaller by more than a twentieth.
             Some(&allowed) if number + allowed / 20 < allowed => {
                 writeln!(text, "{name}: only {number} now, lower its exception of {allowed}").unwrap();
             }

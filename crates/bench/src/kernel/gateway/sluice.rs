@@ -147,7 +147,7 @@ interface = "outside"
 /// Cycles and packets as the workers count them, all workers together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stages {
-    /// Cycles from session lookup to rewrite, slow path included.
+    /// Cycles session lookup, slow path and rewrite.
     pub session: u64,
     /// Cycles of everything that is done for packets, the kernel's part of transmit included; not of looking for some.
     pub work: u64,

@@ -306,7 +306,7 @@ fn rule(
         protocol,
         address,
         incoming: OneOrMore::default(),
-        own: false,
+        local: false,
         port,
         to: to.clone(),
         to_port,

@@ -115,7 +115,7 @@ impl Translation<'_> {
                 from,
                 protocol,
                 out,
-                own: false,
+                local: false,
                 pool: pool.clone(),
             }),
             What::Static(outside) => self.nat.one_to_one.push(StaticRule {

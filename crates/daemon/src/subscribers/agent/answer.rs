@@ -1,4 +1,4 @@
-//! What servers answer, and what becomes of it. The work of an answer is bounded, whatever it says.
+//! Processing of server replies. The work per reply is bounded, whatever it contains.
 
 use std::net::Ipv4Addr;
 
@@ -8,16 +8,16 @@ use sluice_wire::ethernet::BROADCAST;
 use super::{Agent, Fault, NEVER, Nanoseconds, SECOND, State, Why, nanoseconds};
 use crate::subscribers::message::{Answer, INFINITE, Reply};
 
-/// What a server grants.
+/// Server and lease time of a valid reply.
 #[derive(Clone, Copy)]
 struct Grant {
     server: Ipv4Addr,
-    /// Seconds.
+    /// Lease time in seconds.
     lease: u32,
 }
 
 impl Agent {
-    /// What arrived at UDP port 68: a datagram's payload, and the destination of its frame.
+    /// Process a datagram received at UDP port 68: its payload, and the destination MAC of its frame.
     pub fn receive(&mut self, payload: &[u8], destination: Mac, now: Nanoseconds) {
         let Ok(reply) = Reply::read(payload) else {
             return self.fault(Fault::Malformed, None, None, None, now);
@@ -57,7 +57,7 @@ impl Agent {
         self.fault(fault, Some(site), None, Some(reply.address), now);
     }
 
-    /// DHCPOFFER.
+    /// Process a DHCPOFFER.
     fn offer(&mut self, site: u32, reply: &Reply, server: Ipv4Addr, now: Nanoseconds) -> Result<(), Fault> {
         let entry = self.entry(site);
         if entry.state != State::Selecting || entry.tries == 0 {
@@ -69,7 +69,7 @@ impl Agent {
         let window = nanoseconds(self.settings.window);
         let entry = self.entry_mut(site);
         let first = entry.server.is_unspecified();
-        // An address that the site had is the best, then the longest lease.
+        // An offer of the site's former address is preferred, then the longest lease time.
         let worth = |address, lease| (address == entry.was, lease);
         if first || worth(reply.address, grant.lease) > worth(entry.address, entry.offered) {
             (entry.address, entry.server, entry.offered) = (reply.address, server, grant.lease);
@@ -83,7 +83,7 @@ impl Agent {
         Ok(())
     }
 
-    /// DHCPACK.
+    /// Process a DHCPACK.
     fn acknowledge(&mut self, site: u32, reply: &Reply, server: Ipv4Addr, now: Nanoseconds) -> Result<(), Fault> {
         let entry = self.entry(site);
         self.expects(site, server)?;
@@ -107,7 +107,7 @@ impl Agent {
         Ok(())
     }
 
-    /// DHCPNAK.
+    /// Process a DHCPNAK.
     fn refuse(&mut self, site: u32, server: Ipv4Addr, now: Nanoseconds) -> Result<(), Fault> {
         self.expects(site, server)?;
         self.counters.refusals += 1;
@@ -119,7 +119,7 @@ impl Agent {
         Ok(())
     }
 
-    /// Whether a site has asked this server for something, or any.
+    /// Check that the site expects a reply from this server.
     fn expects(&self, site: u32, server: Ipv4Addr) -> Result<(), Fault> {
         let entry = self.entry(site);
         match entry.state {
@@ -130,7 +130,7 @@ impl Agent {
         }
     }
 
-    /// Whether an address and its lease can be used.
+    /// Check the address and the lease time of a reply.
     fn grant(&self, reply: &Reply, server: Ipv4Addr) -> Result<Grant, Fault> {
         let address = reply.address;
         let lease = reply.lease.ok_or(Fault::LeaseMissing)?;
@@ -147,7 +147,7 @@ impl Agent {
         Ok(Grant { server, lease })
     }
 
-    /// BOUND, for the first time or again.
+    /// Enter BOUND with a new or an extended lease.
     fn bind(&mut self, site: u32, reply: &Reply, grant: Grant, now: Nanoseconds) {
         let (renew, rebind) = self.times(site, reply, grant, now);
         self.withdraw(site);
@@ -167,8 +167,8 @@ impl Agent {
         self.arm(site, due);
     }
 
-    /// T1 and T2 in seconds: the server's, where they are in order. T1 comes up to a sixteenth earlier, so that sites that
-    /// began together do not renew together.
+    /// T1 and T2 in seconds: those of the server if they are in order. T1 is reduced by up to a sixteenth, so that
+    /// sites that started together do not renew at the same time.
     fn times(&mut self, site: u32, reply: &Reply, grant: Grant, now: Nanoseconds) -> (u32, u32) {
         let lease = grant.lease;
         let share = |eighths: u64| (u64::from(lease) * eighths / 8) as u32;

@@ -1,4 +1,4 @@
-//! What the agent knows of a site.
+//! State of a site in the agent.
 
 use std::net::Ipv4Addr;
 
@@ -7,35 +7,35 @@ use sluice_wire::Mac;
 use super::schedule::Class;
 use super::{NEVER, Nanoseconds};
 
-/// Where a site is in RFC 2131's figure 5.
+/// State of a site in the client state machine (RFC 2131, figure 5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum State {
-    /// Nobody wants an address for it.
+    /// No address is required.
     #[default]
     Idle,
-    /// INIT, waiting before it tries again.
+    /// INIT: waits before the next attempt.
     Waiting,
-    /// SELECTING: it asks who has an address.
+    /// SELECTING: has sent DHCPDISCOVER.
     Selecting,
-    /// REQUESTING: it asks for the one that was offered.
+    /// REQUESTING: has requested the offered address.
     Requesting,
-    /// REBOOTING: it asks whether the lease of before a restart holds.
+    /// REBOOTING: has requested confirmation of a lease from before a restart.
     Rebooting,
     /// BOUND.
     Bound,
-    /// RENEWING: it asks its server for more time.
+    /// RENEWING: has requested an extension from its server.
     Renewing,
-    /// REBINDING: it asks any server.
+    /// REBINDING: has requested an extension from any server.
     Rebinding,
-    /// A DHCPDECLINE is to be sent.
+    /// A DHCPDECLINE is queued.
     Declining,
-    /// A DHCPRELEASE is to be sent.
+    /// A DHCPRELEASE is queued.
     Releasing,
 }
 
 impl State {
-    /// As it is shown.
+    /// Name of the state.
     pub fn word(self) -> &'static str {
         match self {
             Self::Idle => "idle",
@@ -51,12 +51,12 @@ impl State {
         }
     }
 
-    /// Whether there is a lease that runs.
+    /// Whether the site has a valid lease in this state.
     pub(super) fn has_lease(self) -> bool {
         matches!(self, Self::Rebooting | Self::Bound | Self::Renewing | Self::Rebinding)
     }
 
-    /// Where what is to be sent in this state is queued.
+    /// Send queue for the message of this state.
     pub(super) fn class(self) -> Option<Class> {
         match self {
             Self::Idle | Self::Waiting | Self::Bound => None,
@@ -70,65 +70,65 @@ impl State {
     }
 }
 
-/// A site's public address.
+/// Lease of a site's public address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lease {
     /// The address.
     pub address: Ipv4Addr,
-    /// Bits of its network; 32 where the server says none.
+    /// Prefix length of its network; 32 if the server sends no subnet mask.
     pub prefix_length: u8,
-    /// The router there.
+    /// Router of the network.
     pub router: Option<Ipv4Addr>,
-    /// Who gave it.
+    /// Server that granted the lease.
     pub server: Ipv4Addr,
-    /// When it is renewed; `u64::MAX`: never.
+    /// Renewal time T1; `u64::MAX`: never.
     pub renew: Nanoseconds,
-    /// When other servers are asked.
+    /// Rebinding time T2.
     pub rebind: Nanoseconds,
-    /// When it ends.
+    /// End of the lease.
     pub expires: Nanoseconds,
 }
 
-/// A site. 100,000 of them are kept, so it is small.
+/// State of a site. It is kept small, because there may be 100,000 sites.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
-    /// When something happens, whatever is queued; in the schedule unless never.
+    /// Time of the site's timer; in the schedule unless it is never.
     pub due: Nanoseconds,
-    /// Its place among those queued.
+    /// Sort key in the send queue.
     pub order: Nanoseconds,
     pub renew: Nanoseconds,
     pub rebind: Nanoseconds,
     pub expires: Nanoseconds,
-    /// When the hold of a released lease is over; never for a site that is wanted.
+    /// End of the hold time of a released lease; never while the site needs an address.
     pub release: Nanoseconds,
-    /// When what a lease is counted from was sent.
+    /// Time at which the request was sent that the lease is counted from.
     pub sent: Nanoseconds,
-    /// When the exchange began.
+    /// Start of the exchange.
     pub began: Nanoseconds,
-    /// Zero where no answer is expected.
+    /// Transaction ID; zero if no reply is expected.
     pub xid: u32,
-    /// Bound, asked for, or to be hoped for.
+    /// Address that is bound, requested or preferred.
     pub address: Ipv4Addr,
-    /// Unspecified where there is none.
+    /// Server; unspecified if there is none.
     pub server: Ipv4Addr,
     pub router: Ipv4Addr,
-    /// The address of the last lease that was told.
+    /// Address of the last lease that was reported.
     pub was: Ipv4Addr,
-    /// The offered lease in seconds.
+    /// Lease time of the offer in seconds.
     pub offered: u32,
     pub mac: Mac,
-    /// What it is to be after the release; zero where nothing.
+    /// MAC that the site gets after the release; zero if it gets none.
     pub next: Mac,
     pub exchange: u16,
     pub tries: u8,
-    /// Of late, without a lease in between.
+    /// Consecutive failures since the last lease.
     pub failures: u8,
     pub prefix_length: u8,
     pub state: State,
     pub queued: Option<Class>,
-    /// The lease was told.
+    /// Whether the lease has been reported.
     pub announced: bool,
-    /// Nobody wants it any more, once its DHCPDECLINE is sent.
+    /// Whether the site is to be removed after its DHCPDECLINE is sent.
     pub leaving: bool,
 }
 
@@ -163,7 +163,7 @@ impl Default for Entry {
     }
 }
 
-/// None for the unspecified address.
+/// `None` for the unspecified address.
 pub(super) fn specified(address: Ipv4Addr) -> Option<Ipv4Addr> {
     (!address.is_unspecified()).then_some(address)
 }

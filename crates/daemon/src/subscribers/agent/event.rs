@@ -1,6 +1,8 @@
-//! What the agent tells: events, and counters of everything that went wrong.
+//! Events of the agent, and counters of faults.
 
 use std::net::Ipv4Addr;
+
+use sluice_wire::named;
 
 use super::Lease;
 use crate::subscribers::Site;
@@ -8,20 +10,20 @@ use crate::subscribers::Site;
 /// Why a site lost its lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// It ran out, and no server had renewed it.
+    /// The lease expired without being renewed.
     Expired,
-    /// A server said that it does not hold (DHCPNAK).
+    /// A server rejected the lease (DHCPNAK).
     Refused,
     /// Another site has the address.
     Declined,
-    /// Nobody wants it any more.
+    /// The site no longer needs the address.
     Released,
-    /// Somebody else uses the address.
+    /// Another host uses the address.
     Conflict,
 }
 
 impl Why {
-    /// As it is shown.
+    /// Name of the reason.
     pub fn word(self) -> &'static str {
         match self {
             Self::Expired => "expired",
@@ -33,20 +35,20 @@ impl Why {
     }
 }
 
-/// How servers behave towards all sites.
+/// Response behaviour of the servers towards all sites.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Servers {
-    /// They answer, or nothing was asked yet.
+    /// Servers respond, or no request has been sent yet.
     #[default]
     Answering,
-    /// None answers: sites are tried slowly, until one does.
+    /// No server responds: requests are sent at a reduced rate until one does.
     Silent,
-    /// Each request is refused: likewise.
+    /// All requests are rejected: requests are sent at a reduced rate until one is acknowledged.
     Refusing,
 }
 
 impl Servers {
-    /// As it is shown.
+    /// Name of the behaviour.
     pub fn word(self) -> &'static str {
         match self {
             Self::Answering => "answering",
@@ -56,123 +58,102 @@ impl Servers {
     }
 }
 
-/// What happened.
+/// An event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A site has an address: its first, or the one that it had before. Who uses it looks first whether somebody else
-    /// answers for it (RFC 5227), and tells [`super::Agent::conflict`].
+    /// A site has an address: its first, or the same as before. The receiver checks for address conflicts (RFC 5227)
+    /// and reports them by [`super::Agent::conflict`].
     Bound(Site, Lease),
-    /// The same address for longer.
+    /// The lease of the present address was extended.
     Renewed(Site, Lease),
-    /// A site has an address, and had another before.
+    /// A site has another address than before.
     Changed {
         /// The site.
         site: Site,
-        /// The address that it had.
+        /// The former address.
         was: Ipv4Addr,
-        /// What it has now.
+        /// The new lease.
         lease: Lease,
     },
-    /// A site must not use its address any more.
+    /// A site must no longer use its address.
     Lost {
         /// The site.
         site: Site,
-        /// The address that it had.
+        /// The former address.
         address: Ipv4Addr,
-        /// Why.
+        /// The reason.
         why: Why,
     },
-    /// Something is wrong with what servers say. Counted each time, told at most once a second of each kind; what may
-    /// happen without a fault of theirs is counted only.
+    /// A server sent an invalid reply. All faults are counted; each kind is reported at most once per second, and those
+    /// that can occur with correct servers are never reported.
     Fault {
-        /// What.
+        /// Kind of the fault.
         fault: Fault,
-        /// The site that it was said to, where that is known.
+        /// The site that the reply was for, if known.
         site: Option<Site>,
-        /// The other site, where two are concerned.
+        /// The other site, if two are involved.
         other: Option<Site>,
-        /// The address that it is about.
+        /// Address in the reply.
         address: Option<Ipv4Addr>,
     },
-    /// Servers behave otherwise towards all.
+    /// The behaviour of the servers towards all sites has changed.
     Servers(Servers),
 }
 
-macro_rules! faults {
-    ($($name:ident = $word:literal, $help:literal;)*) => {
-        /// What can be wrong with an answer. Each is dropped, but where the help says otherwise.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Fault {
-            $(#[doc = $help] $name,)*
-        }
-
-        impl Fault {
-            /// All, in the order of their counters.
-            pub const ALL: &[Self] = &[$(Self::$name),*];
-
-            /// As it is shown.
-            pub fn word(self) -> &'static str {
-                match self { $(Self::$name => $word),* }
-            }
-
-            /// What it means.
-            pub fn help(self) -> &'static str {
-                match self { $(Self::$name => $help),* }
-            }
-        }
-    };
-}
-faults! {
-    Malformed = "malformed", "Not a server's DHCP message, or a wrong one.";
-    UnknownExchange = "unknown-exchange", "No site asked with this transaction number.";
-    OtherHardware = "other-hardware", "Its hardware address is not that of the site that asked.";
-    OtherDestination = "other-destination", "The frame was for somebody else.";
-    OtherIdentifier = "other-identifier", "It repeats another client identifier (RFC 6842).";
-    Untimely = "untimely", "The site did not ask for that, or has its answer.";
-    ServerMissing = "server-missing", "It does not say which server it is from.";
-    ServerNotAllowed = "server-not-allowed", "Its server is not among those configured.";
-    OtherServer = "other-server", "From another server than the site asked.";
-    MaskMissing = "mask-missing", "No usable subnet mask: the address counts as alone in its network, and is used.";
-    Unusable = "unusable", "The address is none that a host can have.";
-    OutsidePrefixes = "outside-prefixes", "The address is not in the configured prefixes.";
-    OtherAddress = "other-address", "It acknowledges another address than the site asked for.";
-    LeaseMissing = "lease-missing", "It does not say for how long.";
-    LeaseTooShort = "lease-too-short", "The lease is shorter than configured.";
-    OddTimes = "odd-times", "T1, T2 and the lease are not in order: the usual shares of the lease are used.";
-    AddressTwice = "address-twice", "Another site has the address: this one declines it.";
+named! {
+    /// What can be wrong with an answer. Each is dropped, but where the help says otherwise.
+    pub enum Fault {
+        Malformed "malformed" "Not a DHCP message of a server, or malformed.";
+        UnknownExchange "unknown-exchange" "No site has an exchange with this transaction ID.";
+        OtherHardware "other-hardware" "The hardware address is not that of the site.";
+        OtherDestination "other-destination" "The frame is addressed to another host.";
+        OtherIdentifier "other-identifier" "The client identifier is not that of the site (RFC 6842).";
+        Untimely "untimely" "The site expects no such message in its state.";
+        ServerMissing "server-missing" "The server identifier is missing.";
+        ServerNotAllowed "server-not-allowed" "The server is not among the configured ones.";
+        OtherServer "other-server" "Sent by another server than the one that the site selected.";
+        MaskMissing "mask-missing" "No usable subnet mask: the address is used as a host address.";
+        Unusable "unusable" "The address can't be a host address.";
+        OutsidePrefixes "outside-prefixes" "The address is not in the configured prefixes.";
+        OtherAddress "other-address" "The acknowledged address is not the one that the site requested.";
+        LeaseMissing "lease-missing" "The lease time is missing.";
+        LeaseTooShort "lease-too-short" "The lease is shorter than configured.";
+        OddTimes "odd-times" "T1, T2 and the lease time are not in order: the defaults of RFC 2131 are used.";
+        AddressTwice "address-twice" "Another site has the address: the site declines it.";
+    }
 }
 
-/// Counters.
+/// Counters of the agent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// DHCPDISCOVER sent.
+    /// DHCPDISCOVER messages sent.
     pub discovers: u64,
-    /// DHCPREQUEST sent: for an offer, after a restart, to renew, to rebind.
+    /// DHCPREQUEST messages sent: for an offer, after a restart, to renew, to rebind.
     pub requests: [u64; 4],
-    /// DHCPDECLINE sent.
+    /// DHCPDECLINE messages sent.
     pub declines: u64,
-    /// DHCPRELEASE sent.
+    /// DHCPRELEASE messages sent.
     pub releases: u64,
-    /// DHCPOFFER that were looked at.
+    /// DHCPOFFER messages considered.
     pub offers: u64,
-    /// DHCPACK that made or prolonged a lease.
+    /// DHCPACK messages that created or extended a lease.
     pub acknowledgements: u64,
-    /// DHCPNAK that ended something.
+    /// DHCPNAK messages that ended an exchange or a lease.
     pub refusals: u64,
-    /// Leases that ran out.
+    /// Leases that expired.
     pub expired: u64,
-    /// Requests for an offer that nobody answered to the end.
+    /// Requests for an offer that failed without a reply.
     pub unanswered: u64,
     faults: [u64; Fault::ALL.len()],
 }
 
 impl Counters {
-    /// How often a fault was.
+    /// Number of occurrences of a fault.
     pub fn fault(&self, fault: Fault) -> u64 {
         self.faults[fault as usize]
     }
 
-    /// All by name, faults last.
+    /// All counters by name, faults last.
     pub fn named(&self) -> Vec<(&'static str, u64)> {
         let [requests, reboots, renewals, rebindings] = self.requests;
         let messages = [
@@ -189,7 +170,7 @@ impl Counters {
             ("leases-expired", self.expired),
             ("requests-unanswered", self.unanswered),
         ];
-        let faults = Fault::ALL.iter().map(|fault| (fault.word(), self.fault(*fault)));
+        let faults = Fault::ALL.iter().map(|fault| (fault.name(), self.fault(*fault)));
         messages.into_iter().chain(faults).collect()
     }
 
@@ -198,14 +179,14 @@ impl Counters {
     }
 }
 
-/// Which faults were told lately.
+/// Time of the last report of each fault.
 #[derive(Debug, Default)]
 pub(super) struct Told([Option<u64>; Fault::ALL.len()]);
 
 impl Told {
     const PAUSE: u64 = 1_000_000_000;
 
-    /// Whether to tell this one.
+    /// Whether the fault is to be reported now.
     pub(super) fn is_news(&mut self, fault: Fault, now: u64) -> bool {
         if matches!(fault, Fault::UnknownExchange | Fault::Untimely) {
             return false;

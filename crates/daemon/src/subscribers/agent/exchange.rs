@@ -1,12 +1,12 @@
-//! Transaction numbers: nobody can guess one, and each says whose it is.
+//! Transaction IDs: unpredictable, and each one identifies its site.
 
 use sluice_nat::Secret;
 
-/// Bits of a site's index; the others count its exchanges.
+/// Number of bits of a site's index; the remaining bits count the site's exchanges.
 const BITS: u32 = crate::subscribers::MOST_SITES.trailing_zeros();
 
-/// A keyed permutation of site and exchange, so that no two sites ever have the same number at once, and a reply's site
-/// is computed, not looked up.
+/// A keyed permutation of site and exchange number. No two sites have the same ID at the same time, and the site of a
+/// reply is computed from its ID instead of looked up.
 #[derive(Debug)]
 pub(super) struct Exchanges(Secret);
 
@@ -17,7 +17,7 @@ impl Exchanges {
         Self(secret)
     }
 
-    /// The number of a site's exchange.
+    /// Transaction ID of a site's exchange.
     pub fn number(&self, site: u32, exchange: u16) -> u32 {
         let plain = u32::from(exchange) << BITS | site;
         (0..Self::ROUNDS).fold(plain, |number, round| {
@@ -26,7 +26,7 @@ impl Exchanges {
         })
     }
 
-    /// Whose number it is.
+    /// Site of a transaction ID.
     pub fn site(&self, number: u32) -> u32 {
         let plain = (0..Self::ROUNDS).rev().fold(number, |number, round| {
             let (left, right) = (number >> 16, number & 0xffff);

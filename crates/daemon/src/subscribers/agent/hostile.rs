@@ -1,4 +1,4 @@
-//! Any bytes as what servers answer: for tests and the fuzzer.
+//! Feeds arbitrary bytes to the agent as server replies, for tests and the fuzzer.
 
 use std::collections::HashSet;
 
@@ -8,10 +8,10 @@ use crate::subscribers::message::Reply;
 use sluice_nat::Secret;
 
 const SITES: u32 = 4;
-/// How much of the bytes is an answer.
+/// Number of bytes used per reply.
 const PIECE: usize = 64;
 
-/// Answer four sites with whatever bytes there are: as they are, and as the options of answers to what was asked.
+/// Feed arbitrary bytes to four sites: as whole replies, and as options of otherwise valid replies.
 #[doc(hidden)]
 pub fn hostile(bytes: &[u8]) {
     let mut agent = Agent::new(Settings::new(Secret([1, 2])), 0);
@@ -42,7 +42,7 @@ pub fn hostile(bytes: &[u8]) {
             );
             let uses = matches!(transmit.destination, Destination::Unicast { .. });
             assert!(!uses || !transmit.source.is_unspecified());
-            // The same exchange and hardware, and an address that is asked for or another.
+            // Same transaction and hardware address, with the requested address or another one.
             let mut answer = transmit.payload;
             answer.truncate(240);
             answer[0] = 2;

@@ -1,84 +1,48 @@
-//! How much is sent: a bucket of tokens, and how servers answer at all.
+//! Rate limit of sent messages, and detection of servers that do not respond.
+
+use sluice_table::token_bucket::TokenBucket;
 
 use super::Nanoseconds;
 use super::event::Servers;
 
-const SECOND: Nanoseconds = 1_000_000_000;
-
-/// A bucket of tokens that never gives more than its rate within any second.
-#[derive(Debug)]
-pub(super) struct Bucket {
-    /// Time to earn a token.
-    price: Nanoseconds,
-    most: Nanoseconds,
-    credit: Nanoseconds,
-    at: Nanoseconds,
+/// A full bucket that never gives more than its rate within any second: it saves up for ten milliseconds, and earns the less for
+/// that.
+pub(super) fn full_bucket(rate: u32, now: Nanoseconds) -> TokenBucket {
+    let (rate, burst) = earnings(rate);
+    TokenBucket::new(rate, burst, now)
 }
 
-impl Bucket {
-    /// A full one. It saves up for ten milliseconds, and earns the less for that.
-    pub fn new(rate: u32, now: Nanoseconds) -> Self {
-        let rate = u64::from(rate.max(1));
-        let burst = (rate / 100).max(1);
-        let price = SECOND.div_ceil(rate - burst + 1);
-        Self {
-            price,
-            most: burst * price,
-            credit: burst * price,
-            at: now,
-        }
-    }
-
-    /// One without a token: who had another just now does not get more by this.
-    pub fn empty(rate: u32, now: Nanoseconds) -> Self {
-        Self {
-            credit: 0,
-            ..Self::new(rate, now)
-        }
-    }
-
-    fn credit(&self, now: Nanoseconds) -> Nanoseconds {
-        self.credit.saturating_add(now.saturating_sub(self.at)).min(self.most)
-    }
-
-    pub fn available(&self, now: Nanoseconds) -> bool {
-        self.credit(now) >= self.price
-    }
-
-    /// Take a token. False where there is none.
-    pub fn take(&mut self, now: Nanoseconds) -> bool {
-        let credit = self.credit(now);
-        let taken = credit >= self.price;
-        if taken {
-            (self.credit, self.at) = (credit - self.price, self.at.max(now));
-        }
-        taken
-    }
-
-    /// When there will be a token.
-    pub fn next(&self, now: Nanoseconds) -> Nanoseconds {
-        now.saturating_add(self.price.saturating_sub(self.credit(now)))
-    }
+/// The same without a token: who had another just now does not get more by this.
+pub(super) fn empty_bucket(rate: u32, now: Nanoseconds) -> TokenBucket {
+    let (rate, burst) = earnings(rate);
+    TokenBucket::empty(rate, burst, now)
 }
 
-/// How servers answer. A dead server, or one that refuses everything, is not to be flooded.
+    /// Time at which a token is available.
+fn earnings(rate: u32) -> (u64, u64) {
+    let rate = u64::from(rate.max(1));
+    let burst = (rate / 100).max(1);
+    (rate - burst + 1, burst)
+}
+
+/// Response behaviour of the servers, so that a server that is down or rejects all requests is not flooded.
 #[derive(Debug)]
 pub(super) struct Health {
-    /// Asked without an answer since.
+    /// Number of requests since the last reply.
     unanswered: u32,
-    /// When the first of them was asked.
+    /// Time of the first of these requests.
     since: Nanoseconds,
-    /// Refused without an acknowledgement since.
+    /// Number of rejections since the last acknowledgement.
     refused: u32,
-    /// How long an answer may take.
+    /// Maximum response time.
     patience: Nanoseconds,
     told: Servers,
 }
 
 impl Health {
-    /// Unanswered questions that are no proof yet.
+    /// Number of unanswered requests from which servers count as silent.
     const UNANSWERED: u32 = 128;
-    /// Refusals in a row that are none.
+    /// Number of consecutive rejections from which servers count as refusing.
     const REFUSED: u32 = 64;
 
     pub fn new(patience: Nanoseconds) -> Self {
@@ -91,7 +55,7 @@ impl Health {
         }
     }
 
-    /// Somebody asks who has an address.
+    /// Record a DHCPDISCOVER or a request for confirmation.
     pub fn ask(&mut self, now: Nanoseconds) {
         if self.unanswered == 0 {
             self.since = now;
@@ -99,17 +63,17 @@ impl Health {
         self.unanswered = self.unanswered.saturating_add(1);
     }
 
-    /// A server answers, whatever it says.
+    /// Record a reply of any type.
     pub fn answer(&mut self) {
         self.unanswered = 0;
     }
 
-    /// It acknowledges.
+    /// Record a DHCPACK.
     pub fn acknowledge(&mut self) {
         (self.unanswered, self.refused) = (0, 0);
     }
 
-    /// It refuses.
+    /// Record a DHCPNAK.
     pub fn refuse(&mut self) {
         self.unanswered = 0;
         self.refused = self.refused.saturating_add(1);
@@ -125,7 +89,7 @@ impl Health {
         }
     }
 
-    /// What servers do now, and what they did before, where that is another thing.
+    /// Present and previous behaviour of the servers if it has changed.
     pub fn change(&mut self, now: Nanoseconds) -> Option<(Servers, Servers)> {
         let (before, servers) = (self.told, self.servers(now));
         self.told = servers;
@@ -136,18 +100,19 @@ impl Health {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::subscribers::agent::SECOND;
 
     #[test]
     fn bucket_gives_its_rate_and_never_more_within_a_second() {
         for rate in [1, 2, 7, 100, 999, 1_000, 50_000] {
-            let mut bucket = Bucket::new(rate, 0);
+            let mut bucket = full_bucket(rate, 0);
             let mut times = Vec::new();
             let mut now = 0;
             while now < 5 * SECOND {
                 while bucket.take(now) {
                     times.push(now);
                 }
-                now = bucket.next(now);
+                now = bucket.next_token(now);
             }
             let within = |begin: u64| {
                 times

@@ -1,12 +1,11 @@
 //! Public addresses by DHCP: one client (RFC 2131) for many sites, each with its own virtual MAC.
 //!
-//! A pure state machine: it reads no clock and opens no socket. Who drives it hands in what arrived
-//! ([`Agent::receive`]), asks what to send and what happened ([`Agent::poll`]), and comes back at the time that this
-//! returns, or when something arrives. Time is in nanoseconds of any clock that never goes back. The same input gives
-//! the same bytes.
+//! The agent is a pure state machine: it reads no clock and opens no socket. The caller passes received messages to
+//! [`Agent::receive`], and calls [`Agent::poll`] for messages to send and for events, at the time that the previous
+//! call returned or after a message. Times are nanoseconds of any monotonic clock. Equal input produces equal output.
 //!
-//! A site is in at most one queue, in which it waits for its turn to send, and has at most one timer. What a reply
-//! costs does not depend on how many sites there are: its transaction number says whose it is.
+//! A site is in at most one send queue and has at most one timer. The cost of a reply does not depend on the number of
+//! sites, since its transaction ID identifies the site.
 
 mod answer;
 mod entry;
@@ -23,6 +22,7 @@ mod wants;
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
 
+use sluice_table::token_bucket::TokenBucket;
 use sluice_wire::Mac;
 
 use super::{MOST_SITES, Site};
@@ -32,45 +32,45 @@ use event::Told;
 pub use event::{Counters, Event, Fault, Servers, Why};
 use exchange::Exchanges;
 pub use hostile::hostile;
-use limit::{Bucket, Health};
+use limit::{Health, full_bucket};
 use schedule::Schedule;
 pub use send::{Destination, Transmit};
 use settings::nanoseconds;
 pub use settings::{Identifier, Settings};
 pub use wants::WantError;
 
-/// Time in nanoseconds since some start.
+/// Time in nanoseconds since an arbitrary start.
 pub type Nanoseconds = u64;
 
-/// A time that does not come.
+/// A time that is never reached.
 const NEVER: Nanoseconds = u64::MAX;
 
 const SECOND: Nanoseconds = 1_000_000_000;
 
-/// What [`Agent::poll`] hands out.
+/// Output of [`Agent::poll`].
 #[derive(Debug, Default)]
 pub struct Output {
-    /// To be sent, in this order.
+    /// Messages to send, in this order.
     pub transmits: Vec<Transmit>,
-    /// What happened, in this order.
+    /// Events, in this order.
     pub events: Vec<Event>,
 }
 
-/// The client for all sites.
+/// The DHCP client of all sites.
 #[derive(Debug)]
 pub struct Agent {
     settings: Settings,
     exchanges: Exchanges,
-    /// By the site's index.
+    /// State of sites, by index.
     entries: Vec<Entry>,
     macs: HashMap<Mac, u32>,
-    /// Who has which address. Nobody has one that is offered only.
+    /// Site of each address in use. Addresses that are only offered are not included.
     addresses: HashMap<Ipv4Addr, u32>,
-    /// Leases of before a restart whose sites nobody has wanted yet.
+    /// Leases from before a restart whose site has not required an address yet.
     kept: HashMap<Mac, Lease>,
     schedule: Schedule,
-    bucket: Bucket,
-    probes: Bucket,
+    bucket: TokenBucket,
+    probes: TokenBucket,
     health: Health,
     counters: Counters,
     told: Told,
@@ -78,7 +78,7 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// For no site yet.
+    /// An agent without sites.
     pub fn new(settings: Settings, now: Nanoseconds) -> Self {
         Self {
             exchanges: Exchanges::new(settings.secret),
@@ -87,8 +87,8 @@ impl Agent {
             addresses: HashMap::new(),
             kept: HashMap::new(),
             schedule: Schedule::default(),
-            bucket: Bucket::new(settings.rate, now),
-            probes: Bucket::new(settings.probes, now),
+            bucket: full_bucket(settings.rate, now),
+            probes: full_bucket(settings.probes, now),
             health: Health::new(2 * nanoseconds(settings.retransmission)),
             counters: Counters::default(),
             told: Told::default(),
@@ -97,8 +97,8 @@ impl Agent {
         }
     }
 
-    /// What is due, and as much of what waits to be sent as the limit allows. Returns when to come back at the latest;
-    /// none where nothing happens by itself.
+    /// Handle due timers, and send as many queued messages as the rate limit allows. Returns the latest time of the
+    /// next call; `None` if no timer is pending.
     pub fn poll(&mut self, now: Nanoseconds, out: &mut Output) -> Option<Nanoseconds> {
         while let Some(site) = self.schedule.take_due(now) {
             self.entry_mut(site).due = NEVER;
@@ -106,7 +106,7 @@ impl Agent {
         }
         self.judge_servers(now);
         let mut answering = self.health.servers(now) == Servers::Answering;
-        while self.bucket.available(now) {
+        while self.bucket.has_token(now) {
             let probes = (!answering).then_some(&mut self.probes);
             let Some(site) = self.schedule.next(now, probes) else {
                 break;
@@ -119,20 +119,21 @@ impl Agent {
         self.next(now)
     }
 
-    /// When [`Self::poll`] has something to do.
+    /// Time at which [`Self::poll`] has work.
     fn next(&self, now: Nanoseconds) -> Option<Nanoseconds> {
         let (certain, anybody) = self.schedule.waiting();
         let probing = self.health.servers(now) != Servers::Answering;
         let turn = match (certain, anybody) {
-            (true, _) => Some(self.bucket.next(now)),
-            (false, true) if probing => Some(self.bucket.next(now).max(self.probes.next(now))),
-            (false, true) => Some(self.bucket.next(now)),
+            (true, _) => Some(self.bucket.next_token(now)),
+            (false, true) if probing => Some(self.bucket.next_token(now).max(self.probes.next_token(now))),
+            (false, true) => Some(self.bucket.next_token(now)),
             (false, false) => None,
         };
         [self.schedule.first_due(), turn].into_iter().flatten().min()
     }
 
-    /// Tell how servers behave where that changed; when they answer again, whoever waits for an offer asks at once.
+    /// Report a change of the servers' behaviour. When they respond again, all sites without an offer send a discover
+    /// immediately.
     fn judge_servers(&mut self, now: Nanoseconds) {
         let Some((before, servers)) = self.health.change(now) else {
             return;
@@ -149,7 +150,7 @@ impl Agent {
         }
     }
 
-    /// A site's time has come.
+    /// Handle the expired timer of a site.
     fn elapse(&mut self, site: u32, now: Nanoseconds) {
         let entry = self.entry(site);
         if entry.release <= now {
@@ -158,7 +159,7 @@ impl Agent {
         match entry.state {
             State::Idle | State::Declining | State::Releasing => {}
             State::Waiting => self.begin(site, now),
-            // The best of the offers within the window.
+            // The window for offers has ended: request the best one.
             State::Selecting if !entry.server.is_unspecified() => self.request(site, now),
             State::Selecting => self.queue(site, now),
             State::Requesting if entry.tries >= send::REQUEST_TRIES => {
@@ -183,7 +184,7 @@ impl Agent {
         }
     }
 
-    /// INIT: look for an address.
+    /// INIT: start to acquire an address.
     fn begin(&mut self, site: u32, now: Nanoseconds) {
         let entry = self.entry_mut(site);
         (entry.state, entry.server) = (State::Selecting, Ipv4Addr::UNSPECIFIED);
@@ -193,7 +194,7 @@ impl Agent {
         self.queue(site, now);
     }
 
-    /// Ask for the address that was offered.
+    /// Request the offered address.
     fn request(&mut self, site: u32, now: Nanoseconds) {
         let entry = self.entry_mut(site);
         (entry.state, entry.tries) = (State::Requesting, 0);
@@ -201,22 +202,23 @@ impl Agent {
         self.queue(site, now);
     }
 
-    /// Ask for more time: in the first turn the server, then any.
+    /// Request an extension: from the site's server first, then from any server.
     fn ask(&mut self, site: u32, state: State, now: Nanoseconds) {
         let entry = self.entry_mut(site);
         if entry.state != state {
             (entry.state, entry.tries, entry.began) = (state, 0, now);
         }
         let (rebind, expires) = (entry.rebind, entry.expires);
-        // Of before a restart, and neither confirmed nor refused.
+        // A lease from before a restart that was neither confirmed nor rejected is used.
         self.announce_once(site);
         let end = if state == State::Renewing { rebind } else { expires };
         self.arm(site, end);
-        // Whose time is up first comes first.
+        // Leases that end sooner are extended first.
         self.queue(site, end);
     }
 
-    /// Who is to ask whether its lease of before holds may have to wait for long where nobody answers anyway.
+    /// Limit the time that a site waits in the queue to confirm a lease from before a restart, since all servers may be
+    /// silent.
     fn await_turn(&mut self, site: u32, now: Nanoseconds) {
         let patience = nanoseconds(self.settings.retransmission) << send::REBOOT_TRIES;
         let due = self.boundary(site).min(now.saturating_add(patience));
@@ -227,7 +229,7 @@ impl Agent {
         self.health.servers(now) == Servers::Silent
     }
 
-    /// Nobody has said whether the lease of before holds: it is used for as long as it lasts.
+    /// Use an unconfirmed lease from before a restart until it ends.
     fn settle(&mut self, site: u32) {
         self.withdraw(site);
         let entry = self.entry_mut(site);
@@ -237,7 +239,7 @@ impl Agent {
         self.arm(site, due);
     }
 
-    /// An attempt was in vain: begin anew, the later the more of them there were.
+    /// Retry after a failed attempt, with exponential back-off.
     fn fail(&mut self, site: u32, now: Nanoseconds) {
         let entry = self.entry_mut(site);
         let failures = entry.failures;
@@ -247,7 +249,7 @@ impl Agent {
         self.pause(site, wait, now);
     }
 
-    /// Begin anew after a while.
+    /// Retry after a pause.
     fn pause(&mut self, site: u32, wait: Nanoseconds, now: Nanoseconds) {
         self.withdraw(site);
         let entry = self.entry_mut(site);
@@ -261,20 +263,20 @@ impl Agent {
         }
     }
 
-    /// The lease is over.
+    /// Handle the end of a lease.
     fn lose(&mut self, site: u32, why: Why, now: Nanoseconds) {
         self.withdraw_lease(site, why);
         match why {
             Why::Expired => {
                 self.counters.expired += 1;
-                // It may well be had again.
+                // The server may grant the same address again.
                 self.pause(site, 0, now);
             }
             _ => self.fail(site, now),
         }
     }
 
-    /// Nobody uses the address any more, and another site may have it.
+    /// Report the loss of the address, and let other sites use it.
     fn withdraw_lease(&mut self, site: u32, why: Why) {
         let address = self.entry(site).address;
         if self.addresses.get(&address) == Some(&site) {
@@ -292,14 +294,14 @@ impl Agent {
         }
     }
 
-    /// Tell of a lease, where that was not done yet.
+    /// Report a lease that has not been reported yet.
     fn announce_once(&mut self, site: u32) {
         if !self.entry(site).announced {
             self.announce(site);
         }
     }
 
-    /// Tell of a lease, or of its new end.
+    /// Report a lease or its extension.
     fn announce(&mut self, site: u32) {
         let entry = self.entry_mut(site);
         let lease = entry.lease();
@@ -312,7 +314,7 @@ impl Agent {
         self.events.push(event);
     }
 
-    /// When the state of a lease ends by itself.
+    /// Time at which the present state of the lease ends.
     fn boundary(&self, site: u32) -> Nanoseconds {
         let entry = self.entry(site);
         match entry.state {
@@ -323,7 +325,7 @@ impl Agent {
         }
     }
 
-    /// How long to wait for an answer after so many tries: with jitter, so that sites do not ask all at once.
+    /// Time to wait for a reply after a number of attempts, with jitter so that sites do not retransmit simultaneously.
     fn wait(&self, site: u32, tries: u8) -> Nanoseconds {
         let (wait, jitter) = self.settings.patience(tries);
         let exchange = u64::from(self.entry(site).exchange);
@@ -334,18 +336,18 @@ impl Agent {
         wait - jitter + random % (2 * jitter)
     }
 
-    /// A new transaction number.
+    /// Start an exchange with a new transaction ID.
     fn renumber(&mut self, site: u32) {
         let entry = &mut self.entries[site as usize];
         entry.xid = 0;
-        // Zero stands for none.
+        // Zero is reserved for "no exchange".
         while entry.xid == 0 {
             entry.exchange = entry.exchange.wrapping_add(1);
             entry.xid = self.exchanges.number(site, entry.exchange);
         }
     }
 
-    /// What is wrong with an answer is counted, and told where it is news.
+    /// Count a fault, and report it unless it was reported recently.
     fn fault(
         &mut self,
         fault: Fault,
@@ -389,18 +391,18 @@ impl Agent {
         self.schedule.withdraw(site, &mut self.entries[site as usize]);
     }
 
-    /// A site's lease: the one that it may use.
+    /// Lease that a site may use.
     pub fn lease(&self, site: Site) -> Option<Lease> {
         let entry = self.entries.get(site.0 as usize)?;
         entry.announced.then(|| entry.lease())
     }
 
-    /// The site that has an address.
+    /// Site that has an address.
     pub fn owner(&self, address: Ipv4Addr) -> Option<Site> {
         self.addresses.get(&address).map(|site| Site(*site))
     }
 
-    /// Where a site is.
+    /// State of a site.
     pub fn state(&self, site: Site) -> State {
         self.entries
             .get(site.0 as usize)
@@ -413,7 +415,7 @@ impl Agent {
         announced.map(|(site, entry)| (Site(site), entry.mac, entry.lease()))
     }
 
-    /// How servers behave.
+    /// Response behaviour of the servers.
     pub fn servers(&self, now: Nanoseconds) -> Servers {
         self.health.servers(now)
     }

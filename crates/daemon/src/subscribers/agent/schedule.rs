@@ -1,13 +1,14 @@
-//! When something happens to a site, and who sends next.
+//! Timers of sites, and the order in which sites send.
 
 use std::collections::BTreeSet;
+
+use sluice_table::token_bucket::TokenBucket;
 
 use super::NEVER;
 use super::Nanoseconds;
 use super::entry::Entry;
-use super::limit::Bucket;
 
-/// What is waiting to be sent, the most urgent first.
+/// Send queues, the most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Class {
@@ -29,17 +30,17 @@ const ALL: [Class; CLASSES] = [
     Class::Discover,
 ];
 
-/// Every so many messages another class than the most urgent is looked at first, each in its turn.
+/// Once per this number of messages, the search starts at another class than the most urgent one, in turn.
 const FAIRNESS: usize = 8;
 
 impl Class {
-    /// Whether it is held back while servers do not answer anybody.
+    /// Whether the message is rate-limited while no server responds.
     fn is_probe(self) -> bool {
         matches!(self, Self::Reboot | Self::Discover)
     }
 }
 
-/// Timers and queues of all sites.
+/// Timers and send queues of all sites.
 #[derive(Debug, Default)]
 pub(super) struct Schedule {
     timers: BTreeSet<(Nanoseconds, u32)>,
@@ -48,7 +49,7 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    /// Something happens to a site then, not when it was to before.
+    /// Set the timer of a site, replacing its former time.
     pub fn arm(&mut self, site: u32, entry: &mut Entry, due: Nanoseconds) {
         let due = due.min(entry.release);
         if due == entry.due {
@@ -63,30 +64,31 @@ impl Schedule {
         entry.due = due;
     }
 
-    /// A site that is due, taken off its timer.
+    /// Take a site whose timer has expired.
     pub fn take_due(&mut self, now: Nanoseconds) -> Option<u32> {
         let first = self.timers.first().filter(|first| first.0 <= now)?.1;
         self.timers.pop_first();
         Some(first)
     }
 
-    /// A site sends when it is its turn: the lower `order`, the sooner.
+    /// Queue a site for sending; a lower `order` is sent earlier.
     pub fn queue(&mut self, site: u32, entry: &mut Entry, class: Class, order: Nanoseconds) {
         self.withdraw(site, entry);
         self.queues[class as usize].insert((order, site));
         (entry.queued, entry.order) = (Some(class), order);
     }
 
-    /// It does not send.
+    /// Remove a site from its send queue.
     pub fn withdraw(&mut self, site: u32, entry: &mut Entry) {
         if let Some(class) = entry.queued.take() {
             self.queues[class as usize].remove(&(entry.order, site));
         }
     }
 
-    /// Who sends next. `probes` limits those who may well ask in vain; none where they are as the others.
-    pub fn next(&mut self, now: Nanoseconds, probes: Option<&mut Bucket>) -> Option<u32> {
-        let may_probe = probes.as_ref().is_none_or(|bucket| bucket.available(now));
+    /// The next site to send. `probes` limits the messages that are likely to remain unanswered; `None` means no such
+    /// limit.
+    pub fn next(&mut self, now: Nanoseconds, probes: Option<&mut TokenBucket>) -> Option<u32> {
+        let may_probe = probes.as_ref().is_none_or(|bucket| bucket.has_token(now));
         let sends = |class: &Class| !self.queues[*class as usize].is_empty() && (may_probe || !class.is_probe());
         let first = match self.turn % FAIRNESS {
             0 => self.turn / FAIRNESS % CLASSES,
@@ -100,7 +102,7 @@ impl Schedule {
         self.queues[class as usize].first().map(|first| first.1)
     }
 
-    /// Whether somebody waits to send: who need not be a probe, anybody.
+    /// Whether a message other than a probe is queued, and whether any message is queued.
     pub fn waiting(&self) -> (bool, bool) {
         let waits = |class: &Class| !self.queues[*class as usize].is_empty();
         let certain = ALL
@@ -110,7 +112,7 @@ impl Schedule {
         (certain, certain || ALL.iter().any(waits))
     }
 
-    /// When the first timer is due.
+    /// Time of the first timer.
     pub fn first_due(&self) -> Option<Nanoseconds> {
         self.timers.first().map(|first| first.0)
     }

@@ -1,4 +1,4 @@
-//! What is sent: the message that a site's state asks for, and when it is to be sent again.
+//! Sending of messages: the message for a site's state, and the time of its retransmission.
 
 use std::net::Ipv4Addr;
 
@@ -8,25 +8,25 @@ use super::entry::{Entry, specified};
 use super::{Agent, Nanoseconds, SECOND, Site, State, nanoseconds};
 use crate::subscribers::message::{Question, Request};
 
-/// Requests for an offer, before it is given up (RFC 2131, 3.1).
+/// Number of requests for an offer before it is abandoned (RFC 2131, section 3.1).
 pub(super) const REQUEST_TRIES: u8 = 4;
-/// Questions whether a lease of before a restart holds, before it is used as it is (RFC 2131, 3.2).
+/// Number of requests to confirm a lease from before a restart, before it is used unconfirmed (RFC 2131, section 3.2).
 pub(super) const REBOOT_TRIES: u8 = 3;
-/// Doublings of the wait after an address was declined, at most.
+/// Maximum number of doublings of the wait after a declined address.
 const MOST_DECLINES: u8 = 5;
-/// Most bytes of a host name that are the operator's.
+/// Maximum length of the configured part of a host name in bytes.
 const HOST_NAME: usize = 200;
 
-/// To whom something is sent, always to UDP port 67.
+/// Destination of a message, always UDP port 67.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Destination {
-    /// Everybody on the link: 255.255.255.255, ff:ff:ff:ff:ff:ff.
+    /// Broadcast on the link: 255.255.255.255, ff:ff:ff:ff:ff:ff.
     Broadcast,
-    /// A server.
+    /// Unicast to a server.
     Unicast {
-        /// Its address.
+        /// Address of the server.
         address: Ipv4Addr,
-        /// Who has to be asked for a MAC: the server, or the router towards it.
+        /// Next hop: the server itself, or the router towards it.
         via: Ipv4Addr,
     },
 }
@@ -34,20 +34,20 @@ pub enum Destination {
 /// A datagram to be sent from UDP port 68.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transmit {
-    /// Whose it is.
+    /// The site.
     pub site: Site,
-    /// The source on the link.
+    /// Source MAC.
     pub source_mac: Mac,
-    /// The source address; 0.0.0.0 before there is one.
+    /// Source address; 0.0.0.0 while the site has none.
     pub source: Ipv4Addr,
-    /// To whom.
+    /// Destination.
     pub destination: Destination,
-    /// What it carries.
+    /// UDP payload.
     pub payload: Vec<u8>,
 }
 
 impl Agent {
-    /// A site whose turn it is sends.
+    /// Send the message of a site whose turn has come.
     pub(super) fn send(&mut self, site: u32, now: Nanoseconds, transmits: &mut Vec<Transmit>) {
         self.withdraw(site);
         let state = self.entry(site).state;
@@ -61,8 +61,8 @@ impl Agent {
             State::Releasing => self.counters.releases += 1,
             State::Idle | State::Waiting | State::Bound => return,
         }
-        // A lease is counted from when it was asked for (RFC 2131, 4.4.1). What may be asked again much later has a
-        // number of its own each time, so that it is clear which of them is answered.
+        // A lease is counted from the time of its request (RFC 2131, section 4.4.1). Messages that may be repeated
+        // after a long time get a new transaction ID each time, so that a reply identifies the request.
         match state {
             State::Requesting if self.entry(site).tries > 0 => {}
             State::Rebooting | State::Renewing | State::Rebinding => {
@@ -93,7 +93,7 @@ impl Agent {
             }
             State::Releasing => self.clear(site, now),
             _ => {
-                // Half of what is left (RFC 2131, 4.4.5).
+                // Wait for half of the remaining time (RFC 2131, section 4.4.5).
                 let boundary = self.boundary(site);
                 let wait = (boundary.saturating_sub(now) / 2).max(self.renewal_wait(site));
                 self.arm(site, boundary.min(now.saturating_add(wait)));
@@ -101,8 +101,9 @@ impl Agent {
         }
     }
 
-    /// The shortest wait between two tries to renew. RFC 2131 has a minute, within which a short lease would be over: a quarter
-    /// of the time that there is for tries is enough, and not sooner than what is asked first is asked again.
+    /// Minimum interval between two attempts to renew. RFC 2131 specifies one minute, which may exceed the time of a
+    /// short lease. A quarter of the available time is used in this case, but not less than the initial retransmission
+    /// interval.
     pub(super) fn renewal_wait(&self, site: u32) -> Nanoseconds {
         let tries = self.boundary(site).saturating_sub(self.entry(site).began);
         let least = (tries / 4).max(nanoseconds(self.settings.retransmission));
@@ -152,7 +153,7 @@ impl Agent {
     }
 }
 
-/// The way to a site's server.
+/// Destination of messages to a site's server.
 fn towards(entry: &Entry) -> Destination {
     let network = ipnet::Ipv4Net::new(entry.address, entry.prefix_length);
     let near = network.is_ok_and(|network| network.contains(&entry.server));

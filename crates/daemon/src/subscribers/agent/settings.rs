@@ -1,4 +1,4 @@
-//! How the agent behaves.
+//! Settings of the agent.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -9,69 +9,70 @@ use sluice_wire::Mac;
 
 use super::Nanoseconds;
 
-/// What a site calls itself (option 61).
+/// Client identifier of sites (option 61).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Identifier {
-    /// Nothing: the hardware address alone counts.
+    /// None: the server identifies the client by its hardware address.
     None,
-    /// Type 1 and the site's MAC (RFC 2132, 9.14).
+    /// Type 1 and the site's MAC (RFC 2132, section 9.14).
     Mac,
-    /// A node of its own (RFC 4361): type 255, an IAID and a DUID-LL, both from the site's MAC.
+    /// Node-specific identifier (RFC 4361): type 255, an IAID and a DUID-LL, both derived from the site's MAC.
     Node,
 }
 
 impl Identifier {
-    /// The option's bytes.
+    /// Value of the option.
     pub(super) fn bytes(self, mac: Mac) -> Option<Vec<u8>> {
         let [_, _, iaid @ ..] = mac;
         match self {
             Self::None => None,
             Self::Mac => Some([&[1], &mac[..]].concat()),
-            // DUID-LL is type 3, and Ethernet hardware type 1 (RFC 8415, 11.4).
+            // DUID-LL is type 3, and Ethernet is hardware type 1 (RFC 8415, section 11.4).
             Self::Node => Some([&[255], &iaid[..], &[0, 3, 0, 1], &mac[..]].concat()),
         }
     }
 }
 
-/// How the agent behaves. Durations and rates are those that RFC 2131 gives, where it gives any.
+/// Settings of the agent. Defaults of durations and rates are those of RFC 2131 where it specifies any.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// What transaction numbers and jitter follow from.
+    /// Secret of transaction IDs and jitter.
     pub secret: Secret,
-    /// Option 61.
+    /// Client identifier (option 61).
     pub identifier: Identifier,
-    /// Option 12: this, a hyphen and the digits of the site's MAC. At most 200 bytes count.
+    /// Host name (option 12): this text, a hyphen and the digits of the site's MAC. At most 200 bytes are used.
     pub host_name: Option<String>,
-    /// Servers are to broadcast what they answer to a site without an address.
+    /// Whether servers must broadcast replies to a site without an address.
     pub broadcast: bool,
-    /// Servers that are listened to; all where there is none.
+    /// Servers whose replies are accepted; all if empty.
     pub servers: Vec<Ipv4Addr>,
-    /// Where public addresses are from; anywhere where there is none.
+    /// Networks that public addresses must belong to; any if empty.
     pub prefixes: Vec<Ipv4Net>,
-    /// How long offers are compared before the best is taken; zero: the first is.
+    /// Time to collect offers before the best is selected; zero selects the first.
     pub window: Duration,
-    /// First wait for an answer; each further one is twice as long, up to 16 times this, give or take a quarter of this.
+    /// First wait for a reply. Each further one is twice as long, up to 16 times this value, with a jitter of a quarter
+    /// of this value in either direction.
     pub retransmission: Duration,
-    /// Shortest wait between two tries to renew, unless a quarter of the time that there is for them is shorter.
+    /// Minimum interval between two attempts to renew, unless a quarter of the available time is shorter.
     pub renewal_wait: Duration,
-    /// Shortest wait after an address was declined.
+    /// Minimum wait after a declined address.
     pub decline_wait: Duration,
-    /// How long a released lease is kept for a site that comes back.
+    /// Time for which the lease of a released site is kept in case it needs an address again.
     pub hold: Duration,
-    /// Messages per second, of all sites; at least 1.
+    /// Maximum number of messages per second over all sites; at least 1.
     pub rate: u32,
-    /// Sites tried per second while no server answers, or every request is refused; at least 1.
+    /// Maximum number of sites tried per second while no server responds or all requests are rejected; at least 1.
     pub probes: u32,
-    /// Shortest lease that is taken, in seconds; at least 1.
+    /// Minimum lease time accepted, in seconds; at least 1.
     pub shortest_lease: u32,
-    /// No public address of 240.0.0.0/4 is taken.
+    /// Whether public addresses in 240.0.0.0/4 are rejected.
     pub refuses_reserved: bool,
-    /// Use leases of before a restart while the server is asked whether they hold.
+    /// Whether leases from before a restart are used while the server is asked to confirm them.
     pub use_while_confirming: bool,
 }
 
 impl Settings {
-    /// The usual, keyed by `secret`.
+    /// Default settings with this secret.
     pub fn new(secret: Secret) -> Self {
         Self {
             secret,
@@ -93,24 +94,24 @@ impl Settings {
         }
     }
 
-    /// Whether a public address may be this one.
+    /// Whether a public address is acceptable.
     pub(super) fn allows(&self, address: Ipv4Addr) -> bool {
         self.prefixes.is_empty() || self.prefixes.iter().any(|prefix| prefix.contains(&address))
     }
 
-    /// Whether a server is listened to.
+    /// Whether replies of a server are accepted.
     pub(super) fn trusts(&self, server: Ipv4Addr) -> bool {
         self.servers.is_empty() || self.servers.contains(&server)
     }
 
-    /// The wait after so many tries, before jitter; and the jitter to either side.
+    /// Wait for a reply after a number of attempts, without jitter, and the maximum jitter in either direction.
     pub(super) fn patience(&self, tries: u8) -> (Nanoseconds, Nanoseconds) {
         let base = nanoseconds(self.retransmission).max(4);
         (base << tries.saturating_sub(1).min(4), base / 4)
     }
 }
 
-/// A duration as the agent counts: some years at most, which leaves room to double it.
+/// A duration in nanoseconds, limited to a few years so that it can be doubled safely.
 pub(super) fn nanoseconds(duration: Duration) -> Nanoseconds {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX).min(1 << 57)
 }

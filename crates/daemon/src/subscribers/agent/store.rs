@@ -1,7 +1,7 @@
-//! Leases on disk, so that they outlive the process: a text file, a line for each, which is replaced as a whole.
+//! Persistent storage of leases: a text file with one line per lease, which is replaced as a whole.
 //!
-//! Each line carries its checksum, and the first says how many there are: of a file that is damaged, what can be read
-//! is taken. Times are those of the wall clock, as nothing else goes on while the machine is off.
+//! Each line has a checksum, and the first line has the number of leases; the readable lines of a damaged file are
+//! used. Times are wall-clock times, because no other clock continues while the machine is off.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -15,86 +15,87 @@ use crate::files;
 use crate::subscribers::MOST_SITES;
 use crate::subscribers::virtual_mac::text;
 
-/// What the first line begins with.
+/// Beginning of the first line.
 const TITLE: &str = "sluice-public-leases 1";
-/// Longest file that is read, in bytes.
+/// Maximum size of the file in bytes.
 const LONGEST: u64 = MOST_SITES as u64 * 160;
-/// Shortest time between two writes.
+/// Minimum interval between two writes.
 const PAUSE: Nanoseconds = SECOND;
-/// How long a lease's new end may be missing in the file: what is known there is shorter, and is asked for anyway.
+/// Maximum delay before the extension of a lease is written. A stale file only contains an earlier end, which is
+/// confirmed with the server anyway.
 const PATIENCE: Nanoseconds = 30 * SECOND;
-/// How long after a failure the next try is.
+/// Interval between a failed write and the next attempt.
 const RETRY: Nanoseconds = 10 * SECOND;
-/// How far the wall clock may go astray, in seconds, before the file is written anew.
+/// Maximum jump of the wall clock in seconds that does not cause a write.
 const ASTRAY: u64 = 2;
 
-/// The present, by both clocks.
+/// The present time by both clocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Present {
-    /// As the agent counts.
+    /// Time of the agent's clock.
     pub now: Nanoseconds,
-    /// In seconds since 1970.
+    /// Unix time in seconds.
     pub unix: u64,
 }
 
 impl Present {
-    /// When the agent's clock began, in seconds since 1970.
+    /// Unix time in seconds at which the agent's clock started.
     fn beginning(self) -> u64 {
         self.unix.wrapping_sub(self.now / SECOND)
     }
 }
 
-/// What is wrong with the file of leases.
+/// Why the file can't be used completely.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// It can't be read or written.
+    /// The file can't be read or written.
     #[error("{}: {error}: leases do not outlive a restart", path.display())]
     File {
-        /// Its path.
+        /// Path of the file.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the kernel.
         error: io::Error,
     },
-    /// It is something else, or another version's.
+    /// The file has another format or version.
     #[error("{}: line 1 is not that of a file of public leases of this version; it is left out, and written anew", path.display())]
     Title {
-        /// Its path.
+        /// Path of the file.
         path: PathBuf,
     },
-    /// Some of it is damaged.
+    /// Some lines are damaged.
     #[error("{}: {lines} lines are damaged or missing, the first of them line {first}; the others are taken", path.display())]
     Damaged {
-        /// Its path.
+        /// Path of the file.
         path: PathBuf,
-        /// How many lines.
+        /// Number of damaged or missing lines.
         lines: usize,
-        /// The first, from 1.
+        /// Number of the first damaged line, from 1.
         first: usize,
     },
 }
 
-/// What was kept.
+/// Contents of the file.
 #[derive(Debug, Default)]
 pub struct Loaded {
-    /// Leases that still run, by the MACs of their sites.
+    /// Leases that are still valid, by the MACs of their sites.
     pub leases: Vec<(Mac, Lease)>,
-    /// Leases that ran out meanwhile.
+    /// Number of leases that have expired.
     pub expired: usize,
-    /// What is wrong with the file.
+    /// Error in the file.
     pub problem: Option<StoreError>,
 }
 
-/// The file.
+/// The file of leases.
 #[derive(Debug)]
 pub struct Store {
     path: PathBuf,
     due: Nanoseconds,
-    /// When it was written last, and what [`Present::beginning`] was then.
+    /// Time of the last write, with the value of [`Present::beginning`] at that time.
     written: Option<(Nanoseconds, u64)>,
 }
 
 impl Store {
-    /// Open the file, and read what it holds. There may be none yet.
+    /// Read the file, which may not exist yet.
     pub fn load(path: &Path, present: Present) -> (Self, Loaded) {
         let store = Self {
             path: path.to_owned(),
@@ -112,7 +113,7 @@ impl Store {
         (store, loaded)
     }
 
-    /// What happened, which may be a reason to write.
+    /// Schedule a write if an event requires one.
     pub fn note(&mut self, event: &Event, now: Nanoseconds) {
         let latest = match event {
             Event::Bound(..) | Event::Changed { .. } | Event::Lost { .. } => now,
@@ -123,12 +124,12 @@ impl Store {
         self.due = self.due.min(latest.max(earliest));
     }
 
-    /// When it is to be written; none where nothing changed.
+    /// Time of the next write; `None` if nothing has changed.
     pub fn due(&self) -> Option<Nanoseconds> {
         (self.due != NEVER).then_some(self.due)
     }
 
-    /// Whether it is to be written now: something changed, or the wall clock was set.
+    /// Whether a write is due: a lease has changed, or the wall clock was set.
     pub fn is_due(&self, present: Present) -> bool {
         let set = self.written.is_some_and(|(written, beginning)| {
             present.now >= written.saturating_add(PAUSE) && beginning.abs_diff(present.beginning()) > ASTRAY
@@ -136,10 +137,10 @@ impl Store {
         set || present.now >= self.due
     }
 
-    /// Write all leases: those of [`super::Agent::leases`].
+    /// Write all leases, as listed by [`super::Agent::leases`].
     ///
     /// # Errors
-    /// The file can't be written: what it held before stays, and the next try is due in ten seconds.
+    /// The file can't be written. Its former content remains, and the next attempt is due in ten seconds.
     pub fn write(&mut self, leases: impl Iterator<Item = (Mac, Lease)>, present: Present) -> Result<(), StoreError> {
         match self.replace(leases, present) {
             Ok(()) => {
@@ -174,7 +175,7 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// FNV-1a: finds what disks and people do to a line.
+/// FNV-1a checksum, which detects disk errors and manual edits.
 fn checksum(text: &str) -> u32 {
     let step = |sum: u32, byte| (sum ^ u32::from(byte)).wrapping_mul(0x0100_0193);
     text.bytes().fold(0x811c_9dc5, step)
@@ -184,7 +185,7 @@ fn sealed(text: String) -> String {
     format!("{text} {:08x}", checksum(&text))
 }
 
-/// A line without its checksum, where that is right.
+/// A line without its checksum; `None` if the checksum is wrong.
 fn unsealed(line: &str) -> Option<&str> {
     let (text, sum) = line.rsplit_once(' ')?;
     (u32::from_str_radix(sum, 16).ok()? == checksum(text)).then_some(text)
@@ -221,9 +222,9 @@ fn parse(path: &Path, bytes: &[u8], present: Present) -> Loaded {
         Some((written.parse::<u64>().ok()?, count.parse::<usize>().ok()?))
     });
     let mut loaded = Loaded::default();
-    // Without its title the lines may still be right, and those are what counts.
+    // Without a valid first line, the other lines may still be valid and are used.
     let (written, count) = numbers.unwrap_or((0, 0));
-    // A clock that was set back since tells nothing about the time that passed.
+    // If the clock was set back since the write, the elapsed time is unknown and taken as zero.
     let unix = present.unix.max(written);
     let (mut damaged, mut first, mut read) = (0, None, 0);
     for (number, line) in (2..).zip(lines) {

@@ -1,72 +1,73 @@
-//! What others want of the agent: sites that come and go, and addresses that somebody else uses.
+//! Requests to the agent: sites that are added, released and removed, and address conflicts.
 
 use std::net::Ipv4Addr;
 
 use sluice_wire::ethernet::is_group;
 
 use super::entry::Entry;
-use super::limit::Bucket;
+use super::limit::empty_bucket;
 use super::{Agent, Lease, MOST_SITES, Mac, NEVER, Nanoseconds, Settings, Site, State, Why, nanoseconds};
 use crate::subscribers::virtual_mac::text;
 
-/// Why a site can't have an address.
+/// Why a site can't get an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WantError {
-    /// Its index is out of range.
+    /// The index is out of range.
     #[error("site {} is one too many: there may be {MOST_SITES}", site.0)]
     TooMany {
         /// The site.
         site: Site,
     },
-    /// No MAC that a client can have.
+    /// The MAC is not valid for a client.
     #[error("site {}: {} is no host's MAC: give it a unicast address", site.0, text(*mac))]
     Mac {
         /// The site.
         site: Site,
-        /// The address.
+        /// The MAC.
         mac: Mac,
     },
-    /// Another site has it.
+    /// Another site has the same MAC.
     #[error("sites {} and {} have the same MAC {}: give one of them another", other.0, site.0, text(*mac))]
     MacTwice {
-        /// The site that comes.
+        /// The site that is added.
         site: Site,
-        /// The site that has it.
+        /// The site that already has the MAC.
         other: Site,
-        /// The address.
+        /// The MAC.
         mac: Mac,
     },
 }
 
 const NO_MAC: Mac = [0; 6];
 
-/// Sites for which room is made at a time.
+/// Number of sites for which memory is allocated at a time.
 const MORE_ENTRIES: usize = 8_192;
 
 impl Agent {
-    /// Behave otherwise from now on. The secret stays what it was, and so do leases until they are renewed.
+    /// Replace the settings. The secret does not change, and present leases remain until they are renewed.
     pub fn configure(&mut self, settings: Settings, now: Nanoseconds) {
-        self.bucket = Bucket::empty(settings.rate, now);
-        self.probes = Bucket::empty(settings.probes, now);
+        self.bucket = empty_bucket(settings.rate, now);
+        self.probes = empty_bucket(settings.probes, now);
         let secret = self.settings.secret;
         self.settings = Settings { secret, ..settings };
     }
 
-    /// Leases of before a restart, by the MACs of their sites; each is taken up when its site is wanted.
+    /// Restore leases from before a restart, by the MACs of their sites. Each is confirmed when its site requires an
+    /// address.
     pub fn restore(&mut self, leases: impl IntoIterator<Item = (Mac, Lease)>) {
         self.kept.extend(leases);
     }
 
-    /// Restored leases of sites that nobody has wanted.
+    /// Number of restored leases whose site has not required an address yet.
     pub fn unclaimed(&self) -> usize {
         self.kept.len()
     }
 
-    /// A site wants an address, as this MAC. One that was released, and whose hold is not over, keeps its lease. With
-    /// another MAC than before, the lease is given back first.
+    /// Acquire an address for a site with this MAC. A released site whose hold time has not expired keeps its lease. If
+    /// the MAC has changed, the old lease is released first.
     ///
     /// # Errors
-    /// The index or the MAC can't be, or the MAC is another site's.
+    /// The index or the MAC is invalid, or another site has the MAC.
     pub fn want(&mut self, site: Site, mac: Mac, now: Nanoseconds) -> Result<(), WantError> {
         if site.0 >= MOST_SITES {
             return Err(WantError::TooMany { site });
@@ -80,7 +81,7 @@ impl Agent {
         }
         let index = site.0 as usize;
         if self.entries.len() <= index {
-            // Not twice as many as there are: they are large.
+            // Exact reservation avoids doubling the memory, since entries are large.
             let more = index + 1 - self.entries.len();
             if self.entries.capacity() <= index {
                 self.entries.reserve_exact(more.next_multiple_of(MORE_ENTRIES));
@@ -108,12 +109,12 @@ impl Agent {
         Ok(())
     }
 
-    /// Nobody wants the site's address any more. It is given back when the hold is over.
+    /// A site no longer needs its address. The lease is released after the hold time.
     pub fn release(&mut self, site: Site, now: Nanoseconds) {
         self.release_after(site, nanoseconds(self.settings.hold), now);
     }
 
-    /// Nobody will want the site's address again: it is given back at once.
+    /// A site is removed. Its lease is released immediately.
     pub fn forget(&mut self, site: Site, now: Nanoseconds) {
         self.release_after(site, 0, now);
     }
@@ -138,7 +139,7 @@ impl Agent {
         }
     }
 
-    /// Somebody else answers for a site's address (RFC 5227): it is declined, and another one looked for.
+    /// Another host uses a site's address (RFC 5227): decline it and acquire another one.
     pub fn conflict(&mut self, site: Site, now: Nanoseconds) {
         if self.state(site).has_lease() {
             self.withdraw_lease(site.0, Why::Conflict);
@@ -146,7 +147,7 @@ impl Agent {
         }
     }
 
-    /// Say that an address is not usable.
+    /// Queue a DHCPDECLINE.
     pub(super) fn decline(&mut self, site: u32, now: Nanoseconds) {
         let entry = self.entry_mut(site);
         entry.leaving = entry.release != NEVER;
@@ -156,7 +157,7 @@ impl Agent {
         self.queue(site, now);
     }
 
-    /// A site that is new here.
+    /// Add a site.
     fn enter(&mut self, site: u32, mac: Mac, now: Nanoseconds) {
         self.macs.insert(mac, site);
         let entry = self.entry_mut(site);
@@ -171,7 +172,7 @@ impl Agent {
         }
     }
 
-    /// INIT-REBOOT: ask whether the lease of before holds.
+    /// INIT-REBOOT: request confirmation of a lease from before the restart.
     fn reboot(&mut self, site: u32, lease: Lease, now: Nanoseconds) {
         self.addresses.insert(lease.address, site);
         let entry = self.entry_mut(site);
@@ -187,13 +188,13 @@ impl Agent {
         self.await_turn(site, now);
     }
 
-    /// A site is wanted that is there already.
+    /// An existing site needs an address again.
     fn resume(&mut self, site: u32, now: Nanoseconds) {
         let entry = self.entry_mut(site);
         entry.leaving = false;
         if entry.state == State::Releasing {
             self.withdraw(site);
-            // Nobody was told yet that it goes.
+            // The release has not been sent yet, so the server still has the lease.
             let entry = self.entry_mut(site);
             if entry.expires <= now {
                 return self.lose(site, Why::Expired, now);
@@ -207,7 +208,8 @@ impl Agent {
         if release == NEVER || entry.due != release {
             return;
         }
-        // Its timer was the hold's: the time of its next try is not known any more, and need not be.
+        // The timer was set to the end of the hold time, so the time of the next retransmission is lost and is computed
+        // again.
         let boundary = self.boundary(site);
         let entry = self.entry(site);
         let retry = match (entry.state, entry.queued) {
@@ -218,12 +220,12 @@ impl Agent {
         self.arm(site, boundary.min(retry));
     }
 
-    /// A site goes: what it has is given back.
+    /// Remove a site and release its lease.
     pub(super) fn part(&mut self, site: u32, now: Nanoseconds) {
         let entry = self.entry_mut(site);
         entry.release = NEVER;
         match entry.state {
-            // What is to be said is said first.
+            // The DHCPDECLINE is sent before the site is removed.
             State::Declining => entry.leaving = true,
             State::Releasing => {}
             state if state.has_lease() => {
@@ -237,13 +239,13 @@ impl Agent {
         }
     }
 
-    /// Nothing is left of a site, but what it is to be next.
+    /// Reset the state of a site, and add it again if it has a next MAC.
     pub(super) fn clear(&mut self, site: u32, now: Nanoseconds) {
         self.withdraw(site);
         self.entry_mut(site).release = NEVER;
         self.arm(site, NEVER);
         let entry = std::mem::take(self.entry_mut(site));
-        // Numbers go on, so that an answer to what was asked before finds nobody.
+        // The exchange counter continues, so that a late reply does not match a new exchange.
         self.entry_mut(site).exchange = entry.exchange;
         self.macs.remove(&entry.mac);
         if self.addresses.get(&entry.address) == Some(&site) {

@@ -1,4 +1,4 @@
-//! The files that a server's leases are in.
+//! The files that contain a server's leases.
 
 use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::Format;
 
-/// Which file it is, whatever its name.
+/// Identity of a file, independent of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
     device: u64,
@@ -22,7 +22,7 @@ impl Identity {
         }
     }
 
-    /// Of the file with a name; none where there is none.
+    /// Identity of the file at a path; `None` if it does not exist.
     pub fn at(path: &Path) -> io::Result<Option<Self>> {
         match std::fs::metadata(path) {
             Ok(metadata) => Ok(Some(Self::of(&metadata))),
@@ -32,7 +32,7 @@ impl Identity {
     }
 }
 
-/// What Kea calls the file that it put aside to clean it up, see its `lfc-interval`.
+/// Name of the file that Kea rotates before its lease file cleanup (`lfc-interval`).
 pub fn rotated(path: &Path) -> PathBuf {
     beside(path, ".1")
 }
@@ -43,8 +43,8 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
     name.into()
 }
 
-/// The files to read before the one that is written to, as Kea does at its start: what its clean-up has completed, or
-/// else what it made the last time and what it was to clean up.
+/// Files to read before the current one, as Kea does at its start: the completed output of the cleanup, or else the
+/// previous output and the input of the cleanup.
 fn earlier(format: Format, path: &Path) -> io::Result<Vec<(PathBuf, File)>> {
     let names: &[&[&str]] = match format {
         Format::Kea => &[&[".completed"], &[".2", ".1"]],
@@ -67,17 +67,17 @@ fn earlier(format: Format, path: &Path) -> io::Result<Vec<(PathBuf, File)>> {
     Ok(found)
 }
 
-/// All files of a server, open: none of them is renamed or removed between two of the openings.
+/// All lease files of a server, opened without a rename or removal in between.
 #[derive(Debug)]
 pub struct Chain {
-    /// Those that are not written to any more, the oldest one first.
+    /// Files that are no longer written to, the oldest first.
     pub earlier: Vec<(PathBuf, File)>,
-    /// The one that is.
+    /// The current file.
     pub last: File,
 }
 
 impl Chain {
-    /// Open them. None where there is no file, or the server moves them about just now.
+    /// Open the files; `None` if there is none, or if the server is rotating them.
     pub fn open(format: Format, path: &Path) -> io::Result<Option<Self>> {
         let before = names(format, path)?;
         let earlier = earlier(format, path)?;

@@ -1,23 +1,23 @@
-//! What is wrong with a lease file, for the log: one line a second, however much there is.
+//! Rate-limited log messages about faults of a lease file: at most one per second.
 
 use std::path::Path;
 
 use super::fault::Fault;
 
-/// Nanoseconds between lines.
+/// Nanoseconds between messages.
 const BETWEEN: u64 = 1_000_000_000;
 
-/// Faults that wait for their line.
+/// Faults that have not been logged yet.
 #[derive(Debug, Default)]
 pub struct Complaints {
     first: Option<Fault>,
     more: u64,
-    /// When a line may come again.
+    /// Earliest time of the next message.
     due: u64,
 }
 
 impl Complaints {
-    /// There is one more.
+    /// Add a fault.
     pub fn add(&mut self, fault: Fault) {
         match self.first {
             None => self.first = Some(fault),
@@ -25,7 +25,7 @@ impl Complaints {
         }
     }
 
-    /// Write a line, if there is something and it is time for it.
+    /// Write a message if there are faults and the interval has passed.
     pub fn tell(&mut self, path: &Path, now: u64) {
         if now < self.due {
             return;

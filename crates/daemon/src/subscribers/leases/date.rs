@@ -1,13 +1,13 @@
-//! Dates of dhcpd: always in UTC.
+//! Dates of dhcpd, which are in UTC.
 
-/// Unix seconds of a day of the Gregorian calendar and a time of that day. None where there is no such.
+/// Unix time in seconds of a Gregorian date and a time of day; `None` if invalid.
 pub fn seconds(date: [u64; 3], time: [u64; 3]) -> Option<u64> {
     let ([year, month, day], [hour, minute, second]) = (date, time);
     let leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
     let lengths = [31, 28 + u64::from(leap), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
     let index = usize::try_from(month).ok()?.checked_sub(1)?;
     let exists = (1970..10_000).contains(&year) && (1..=*lengths.get(index)?).contains(&day);
-    // A leap second may be written.
+    // A leap second is valid.
     if !exists || hour > 23 || minute > 59 || second > 60 {
         return None;
     }

@@ -1,4 +1,4 @@
-//! Blocks of ISC dhcpd's `dhcpd.leases`, see dhcpd.leases(5).
+//! Statements of ISC dhcpd's `dhcpd.leases`, see dhcpd.leases(5).
 
 use super::fault::{Fault, Reason};
 use super::lines::MOST;
@@ -6,7 +6,7 @@ use super::text::{address, hardware, octets, parse};
 use super::words::{Word, Words, unquoted};
 use super::{Entry, Expiry, Lease, Lost, RelayInformation, date};
 
-/// What dhcpd writes besides leases of IPv4.
+/// Statements other than IPv4 leases.
 const OTHERS: [&[u8]; 17] = [
     b"authoring-byte-order",
     b"class",
@@ -27,33 +27,33 @@ const OTHERS: [&[u8]; 17] = [
     b"zone",
 ];
 
-/// Puts statements together of lines.
+/// Assembles statements from lines.
 #[derive(Debug, Default)]
 pub struct Dhcpd {
-    /// A statement whose end has not come, or nothing of it where it is damaged.
+    /// The incomplete statement; empty if it is faulty.
     statement: Vec<u8>,
-    /// The line where it began; 0 where there is none.
+    /// Line at which the statement began; 0 if there is none.
     began: u64,
-    /// Braces that are open.
+    /// Number of open braces.
     depth: u64,
-    /// It is skipped, for this.
+    /// Why the statement is skipped.
     damage: Option<Reason>,
 }
 
 impl Dhcpd {
-    /// The line of the statement that has begun without its end having come.
+    /// Line at which the incomplete statement began.
     pub fn begun(&self) -> Option<u64> {
         (self.began != 0).then_some(self.began)
     }
 
-    /// A line has come; none where it was too long.
+    /// Add a line; `None` stands for a line that is too long.
     pub fn line(&mut self, number: u64, line: Option<&[u8]>, out: &mut Vec<Result<Entry, Fault>>) {
         let Some(mut line) = line else {
             self.begin(number);
             self.spoil(Reason::TooLong);
             return;
         };
-        // Only a lease begins there: what is open was never closed.
+        // Only a lease begins with this word, so the open statement was never closed.
         if line.starts_with(b"lease ") && self.began != 0 {
             self.spoil(Reason::Unfinished);
             self.end(out);
@@ -69,7 +69,7 @@ impl Dhcpd {
         }
     }
 
-    /// How much of a line belongs to the statement that ends in it, if one does.
+    /// Length of the line's part that completes the statement; `None` if it does not end in this line.
     fn measure(&mut self, number: u64, line: &[u8]) -> Option<usize> {
         let mut words = Words::of(line);
         while let Some(word) = words.next() {
@@ -146,7 +146,7 @@ fn statement(text: &[u8]) -> Result<Option<Entry>, Reason> {
     for word in words {
         match word {
             Word::Begin => depth += 1,
-            // Of the lease itself, in the end.
+            // End of the lease statement.
             Word::End if depth == 0 => break,
             Word::End => depth -= 1,
             Word::Semicolon | Word::Open => {}
@@ -162,14 +162,14 @@ fn statement(text: &[u8]) -> Result<Option<Entry>, Reason> {
             own.clear();
         }
     }
-    // Something without its semicolon.
+    // A statement lacks its semicolon.
     if !own.is_empty() {
         return Err(Reason::Statement);
     }
     said.entry(address)
 }
 
-/// What the statements of a lease say.
+/// Statements of a lease.
 #[derive(Default)]
 struct Said<'a> {
     starts: Option<Expiry>,
@@ -214,7 +214,7 @@ impl<'a> Said<'a> {
         let free = |why| Ok(Some(Entry::Free { address, renewed, why }));
         match self.state {
             Some(b"active") => {}
-            // It goes to failover's other side, or back to it.
+            // With failover, the address moves between the servers in these states.
             Some(b"free" | b"backup" | b"reset" | b"released") => return free(Lost::Released),
             Some(b"expired") => return free(Lost::Expired),
             Some(b"abandoned") => return free(Lost::Declined),
@@ -239,7 +239,7 @@ impl<'a> Said<'a> {
     }
 }
 
-/// Bytes as a text, or as numbers.
+/// Bytes of a quoted text or of a list of numbers.
 fn bytes(word: Word<'_>) -> Option<Vec<u8>> {
     match word {
         Word::Quoted(text) => Some(unquoted(text)),
@@ -248,7 +248,7 @@ fn bytes(word: Word<'_>) -> Option<Vec<u8>> {
     }
 }
 
-/// `never`, `epoch N` (`db-time-format local`), or a day of the week, a date and a time.
+/// Parse `never`, `epoch N` (`db-time-format local`), or a day of the week, a date and a time.
 fn time(words: &[Word<'_>]) -> Result<Expiry, Reason> {
     let at = |seconds: Option<u64>| seconds.map(Expiry::At).ok_or(Reason::Time);
     match words {

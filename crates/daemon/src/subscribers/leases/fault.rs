@@ -1,57 +1,57 @@
-//! What is wrong with a piece of a lease file.
+//! Faults in parts of a lease file.
 
-/// Why a line, or a block, is skipped.
+/// Why a line or a block is skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Reason {
-    /// More than [`super::lines::MOST`] bytes.
+    /// It exceeds [`super::lines::MOST`] bytes.
     #[error("it is longer than 64 KiB")]
     TooLong,
-    /// The first line of a Kea file names other columns.
+    /// The header of a Kea file has unknown columns.
     #[error("the header is not that of Kea's kea-leases4.csv: is it a file of IPv4 leases?")]
     Header,
-    /// A line of a Kea file has more or fewer fields than its header.
+    /// The number of fields differs from that of the header.
     #[error("the number of fields is not that of the header")]
     Fields,
-    /// An address that is none.
+    /// The IPv4 address is invalid.
     #[error("it has no IPv4 address")]
     Address,
-    /// A lease for nobody.
+    /// The Ethernet address is missing.
     #[error("it has no Ethernet address, and leases are told apart by theirs")]
     Hardware,
-    /// An identifier that can't be read.
+    /// The client identifier is invalid.
     #[error("its client identifier can't be read")]
     Client,
-    /// A time that is none, or none at all.
+    /// A time is missing or invalid.
     #[error("its end, or its beginning, is no time")]
     Time,
-    /// A state that nobody knows.
+    /// The state is missing or unknown.
     #[error("it has no state, or one that is not known")]
     State,
-    /// A user context that is no JSON.
+    /// The user context is not valid JSON.
     #[error("its user context is no JSON that Kea writes")]
     Context,
-    /// The relay's information does not add up.
+    /// The relay information is malformed.
     #[error("what it has of the relay can't be read")]
     Relay,
-    /// A statement that dhcpd does not write.
+    /// The statement is unknown.
     #[error("no such statement is known")]
     Statement,
-    /// A quotation mark is missing.
+    /// A closing quotation mark is missing.
     #[error("a text does not end")]
     Quote,
-    /// A brace too many.
+    /// A closing brace has no opening one.
     #[error("a closing brace closes nothing")]
     Brace,
-    /// Another block begins, or the file ends, in the middle of it.
+    /// The entry is incomplete: another one begins, or the file ends.
     #[error("it breaks off")]
     Unfinished,
-    /// There are as many leases as may be.
+    /// The maximum number of leases is reached.
     #[error("there is no room for more leases: raise their number, or look who takes so many")]
     Full,
 }
 
 impl Reason {
-    /// All of them, in the order of their numbers.
+    /// All reasons, in the order of their numbers.
     pub const ALL: [Reason; 15] = [
         Reason::TooLong,
         Reason::Header,
@@ -70,7 +70,7 @@ impl Reason {
         Reason::Full,
     ];
 
-    /// Its name, for lists and counters.
+    /// Name for lists and counters.
     pub fn name(self) -> &'static str {
         match self {
             Reason::TooLong => "lease-too-long",
@@ -92,12 +92,12 @@ impl Reason {
     }
 }
 
-/// A piece of a lease file that is skipped.
+/// A part of a lease file that is skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line} is skipped: {reason}")]
 pub struct Fault {
-    /// Where it begins, from 1.
+    /// First line of the part, from 1.
     pub line: u64,
-    /// Why.
+    /// The reason.
     pub reason: Reason,
 }

@@ -6,7 +6,7 @@ use super::fault::Reason;
 use super::text::{address, hardware, hexadecimal, octets, parse};
 use super::{Entry, Expiry, Lease, Lost, RelayInformation};
 
-/// The columns that are read, and where Kea 2.2 has them; newer ones have more behind.
+/// Columns that are read, in the order of Kea 2.2; newer versions append further columns.
 const NAMES: [&str; 8] = [
     "address",
     "hwaddr",
@@ -20,7 +20,7 @@ const NAMES: [&str; 8] = [
 const USUAL: [usize; NAMES.len()] = [0, 1, 2, 3, 4, 8, 9, 10];
 const USUAL_COUNT: usize = 11;
 
-/// The columns that don't matter here.
+/// Columns that are ignored.
 const UNREAD: [&str; 4] = ["subnet_id", "fqdn_fwd", "fqdn_rev", "pool_id"];
 
 const ADDRESS: usize = 0;
@@ -32,14 +32,14 @@ const HOST: usize = 5;
 const STATE: usize = 6;
 const CONTEXT: usize = 7;
 
-/// A lifetime without end (RFC 2131 section 3.3).
+/// Lifetime of an infinite lease (RFC 2131, section 3.3).
 const INFINITE: u64 = 0xffff_ffff;
 
-/// Reads lines by the header above them.
+/// Reads lines according to the preceding header.
 #[derive(Debug)]
 pub struct Kea {
     columns: [usize; NAMES.len()],
-    /// Fields of a line, once a header has said so.
+    /// Number of fields per line, known from the header.
     count: Option<usize>,
 }
 
@@ -51,12 +51,12 @@ impl Kea {
         }
     }
 
-    /// Whether there was a header.
+    /// Whether a header has been read.
     pub fn is_headed(&self) -> bool {
         self.count.is_some()
     }
 
-    /// What a line says. Nothing where it is a header, or empty.
+    /// Entry of a line; `None` for a header or an empty line.
     pub fn line(&mut self, line: &[u8]) -> Result<Option<Entry>, Reason> {
         if line.is_empty() {
             return Ok(None);
@@ -79,7 +79,8 @@ impl Kea {
         }
     }
 
-    /// A header that can't be read costs no lease: columns are where they have been since Kea's first version.
+    /// After an invalid header, lines are read with the default columns, whose order has not changed since Kea's first
+    /// version. No lease is lost.
     fn header(&mut self, line: &[u8]) -> Result<(), Reason> {
         *self = Self::new();
         let names: Vec<&[u8]> = line.split(|&byte| byte == b',').collect();
@@ -134,7 +135,7 @@ fn entry(fields: &[&[u8]; NAMES.len()]) -> Result<Entry, Reason> {
     }))
 }
 
-/// A field without its escapes: `&#x2c` is a comma.
+/// A field with its escapes replaced: `&#x2c` is a comma.
 fn plain(field: &[u8]) -> Vec<u8> {
     let mut text = Vec::with_capacity(field.len());
     let mut rest = field;
@@ -148,7 +149,7 @@ fn plain(field: &[u8]) -> Vec<u8> {
     text
 }
 
-/// What Kea keeps of a query where it is told `store-extended-info`.
+/// Relay information that Kea stores if `store-extended-info` is enabled.
 #[derive(Deserialize)]
 struct Context {
     #[serde(rename = "ISC")]
@@ -164,7 +165,7 @@ struct Own {
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Information {
-    /// Up to Kea 2.2.
+    /// Format of Kea up to version 2.2.
     Plain(String),
     Nested {
         #[serde(rename = "sub-options")]

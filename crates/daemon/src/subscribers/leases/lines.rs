@@ -1,22 +1,22 @@
-//! Lines of bytes that come in pieces.
+//! Splitting of a byte stream into lines.
 
-/// The longest line, and the longest block of lines.
+/// Maximum length of a line or block in bytes.
 pub const MOST: usize = 64 * 1024;
 
-/// Puts lines together.
+/// Assembles lines from chunks.
 #[derive(Debug, Default)]
 pub struct Lines {
-    /// The beginning of a line whose end has not come.
+    /// Beginning of the incomplete line.
     pending: Vec<u8>,
-    /// Lines before it.
+    /// Number of complete lines.
     number: u64,
-    /// It is too long, and was dropped.
+    /// Whether the incomplete line is too long and was discarded.
     skipping: bool,
 }
 
 impl Lines {
-    /// Hand on each line that is whole with these bytes, with its number from 1 and without its end; nothing for one
-    /// that is longer than [`MOST`].
+    /// Pass each complete line to `each`, with its number from 1 and without its line end; `None` for a line longer
+    /// than [`MOST`].
     pub fn take(&mut self, mut bytes: &[u8], mut each: impl FnMut(u64, Option<&[u8]>)) {
         while let Some(end) = bytes.iter().position(|&byte| byte == b'\n') {
             let (line, rest) = (&bytes[..end], &bytes[end + 1..]);
@@ -41,18 +41,18 @@ impl Lines {
         }
     }
 
-    /// Lines that were whole.
+    /// Number of complete lines.
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// The number of the line that has begun without its end having come.
+    /// Number of the incomplete line; `None` if there is none.
     pub fn begun(&self) -> Option<u64> {
         (self.skipping || !self.pending.is_empty()).then_some(self.number + 1)
     }
 }
 
-/// Without what a text editor elsewhere ends lines with.
+/// The line without the carriage return of DOS line ends.
 fn bare(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\r").unwrap_or(line)
 }

@@ -1,7 +1,7 @@
-//! Private leases: what a DHCP server writes into its lease file, as a table and the changes of it.
+//! Private leases: the content of a DHCP server's lease file as a table with changes.
 //!
-//! Bytes become entries ([`Reader`]), entries become the leases that stand and changes ([`Table`]), a file is followed
-//! through whatever its server does to it ([`Source`]), and a thread does that when the file changes ([`Watcher`]).
+//! [`Reader`] converts bytes to entries, [`Table`] converts entries to present leases and changes, [`Source`] follows a
+//! file through rotation and rewriting, and [`Watcher`] runs a thread that does so on every change of the file.
 
 mod chain;
 mod complaints;
@@ -30,59 +30,59 @@ pub use source::{Counts, Now, Source, SourceError};
 pub use table::Table;
 pub use watcher::{Settings, Standing, Watcher};
 
-/// A private address that a terminal has for a time.
+/// A private address that is leased to a terminal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
     /// The address.
     pub address: Ipv4Addr,
-    /// The terminal's.
+    /// MAC of the terminal.
     pub hardware: Mac,
-    /// What the terminal calls itself (RFC 2132 section 9.14).
+    /// Client identifier (RFC 2132, section 9.14).
     pub client_id: Option<Box<[u8]>>,
-    /// When it was last asked for, in Unix seconds.
+    /// Unix time in seconds of the last renewal.
     pub renewed: u64,
-    /// When it ends.
+    /// End of the lease.
     pub expires: Expiry,
-    /// Where the terminal is, as the relay said; none where it asked the server itself.
+    /// Relay information; `None` if the terminal reached the server without a relay.
     pub relay: Option<Box<RelayInformation>>,
-    /// The terminal's host name.
+    /// Host name of the terminal.
     pub host_name: Option<Box<str>>,
 }
 
 impl Lease {
-    /// Whether a mapping that was made for this lease serves another one of its address.
+    /// Whether the mapping of this lease is also valid for `other`, a lease of the same address.
     fn maps_like(&self, other: &Lease) -> bool {
         self.hardware == other.hardware && self.relay == other.relay
     }
 }
 
-/// The end of a lease.
+/// End of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Expiry {
-    /// In Unix seconds.
+    /// Unix time in seconds.
     At(u64),
-    /// It has none.
+    /// Infinite lease.
     Never,
 }
 
 impl Expiry {
-    /// Whether it is over at a time in Unix seconds.
+    /// Whether the lease has expired at a Unix time in seconds.
     pub fn is_past(self, now: u64) -> bool {
         matches!(self, Self::At(end) if end <= now)
     }
 }
 
-/// What a relay says of where a terminal is (RFC 3046). What it left out is empty.
+/// Relay agent information (RFC 3046). Missing suboptions are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RelayInformation {
-    /// The circuit (section 3.1).
+    /// Circuit ID (section 3.1).
     pub circuit: Box<[u8]>,
-    /// The remote end of it (section 3.2).
+    /// Remote ID (section 3.2).
     pub remote: Box<[u8]>,
 }
 
 impl RelayInformation {
-    /// Of an option's content. None where its parts don't fill it.
+    /// Parse the content of option 82; `None` if it is malformed.
     fn parse(mut content: &[u8]) -> Option<Self> {
         let mut information = Self::default();
         while let [code, length, rest @ ..] = content {
@@ -98,24 +98,24 @@ impl RelayInformation {
     }
 }
 
-/// Why a lease is no more.
+/// Why a lease was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Lost {
-    /// Its time was over.
+    /// The lease expired.
     Expired,
-    /// The terminal gave it back, or the server took it.
+    /// The terminal released it, or the server withdrew it.
     Released,
-    /// The terminal found another one with its address.
+    /// The terminal found another host with its address.
     Declined,
-    /// A lease file that was written anew does not have it.
+    /// A rewritten lease file does not contain it.
     Vanished,
 }
 
 impl Lost {
-    /// All of them, in the order of their numbers.
+    /// All reasons, in the order of their numbers.
     pub const ALL: [Lost; 4] = [Lost::Expired, Lost::Released, Lost::Declined, Lost::Vanished];
 
-    /// Its name, for lists and counters.
+    /// Name for lists and counters.
     pub fn name(self) -> &'static str {
         match self {
             Lost::Expired => "expired",
@@ -126,24 +126,24 @@ impl Lost {
     }
 }
 
-/// What a lease file says of an address.
+/// Entry of a lease file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entry {
-    /// A terminal has it, or had it if its time is over.
+    /// The address is leased, or was until the lease expired.
     Leased(Lease),
-    /// Nobody has it.
+    /// The address is free.
     Free {
         /// The address.
         address: Ipv4Addr,
-        /// When it was last asked for, in Unix seconds.
+        /// Unix time in seconds of the last renewal.
         renewed: u64,
-        /// How that came.
+        /// Why the address is free.
         why: Lost,
     },
 }
 
 impl Entry {
-    /// The address that it is about.
+    /// Address of the entry.
     pub fn address(&self) -> Ipv4Addr {
         match self {
             Self::Leased(lease) => lease.address,
@@ -159,30 +159,30 @@ impl Entry {
     }
 }
 
-/// What has become of a lease.
+/// Change of a lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// There is one more.
+    /// A lease was added.
     Gained(Arc<Lease>),
-    /// The address went to another terminal, or the terminal to another place.
+    /// The address was leased to another terminal, or its terminal has moved.
     Changed {
-        /// As it was.
+        /// Former lease.
         was: Arc<Lease>,
-        /// As it is.
+        /// New lease.
         now: Arc<Lease>,
     },
-    /// The same terminal has it at the same place, for longer, or by another name.
+    /// The lease was extended, or its host name has changed; terminal and location are the same.
     Renewed(Arc<Lease>),
-    /// It is no more.
+    /// A lease was lost.
     Lost {
-        /// As it was.
+        /// Former lease.
         was: Arc<Lease>,
-        /// How that came.
+        /// Why it was lost.
         why: Lost,
     },
 }
 
-/// Read bytes as lease files of both kinds, as they come and in two pieces, into small tables.
+/// Read arbitrary bytes as lease files of both formats, whole and split in two, into small tables. For the fuzzer.
 pub fn hostile(bytes: &[u8]) {
     let (cut, bytes) = bytes.split_first().unwrap_or((&0, &[]));
     let (first, second) = bytes.split_at(bytes.len() * usize::from(*cut) / 255);

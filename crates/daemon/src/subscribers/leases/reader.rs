@@ -1,4 +1,4 @@
-//! A lease file's bytes, in pieces as they come, as entries.
+//! Conversion of a lease file's bytes to entries.
 
 use super::Entry;
 use super::dhcpd::Dhcpd;
@@ -6,7 +6,7 @@ use super::fault::{Fault, Reason};
 use super::kea::Kea;
 use super::lines::Lines;
 
-/// Whose lease file it is.
+/// Format of a lease file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// Kea's `kea-leases4.csv`.
@@ -15,7 +15,7 @@ pub enum Format {
     Dhcpd,
 }
 
-/// Reads a file from its beginning. Where its bytes are cut into pieces makes no difference.
+/// Incremental reader of a file. The result does not depend on how the bytes are split.
 #[derive(Debug)]
 pub struct Reader {
     lines: Lines,
@@ -29,7 +29,7 @@ enum Blocks {
 }
 
 impl Reader {
-    /// Before the first byte.
+    /// Create a reader at the beginning of a file.
     pub fn new(format: Format) -> Self {
         let blocks = match format {
             Format::Kea => Blocks::Kea(Kea::new()),
@@ -41,7 +41,7 @@ impl Reader {
         }
     }
 
-    /// Read more bytes. Entries whose end is not among them are kept until it comes.
+    /// Read more bytes. Incomplete entries are kept until the rest arrives.
     pub fn read(&mut self, bytes: &[u8], out: &mut Vec<Result<Entry, Fault>>) {
         let Self { lines, blocks } = self;
         lines.take(bytes, |number, line| match blocks {
@@ -54,12 +54,12 @@ impl Reader {
         });
     }
 
-    /// The last line that was read whole.
+    /// Number of the last complete line.
     pub fn line(&self) -> u64 {
         self.lines.number()
     }
 
-    /// The entry that has begun without its end having come, as the fault that it is if the end never comes.
+    /// The fault for an incomplete entry in case the rest never arrives.
     pub fn unfinished(&self) -> Option<Fault> {
         let block = match &self.blocks {
             Blocks::Kea(_) => None,
@@ -70,7 +70,7 @@ impl Reader {
         Some(Fault { line, reason })
     }
 
-    /// Whether what was read is a lease file that could end here. Kea's has a header, even without leases.
+    /// Whether the bytes read so far form a complete lease file. A Kea file has a header even without leases.
     pub fn is_whole(&self) -> bool {
         let headed = match &self.blocks {
             Blocks::Kea(kea) => kea.is_headed(),

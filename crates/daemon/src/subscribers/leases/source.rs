@@ -1,4 +1,4 @@
-//! A lease file, followed through whatever its server does to it.
+//! Reader that follows a lease file through rotation, replacement and rewriting.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -14,49 +14,49 @@ use super::table::Table;
 use super::whole::Whole;
 use super::{Change, Entry, Format, Lost, Reader};
 
-/// Bytes that are read at a time.
+/// Bytes per read.
 const READ: usize = 128 * 1024;
 
-/// Bytes before the place that was read to, by which it is told whether the file is still the one that was read.
+/// Number of bytes before the read position that are compared to detect a rewritten file.
 const MARK: usize = 64;
 
-/// Two clocks.
+/// The present time by two clocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Now {
-    /// Seconds, as lease files have them.
+    /// Unix time in seconds, as in lease files.
     pub unix: u64,
-    /// Nanoseconds that only go forward.
+    /// Monotonic time in nanoseconds.
     pub monotonic: u64,
 }
 
-/// Why a lease file is not read.
+/// Why a lease file can't be read.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {error}: its leases stay; may the daemon read the file, and search its folder?", path.display())]
 pub struct SourceError {
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
-    /// What the kernel says.
+    /// Error of the kernel.
     pub error: io::Error,
 }
 
-/// What has come of a lease file so far.
+/// Counters of a lease file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Entries that were read.
+    /// Entries read.
     pub entries: u64,
-    /// Pieces that were skipped, in the order of [`Reason::ALL`].
+    /// Faulty parts skipped, in the order of [`Reason::ALL`].
     pub faults: [u64; Reason::ALL.len()],
-    /// Leases that came.
+    /// Leases added.
     pub gained: u64,
-    /// Leases that went to another terminal or place.
+    /// Leases that moved to another terminal or location.
     pub changed: u64,
-    /// Leases that last longer, or have another name.
+    /// Leases extended, or with a new host name.
     pub renewed: u64,
-    /// Leases that went, in the order of [`Lost::ALL`].
+    /// Leases lost, in the order of [`Lost::ALL`].
     pub lost: [u64; Lost::ALL.len()],
-    /// Readings from the beginning.
+    /// Number of readings from the beginning.
     pub readings: u64,
-    /// Files that Kea put aside and went on in a new one.
+    /// Number of rotations by Kea.
     pub rotations: u64,
 }
 
@@ -78,18 +78,18 @@ pub struct Source {
     ending: Arc<AtomicBool>,
 }
 
-/// The file that is written to.
+/// The current file.
 #[derive(Debug)]
 struct Open {
     file: File,
     identity: Identity,
-    /// What was read.
+    /// Number of bytes read.
     offset: u64,
     mark: Vec<u8>,
 }
 
 impl Open {
-    /// Whether what was read is what it begins with.
+    /// Whether the file still begins with the bytes that were read.
     fn is_continued(&self) -> io::Result<bool> {
         let mut mark = [0; MARK];
         let mark = &mut mark[..self.mark.len()];
@@ -109,7 +109,7 @@ impl Open {
 }
 
 impl Source {
-    /// Of a file that need not exist yet, with room for so many leases. `ending` cuts a long reading short.
+    /// Follow a file that need not exist yet, with a maximum number of leases. `ending` aborts a long reading.
     pub fn new(path: &Path, format: Format, most: usize, ending: Arc<AtomicBool>) -> Self {
         Self {
             path: path.to_owned(),
@@ -128,35 +128,35 @@ impl Source {
         }
     }
 
-    /// The leases that stand.
+    /// The present leases.
     pub fn table(&self) -> &Table {
         &self.table
     }
 
-    /// What has come of it so far.
+    /// Counters since the start.
     pub fn counts(&self) -> &Counts {
         &self.counts
     }
 
-    /// Whether the file was there at the last look.
+    /// Whether the file existed at the last check.
     pub fn is_there(&self) -> bool {
         self.there
     }
 
-    /// Whether what vanished with a file that was written anew is still to be told.
+    /// Whether leases missing in a rewritten file have not been reported yet.
     pub fn is_unsettled(&self) -> bool {
         self.whole.is_some()
     }
 
-    /// Read the file from its beginning at the next look, whatever is known of it.
+    /// Read the file from its beginning at the next check.
     pub fn forget(&mut self) {
         (self.open, self.whole) = (None, None);
     }
 
-    /// See what is new.
+    /// Read new entries.
     ///
     /// # Errors
-    /// A file that is there and can't be read. The next look tries again.
+    /// The file exists but can't be read; the next call tries again.
     pub fn look(&mut self, now: Now, changes: &mut Vec<Change>) -> Result<(), SourceError> {
         let first = changes.len();
         self.table.expire(now.unix, changes);
@@ -196,11 +196,11 @@ impl Source {
         if !open.is_continued()? {
             return self.begin(now, changes);
         }
-        // What was written before the file got another name, or none.
+        // Read what was written before the file was renamed or removed.
         self.drain(now, changes)?;
         match named {
             Some(named) if named == identity => Ok(()),
-            // It may come again: until then, its leases stay.
+            // The file may be created again; its leases remain until then.
             None => Ok(()),
             Some(_) if self.format == Format::Kea && Identity::at(&rotated(&self.path))? == Some(identity) => {
                 self.go_on(now, changes)
@@ -209,7 +209,7 @@ impl Source {
         }
     }
 
-    /// Read everything anew; what can't be read to its end is begun again.
+    /// Read all files from the beginning; an incomplete reading is started again at the next check.
     fn begin(&mut self, now: Now, changes: &mut Vec<Change>) -> io::Result<()> {
         self.forget();
         let read = self.read_all(now, changes);
@@ -237,7 +237,7 @@ impl Source {
         Ok(())
     }
 
-    /// Kea goes on in a new file.
+    /// Continue with the new file after a rotation by Kea.
     fn go_on(&mut self, now: Now, changes: &mut Vec<Change>) -> io::Result<()> {
         let file = File::open(&self.path)?;
         self.counts.rotations += 1;
@@ -260,7 +260,7 @@ impl Source {
         Ok(())
     }
 
-    /// Read to the end of what is there.
+    /// Read to the present end of the file.
     fn drain(&mut self, now: Now, changes: &mut Vec<Change>) -> io::Result<()> {
         while let Some(open) = &mut self.open
             && !self.ending.load(Ordering::Relaxed)
@@ -301,7 +301,7 @@ impl Source {
         self.complaints.add(fault);
     }
 
-    /// So many leases found no room.
+    /// Count leases that exceed the maximum number.
     fn count_full(&mut self, refused: usize) {
         if refused > 0 {
             self.counts.faults[Reason::Full as usize] += refused as u64;

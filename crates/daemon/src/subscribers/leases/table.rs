@@ -1,4 +1,4 @@
-//! The leases that stand, and what changes of them.
+//! The present leases, and their changes.
 
 use std::cmp::Reverse;
 use std::collections::hash_map::Entry as Place;
@@ -9,11 +9,11 @@ use std::sync::Arc;
 use super::fault::Reason;
 use super::{Change, Entry, Expiry, Lease, Lost};
 
-/// Leases by their address.
+/// Leases by address.
 #[derive(Debug, Default)]
 pub struct Table {
     leases: HashMap<Ipv4Addr, Held>,
-    /// Ends, the next one first. What is not a lease's `queued` is of one that is gone.
+    /// Expiry times, the earliest first. An entry that does not match its lease's `queued` is obsolete.
     ends: BinaryHeap<Reverse<(u64, Ipv4Addr)>>,
     most: usize,
 }
@@ -21,15 +21,15 @@ pub struct Table {
 #[derive(Debug)]
 struct Held {
     lease: Arc<Lease>,
-    /// When it is looked at again: at its end, or before where that was put off.
+    /// Time of the next expiry check: the end of the lease, or earlier if the lease was extended since.
     queued: Option<u64>,
 }
 
-/// Ends of leases that are gone are dropped when there are so many more than leases.
+/// Number of obsolete expiry times, beyond the number of leases, at which they are removed.
 const SPARE: usize = 1024;
 
 impl Table {
-    /// An empty one with room for so many leases.
+    /// Create an empty table for a maximum number of leases.
     pub fn new(most: usize) -> Self {
         Self {
             most,
@@ -37,12 +37,12 @@ impl Table {
         }
     }
 
-    /// How many leases stand.
+    /// Number of leases.
     pub fn len(&self) -> usize {
         self.leases.len()
     }
 
-    /// Whether none does.
+    /// Whether there are no leases.
     pub fn is_empty(&self) -> bool {
         self.leases.is_empty()
     }
@@ -52,27 +52,27 @@ impl Table {
         self.leases.get(&address).map(|held| &held.lease)
     }
 
-    /// Whether there is no room for what an entry says.
+    /// Whether an entry would exceed the maximum number of leases.
     pub fn is_full_for(&self, entry: &Entry) -> bool {
         let one_more = matches!(entry, Entry::Leased(lease) if !self.leases.contains_key(&lease.address));
         one_more && self.leases.len() >= self.most
     }
 
-    /// The leases that stand, in no order.
+    /// All leases, in unspecified order.
     pub fn leases(&self) -> impl Iterator<Item = &Arc<Lease>> {
         self.leases.values().map(|held| &held.lease)
     }
 
-    /// Ends that are waited for.
+    /// Number of queued expiry times.
     #[cfg(test)]
     pub fn waiting(&self) -> usize {
         self.ends.len()
     }
 
-    /// A lease file says something, at a time in Unix seconds.
+    /// Apply an entry of a lease file at a Unix time in seconds.
     ///
     /// # Errors
-    /// [`Reason::Full`] for one more lease than there is room for.
+    /// [`Reason::Full`] if the maximum number of leases is exceeded.
     pub fn apply(&mut self, entry: Entry, now: u64, changes: &mut Vec<Change>) -> Result<(), Reason> {
         let address = entry.address();
         if self.get(address).is_some_and(|was| was.expires.is_past(now)) {
@@ -86,7 +86,7 @@ impl Table {
         Ok(())
     }
 
-    /// Lose what has expired at a time in Unix seconds.
+    /// Remove leases that have expired at a Unix time in seconds.
     pub fn expire(&mut self, now: u64, changes: &mut Vec<Change>) {
         while let Some(&Reverse((end, address))) = self.ends.peek()
             && end <= now
@@ -104,7 +104,7 @@ impl Table {
         }
     }
 
-    /// It is no more, if it was.
+    /// Remove a lease if it exists.
     pub fn lose(&mut self, address: Ipv4Addr, why: Lost, changes: &mut Vec<Change>) {
         if let Some(Held { lease: was, .. }) = self.leases.remove(&address) {
             changes.push(Change::Lost { was, why });
@@ -122,7 +122,8 @@ impl Table {
             }
             Place::Occupied(mut place) => {
                 let was = &place.get().lease;
-                // A renewal goes straight to the server, past the relay, and some servers forget then.
+                // A terminal renews its lease directly with the server, and some servers then discard the relay
+                // information.
                 if lease.relay.is_none() && lease.hardware == was.hardware {
                     lease.relay.clone_from(&was.relay);
                 }
@@ -141,7 +142,7 @@ impl Table {
         Ok(())
     }
 
-    /// See to it that a lease is looked at by its end.
+    /// Queue the expiry check of a lease.
     fn queue(&mut self, address: Ipv4Addr) {
         let Some(held) = self.leases.get_mut(&address) else {
             return;

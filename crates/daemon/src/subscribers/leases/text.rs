@@ -1,29 +1,29 @@
-//! Addresses and bytes as lease files spell them.
+//! Addresses and bytes in the notation of lease files.
 
 use std::net::Ipv4Addr;
 use std::str::FromStr;
 
 use sluice_wire::Mac;
 
-/// A value of its digits.
+/// Parse a value from its text.
 pub fn parse<T: FromStr>(text: &[u8]) -> Option<T> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// An address, which may belong to a host.
+/// Parse a unicast IPv4 address.
 pub fn address(text: &[u8]) -> Option<Ipv4Addr> {
     let address: Ipv4Addr = parse(text)?;
     let host = !address.is_unspecified() && !address.is_broadcast() && !address.is_multicast();
     host.then_some(address)
 }
 
-/// An Ethernet address of one station.
+/// Parse a unicast Ethernet address.
 pub fn hardware(text: &[u8]) -> Option<Mac> {
     let bytes: Mac = octets(text)?.try_into().ok()?;
     (!sluice_wire::ethernet::is_group(bytes) && bytes != [0; 6]).then_some(bytes)
 }
 
-/// `1:2f:0`, each of one or two digits.
+/// Parse bytes such as `1:2f:0`, each of one or two digits.
 pub fn octets(text: &[u8]) -> Option<Vec<u8>> {
     let parts = text.split(|&byte| byte == b':');
     parts
@@ -35,7 +35,7 @@ pub fn octets(text: &[u8]) -> Option<Vec<u8>> {
         .collect()
 }
 
-/// `012f`, an even number of digits.
+/// Parse bytes such as `012f`, with an even number of digits.
 pub fn hexadecimal(text: &[u8]) -> Option<Vec<u8>> {
     let pairs = text.chunks(2);
     pairs
@@ -46,7 +46,7 @@ pub fn hexadecimal(text: &[u8]) -> Option<Vec<u8>> {
         .collect()
 }
 
-/// The value of a hexadecimal digit.
+/// Value of a hexadecimal digit.
 pub fn digit(byte: u8) -> Option<u8> {
     char::from(byte).to_digit(16).map(|digit| digit as u8)
 }

@@ -1,4 +1,4 @@
-//! The folder of a lease file: whether something happens there.
+//! Inotify watch on the folder of a lease file.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::io::Errno;
 
-/// Whatever changes what a reader sees.
+/// Events that may change what a reader sees.
 const MEANT: WatchFlags = WatchFlags::MODIFY
     .union(WatchFlags::CREATE)
     .union(WatchFlags::DELETE)
@@ -16,7 +16,7 @@ const MEANT: WatchFlags = WatchFlags::MODIFY
     .union(WatchFlags::MOVE_SELF)
     .union(WatchFlags::ONLYDIR);
 
-/// Watches a folder by inotify, where the kernel lets it.
+/// Watches a folder with inotify, if the kernel permits it.
 #[derive(Debug)]
 pub struct Watch {
     folder: PathBuf,
@@ -25,7 +25,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Of the folder that a file is in, or will be.
+    /// Create a watch on the folder of a file, which need not exist yet.
     pub fn of(path: &Path) -> Self {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         Self {
@@ -35,10 +35,10 @@ impl Watch {
         }
     }
 
-    /// Watch the folder, if it is not watched: it may not have been there.
+    /// Watch the folder if it is not watched yet, since it may not have existed before.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The error of the kernel.
     pub fn arm(&mut self) -> Result<(), Errno> {
         if self.watched {
             return Ok(());
@@ -53,22 +53,22 @@ impl Watch {
         watched.map(drop)
     }
 
-    /// Whether it is told of what happens.
+    /// Whether the watch is active.
     pub fn is_armed(&self) -> bool {
         self.watched
     }
 
-    /// What to wait for.
+    /// Descriptor to poll for events.
     pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.queue.as_ref().map(AsFd::as_fd)
     }
 
-    /// Take what has been told. Gives whether something was lost.
+    /// Drain the events. Returns whether events were lost.
     pub fn take(&mut self) -> bool {
         let Some(queue) = &self.queue else { return false };
         let (mut buffer, mut overflown) = ([MaybeUninit::uninit(); 8192], false);
         let mut events = inotify::Reader::new(queue, &mut buffer);
-        // More at a time only puts off the look that takes care of them all.
+        // One check covers all events, so draining more at a time would only delay it.
         for _ in 0..1024 {
             let Ok(event) = events.next() else { break };
             overflown |= event.events().contains(ReadFlags::QUEUE_OVERFLOW);
@@ -77,7 +77,8 @@ impl Watch {
                 self.watched = false;
             }
         }
-        // A folder that was moved away is still watched, and another one may have its name.
+        // Inotify continues to watch a folder that was renamed, so a new queue is created for the folder that now has
+        // the name.
         if !self.watched {
             self.queue = None;
         }

@@ -13,46 +13,46 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use super::watch::Watch;
 use super::{Change, Counts, Format, Lost, Now, Reason, Source};
 
-/// How often a file is looked at when nothing is told of it: leases expire, and inotify may be deaf.
+/// Interval between checks without a notification: leases expire, and inotify may be unavailable.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// The longest pause after a panic.
+/// Maximum pause after a panic.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// What a watcher is told.
+/// Settings of a watcher.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The lease file; neither it nor its folder need exist yet.
+    /// Path of the lease file; neither the file nor its folder need exist yet.
     pub path: PathBuf,
-    /// Whose it is.
+    /// Format of the file.
     pub format: Format,
-    /// Leases that it may have at most.
+    /// Maximum number of leases.
     pub most: usize,
 }
 
-/// How a lease file stands, for who asks.
+/// Status of a lease file.
 #[derive(Clone, Debug, Default)]
 pub struct Standing {
-    /// Leases that stand.
+    /// Number of present leases.
     pub leases: usize,
-    /// Whether the file is there.
+    /// Whether the file exists.
     pub there: bool,
-    /// Whether the kernel tells of changes; otherwise it is looked at each second.
+    /// Whether inotify reports changes; otherwise the file is checked every second.
     pub told: bool,
-    /// Why it can't be read.
+    /// Why the file can't be read.
     pub error: Option<String>,
-    /// What has come of it.
+    /// Counters of the file.
     pub counts: Counts,
-    /// Times that inotify's queue was full.
+    /// Number of overflows of inotify's queue.
     pub overflows: u64,
-    /// Looks at it, what each found having been handed over.
+    /// Number of checks whose changes have been delivered.
     pub looks: u64,
-    /// Panics, after each of which the file was read anew.
+    /// Number of panics, after each of which the file was read again.
     pub panics: u64,
 }
 
 impl Standing {
-    /// What was counted, by name.
+    /// Counters by name.
     pub fn named(&self) -> Vec<(&'static str, u64)> {
         let counts = &self.counts;
         let changes = [
@@ -71,7 +71,7 @@ impl Standing {
     }
 }
 
-/// A lease file that is followed as long as this lives.
+/// Handle of the watcher thread, which runs until the handle is dropped.
 #[derive(Debug)]
 pub struct Watcher {
     shared: Arc<Shared>,
@@ -92,10 +92,10 @@ impl Shared {
 }
 
 impl Watcher {
-    /// Follow a file: `hand` gets what has changed, from the thread, first of all the leases that stand.
+    /// Follow a file. The thread passes changes to `hand`, beginning with all present leases.
     ///
     /// # Errors
-    /// No thread, or no descriptor.
+    /// No thread or file descriptor is available.
     pub fn start(settings: Settings, hand: impl FnMut(Vec<Change>) + Send + 'static) -> std::io::Result<Self> {
         let ending = Arc::new(AtomicBool::new(false));
         let shared = Arc::new(Shared {
@@ -118,7 +118,7 @@ impl Watcher {
         Ok(Self { shared, thread })
     }
 
-    /// How it stands.
+    /// Status of the lease file.
     pub fn standing(&self) -> Standing {
         self.shared.standing().clone()
     }
@@ -139,9 +139,9 @@ struct Task {
     source: Source,
     hand: Box<dyn FnMut(Vec<Change>) + Send>,
     began: Instant,
-    /// The pause after the next panic.
+    /// Pause after the next panic.
     patience: Duration,
-    /// When it was first missed, by the clock that only goes forward, and whether that was told.
+    /// Monotonic time since the file is missing, and whether that has been logged.
     missing: Option<(u64, bool)>,
 }
 
@@ -150,7 +150,7 @@ impl Task {
         while !self.shared.ending.load(Ordering::Relaxed) {
             let mut changes = Vec::new();
             let whole = catch_unwind(AssertUnwindSafe(|| self.look(&mut changes))).is_ok();
-            // What had changed before a panic has changed.
+            // Changes before a panic have taken effect and must be delivered.
             let handed = changes.is_empty() || catch_unwind(AssertUnwindSafe(|| (self.hand)(changes))).is_ok();
             if whole && handed {
                 self.patience = PERIOD;
@@ -170,7 +170,7 @@ impl Task {
 
     fn look(&mut self, changes: &mut Vec<Change>) {
         let path = self.settings.path.display();
-        // Before the look: what happens in between is told of.
+        // Drain notifications before the check, so that later changes cause another one.
         let overflown = self.watch.take();
         let armed = self.watch.arm();
         let now = Now {
@@ -192,7 +192,7 @@ impl Task {
                 tracing::warn!("{path} is not there: leases are read when it comes");
                 Some((since, true))
             }
-            // Kea puts its file aside before it writes another, and is soon done with that.
+            // Kea renames its file shortly before it creates the next one, so a short absence is not logged.
             missing => missing.or(Some((now.monotonic, false))),
         };
         let told = self.watch.is_armed();
@@ -206,7 +206,7 @@ impl Task {
         (standing.told, standing.error) = (told, error);
     }
 
-    /// Until something happens, or for so long.
+    /// Wait for a notification, or for the given time.
     fn wait(&self, most: Duration) {
         let wake = PollFd::new(&self.shared.wake, PollFlags::IN);
         let told = self.watch.descriptor().filter(|_| self.watch.is_armed());
@@ -219,7 +219,7 @@ impl Task {
         let _ = poll(&mut waited, most.as_ref());
     }
 
-    /// After a panic: nothing but the end is waited for.
+    /// Pause after a panic; only a request to end interrupts it.
     fn pause(&mut self) {
         let mut waited = [PollFd::from_borrowed_fd(self.shared.wake.as_fd(), PollFlags::IN)];
         let most = Timespec::try_from(self.patience).ok();

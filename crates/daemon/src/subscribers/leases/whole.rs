@@ -1,4 +1,4 @@
-//! A file that is read from its beginning: what it says in the end is compared with the leases that stand.
+//! Reading of a file from its beginning, whose final content is compared with the present leases.
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -7,26 +7,26 @@ use super::fault::Reason;
 use super::table::Table;
 use super::{Change, Entry, Lost};
 
-/// How long a file must not have grown to be whole, in nanoseconds: who copies one over another one is done by then.
+/// Time in nanoseconds without growth after which a file counts as complete: copying over an existing file takes less.
 const QUIET: u64 = 1_000_000_000;
 
-/// How long one that keeps growing is waited for: by then, it grows by what is new.
+/// Maximum wait in nanoseconds for a growing file: after this time it grows by new entries only.
 const PATIENCE: u64 = 10_000_000_000;
 
-/// The last entry of each address, as far as the file was read.
+/// Last entry of each address read so far.
 #[derive(Debug)]
 pub struct Whole {
-    /// None of one that was told.
+    /// `None` for an address whose entry has been applied.
     entries: HashMap<Ipv4Addr, Option<Entry>>,
     most: usize,
-    /// Its end was reached once.
+    /// Whether the end of the file was reached once.
     caught_up: bool,
     began: u64,
     grown: u64,
 }
 
 impl Whole {
-    /// A reading begins, at a time in nanoseconds, of a file that may have so many leases.
+    /// Begin a reading at a time in nanoseconds; `most` is the maximum number of leases.
     pub fn begin(most: usize, now: u64) -> Self {
         Self {
             entries: HashMap::new(),
@@ -37,25 +37,25 @@ impl Whole {
         }
     }
 
-    /// Bytes were read.
+    /// Record that bytes were read.
     pub fn grow(&mut self, now: u64) {
         self.grown = now;
     }
 
-    /// Whether the file has been as it is for long enough that what it lacks is gone.
+    /// Whether the file is complete, so that leases missing in it are lost.
     pub fn is_settled(&self, now: u64) -> bool {
         self.caught_up && (now.saturating_sub(self.grown) >= QUIET || now.saturating_sub(self.began) >= PATIENCE)
     }
 
-    /// The file says something; once its end was reached, that is told at once.
+    /// Add an entry. After the end of the file was reached once, new entries are applied immediately.
     ///
     /// # Errors
-    /// [`Reason::Full`] for one more lease than there is room for.
+    /// [`Reason::Full`] if the maximum number of leases is exceeded.
     pub fn hear(&mut self, entry: Entry, table: &mut Table, now: u64, changes: &mut Vec<Change>) -> Result<(), Reason> {
         let address = entry.address();
         if self.caught_up && is_news(table, &entry) && !table.is_full_for(&entry) {
             let told = table.apply(entry, now, changes);
-            // Only what stands could be missed in the end.
+            // Only a present lease could count as missing later.
             match table.get(address) {
                 Some(_) => drop(self.entries.insert(address, None)),
                 None => drop(self.entries.remove(&address)),
@@ -64,7 +64,7 @@ impl Whole {
         }
         let known = self.entries.contains_key(&address);
         match &entry {
-            // It would change nothing.
+            // The entry would change nothing.
             Entry::Free { .. } if !known && table.get(address).is_none() => {}
             Entry::Leased(_) if !known && self.entries.len() >= self.most.saturating_add(table.len()) => {
                 return Err(Reason::Full);
@@ -74,8 +74,9 @@ impl Whole {
         Ok(())
     }
 
-    /// Its end was reached: tell what is new. What is older than a lease that stands may only be on its way to the file,
-    /// and what finds no room may find it where something vanishes.
+    /// Apply new entries when the end of the file is reached for the first time. An entry older than the present lease
+    /// is kept back, since a newer one may follow, and entries beyond the maximum number may fit once missing leases
+    /// are removed.
     pub fn catch_up(&mut self, table: &mut Table, now: u64, changes: &mut Vec<Change>) {
         self.caught_up = true;
         let news = |place: &&mut Option<Entry>| place.as_ref().is_some_and(|entry| is_news(table, entry));
@@ -86,7 +87,8 @@ impl Whole {
         }
     }
 
-    /// It is whole: what it lacks is gone, and what it says is so. Gives how many leases found no room.
+    /// The file is complete: remove missing leases and apply the remaining entries. Returns the number of leases beyond
+    /// the maximum.
     pub fn settle(self, table: &mut Table, now: u64, changes: &mut Vec<Change>) -> usize {
         let lacking = table.leases().map(|lease| lease.address);
         let mut gone: Vec<Ipv4Addr> = lacking.filter(|address| !self.entries.contains_key(address)).collect();
@@ -99,7 +101,7 @@ impl Whole {
     }
 }
 
-/// Tell entries in the order of their addresses. Gives those that find no room.
+/// Apply entries in the order of their addresses. Returns those beyond the maximum number.
 fn tell(mut entries: Vec<Entry>, table: &mut Table, now: u64, changes: &mut Vec<Change>) -> Vec<Entry> {
     entries.sort_unstable_by_key(Entry::address);
     let mut refused = Vec::new();
@@ -112,7 +114,7 @@ fn tell(mut entries: Vec<Entry>, table: &mut Table, now: u64, changes: &mut Vec<
     refused
 }
 
-/// Whether an entry is no older than the lease that stands.
+/// Whether an entry is at least as recent as the present lease.
 fn is_news(table: &Table, entry: &Entry) -> bool {
     table
         .get(entry.address())

@@ -1,29 +1,29 @@
-//! The words of a line of `dhcpd.leases`.
+//! Tokeniser for lines of `dhcpd.leases`.
 
 use super::text::digit;
 
-/// A word, or a mark, with the place behind it.
+/// A token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Word<'a> {
-    /// Digits, letters, an address, a date.
+    /// Digits, letters, an address or a date.
     Plain(&'a [u8]),
-    /// What is between quotation marks, with its escapes.
+    /// Quoted text, with its escapes.
     Quoted(&'a [u8]),
-    /// A quotation mark with no second one in the line.
+    /// An opening quotation mark without a closing one in the line.
     Open,
-    /// A brace.
+    /// An opening brace.
     Begin,
-    /// A brace.
+    /// A closing brace.
     End,
     /// A semicolon.
     Semicolon,
 }
 
-/// Words of a text; texts don't go over lines, comments neither.
+/// Iterator over tokens. Quoted texts and comments do not span lines.
 #[derive(Clone, Debug)]
 pub struct Words<'a> {
     text: &'a [u8],
-    /// The place behind the last word.
+    /// Offset behind the last token.
     pub at: usize,
 }
 
@@ -32,7 +32,7 @@ impl<'a> Words<'a> {
         Self { text, at: 0 }
     }
 
-    /// The place of the first byte from here on that is meant.
+    /// Advance to the first byte that satisfies the condition.
     fn skip(&mut self, until: impl Fn(u8) -> bool) {
         let rest = &self.text[self.at..];
         self.at += rest.iter().position(|&byte| until(byte)).unwrap_or(rest.len());
@@ -84,12 +84,12 @@ impl<'a> Words<'a> {
     }
 }
 
-/// Between words: what dhcpd writes of expressions is skipped, and their marks with it.
+/// Separators between tokens, including the operators of expressions, which are ignored.
 fn is_between(byte: u8) -> bool {
     byte.is_ascii_whitespace() || matches!(byte, b'=' | b',' | b'(' | b')')
 }
 
-/// A quoted text without its escapes: `\001`, `\x1f`, `\n`, `\"`.
+/// A quoted text with its escapes replaced: `\001`, `\x1f`, `\n`, `\"`.
 pub fn unquoted(text: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;

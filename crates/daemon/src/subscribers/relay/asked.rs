@@ -1,4 +1,4 @@
-//! What terminals have asked lately: an answer to nothing that was asked is not a server's.
+//! Recent requests of terminals: a reply without a matching request is dropped.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
@@ -8,18 +8,18 @@ use sluice_wire::Mac;
 use super::PATIENCE;
 use crate::subscribers::Site;
 
-/// Questions, each by a number that only this process can make. They are forgotten once nobody waits for an answer any more.
+/// Requests, each stored as a keyed hash. They are removed when no reply is expected any more.
 #[derive(Debug)]
 pub struct Asked {
     key: RandomState,
-    /// Those of the time since, and those of as long before.
+    /// Hashes of the present interval, and of the one before.
     recent: [HashSet<u64>; 2],
     since: u64,
     most: usize,
 }
 
 impl Asked {
-    /// At most so many are kept from each span of time.
+    /// Create a set that keeps at most `most` requests per interval.
     pub fn new(most: usize) -> Self {
         Self {
             key: RandomState::new(),
@@ -33,7 +33,8 @@ impl Asked {
         self.key.hash_one((site, transaction, hardware))
     }
 
-    /// A terminal has asked, at a time in nanoseconds. Where too many have, its answer is nobody's.
+    /// Record a request at a time in nanoseconds. Beyond the limit requests are not recorded, and their replies are
+    /// dropped.
     pub fn note(&mut self, site: Site, transaction: u32, hardware: Mac, now: u64) {
         self.forget(now);
         let number = self.number(site, transaction, hardware);
@@ -42,7 +43,7 @@ impl Asked {
         }
     }
 
-    /// Whether a terminal waits for an answer.
+    /// Whether a terminal has a recent request.
     pub fn has(&mut self, site: Site, transaction: u32, hardware: Mac, now: u64) -> bool {
         self.forget(now);
         let number = self.number(site, transaction, hardware);

@@ -1,4 +1,4 @@
-//! How much terminals and sites may send: one that sends too much takes nothing from the others.
+//! Rate limits of terminals and sites, so that one that floods does not affect the others.
 
 use std::collections::HashMap;
 
@@ -7,42 +7,42 @@ use sluice_wire::Mac;
 use super::Refused;
 use crate::subscribers::Site;
 
-/// Messages a second, and how many may come together after a pause.
+/// Message rate with burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
-    /// A second.
+    /// Messages per second.
     pub per_second: u32,
-    /// Together.
+    /// Maximum burst.
     pub burst: u32,
 }
 
-/// What one may send.
+/// Rates of terminals and sites.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rates {
-    /// A terminal.
+    /// Rate of each terminal.
     pub terminal: Rate,
-    /// All terminals of a site.
+    /// Rate of all terminals of a site together.
     pub site: Rate,
 }
 
-/// Times in nanoseconds.
+/// Times are in nanoseconds.
 const SECOND: u64 = 1_000_000_000;
 
-/// Admits messages.
+/// Rate limiter of messages.
 #[derive(Debug)]
 pub struct Gate {
     rates: Rates,
-    /// When each site has used up nothing.
+    /// Time at which each site's burst is fully available again.
     sites: Vec<u64>,
-    /// The same of terminals that have used up something.
+    /// Time at which each terminal's burst is fully available again, for recently active terminals.
     terminals: HashMap<(Site, Mac), u64>,
     most: usize,
-    /// When idle terminals may be looked for again.
+    /// Earliest time of the next removal of idle terminals.
     sweep: u64,
 }
 
 impl Gate {
-    /// For so many sites, and so many terminals that are busy at a time.
+    /// Create a limiter for a number of sites, which meters at most `most` active terminals.
     pub fn new(rates: Rates, sites: u32, most: usize) -> Self {
         Self {
             rates,
@@ -53,16 +53,16 @@ impl Gate {
         }
     }
 
-    /// Whether a terminal may send a message at a time in nanoseconds; then whether the terminal's own rate counted:
-    /// where too many are busy, only its site's does.
+    /// Admit a message of a terminal at a time in nanoseconds. Returns whether the terminal's own rate was applied: if
+    /// too many terminals are active, only the site's rate is.
     ///
     /// # Errors
-    /// It sends too much, or its site; there is no such site.
+    /// The terminal or the site exceeds its rate, or the site does not exist.
     pub fn admit(&mut self, site: Site, hardware: Mac, now: u64) -> Result<bool, Refused> {
         let of_site = self.sites.get_mut(site.0 as usize).ok_or(Refused::Site)?;
         let key = (site, hardware);
         let before = self.terminals.get(&key).copied();
-        // A terminal that sends too much takes nothing of its site's.
+        // A message beyond the terminal's rate does not count against the site's rate.
         let terminal = charge(self.rates.terminal, before.unwrap_or(0), now).ok_or(Refused::TerminalRate)?;
         *of_site = charge(self.rates.site, *of_site, now).ok_or(Refused::SiteRate)?;
         if before.is_none() && self.terminals.len() >= self.most && now >= self.sweep {
@@ -77,7 +77,7 @@ impl Gate {
     }
 }
 
-/// When nothing is used up, one message later. None where it comes too early.
+/// Time at which the burst is fully available again after one more message; `None` if the rate is exceeded.
 fn charge(rate: Rate, due: u64, now: u64) -> Option<u64> {
     let between = SECOND / u64::from(rate.per_second.max(1));
     let slack = between * u64::from(rate.burst.max(1) - 1);

@@ -1,4 +1,4 @@
-//! DHCP messages in place (RFC 2131 section 2, RFC 2132).
+//! In-place access to DHCP messages (RFC 2131, section 2; RFC 2132).
 
 use std::net::Ipv4Addr;
 use std::ops::Range;
@@ -8,9 +8,9 @@ use sluice_wire::ethernet::is_group;
 
 use super::Refused;
 
-/// A terminal's message.
+/// Operation code of a terminal's message.
 pub const REQUEST: u8 = 1;
-/// A server's message.
+/// Operation code of a server's message.
 pub const REPLY: u8 = 2;
 
 pub const HOPS: usize = 3;
@@ -23,7 +23,7 @@ const HARDWARE: Range<usize> = 28..34;
 const SERVER_NAME: Range<usize> = 44..108;
 const FILE: Range<usize> = 108..236;
 const COOKIE: Range<usize> = 236..240;
-/// Where options begin.
+/// Offset of the options.
 pub const OPTIONS: usize = 240;
 
 const MAGIC: [u8; 4] = [99, 130, 83, 99];
@@ -33,30 +33,30 @@ pub const END: u8 = 255;
 const LEASE_TIME: u8 = 51;
 const OVERLOAD: u8 = 52;
 const KIND: u8 = 53;
-/// Relay agent information (RFC 3046).
+/// Relay agent information option (RFC 3046).
 pub const RELAY: u8 = 82;
 
-/// The shortest message that old stations take (RFC 1542 section 2.1).
+/// Minimum message length that old clients accept (RFC 1542, section 2.1).
 pub const SHORTEST: usize = 300;
 
-/// What a message says that is sure to have all of its fields, and options that end.
+/// A message that is known to have all fields and terminated options.
 #[derive(Debug)]
 pub struct Message<'a> {
     pub bytes: &'a [u8],
-    /// Option 53.
+    /// Message type (option 53).
     pub kind: u8,
-    /// Option 51, in seconds.
+    /// Lease time in seconds (option 51).
     pub lease_time: Option<u32>,
-    /// The first option 82.
+    /// Content of the first option 82.
     pub relay: Option<&'a [u8]>,
-    /// How many there are.
+    /// Number of options 82.
     pub relays: usize,
-    /// Which of the file and the server's name hold options.
+    /// Option overload: whether the file and server name fields contain options.
     overload: u8,
 }
 
 impl<'a> Message<'a> {
-    /// Look a message through that is to go one way.
+    /// Parse a message with the given operation code.
     pub fn read(bytes: &'a [u8], operation: u8) -> Result<Self, Refused> {
         if bytes.len() <= OPTIONS {
             return Err(Refused::Short);
@@ -86,7 +86,7 @@ impl<'a> Message<'a> {
         Ok(message)
     }
 
-    /// The fields that hold options besides.
+    /// Overloaded fields that contain options.
     fn overloaded(&self) -> impl Iterator<Item = Range<usize>> + use<> {
         let overload = self.overload;
         let areas = [(1, FILE), (2, SERVER_NAME)].into_iter();
@@ -125,7 +125,7 @@ impl<'a> Message<'a> {
         u32::from_be_bytes(self.array(TRANSACTION))
     }
 
-    /// Whether the terminal can't be reached at its address yet.
+    /// Broadcast flag: whether the terminal can't receive unicast yet.
     pub fn is_broadcast(&self) -> bool {
         self.bytes[FLAGS] & 0x80 != 0
     }
@@ -138,14 +138,14 @@ impl<'a> Message<'a> {
         self.array(HARDWARE)
     }
 
-    /// A field of that length.
+    /// Content of a field with a fixed length.
     fn array<const N: usize>(&self, field: Range<usize>) -> [u8; N] {
         let mut array = [0; N];
         array.copy_from_slice(&self.bytes[field]);
         array
     }
 
-    /// Write it without any option 82, and without an end.
+    /// Write the message without options 82 and without the end option.
     pub fn write_bare(&self, out: &mut Vec<u8>) -> Result<(), Refused> {
         out.clear();
         out.extend_from_slice(&self.bytes[..OPTIONS]);
@@ -168,7 +168,7 @@ impl<'a> Message<'a> {
     }
 }
 
-/// Write the end of a message's options.
+/// Write the end option and the padding.
 pub fn finish(out: &mut Vec<u8>) {
     out.push(END);
     if out.len() < SHORTEST {
@@ -176,17 +176,17 @@ pub fn finish(out: &mut Vec<u8>) {
     }
 }
 
-/// An option where it is.
+/// An option with its position.
 struct Piece<'a> {
     code: u8,
     content: &'a [u8],
     begin: usize,
 }
 
-/// Options of a field, up to the end that it must have.
+/// Iterator over the options of a field, which must be terminated.
 struct Options<'a> {
     area: &'a [u8],
-    /// The place behind the last option.
+    /// Offset behind the last option.
     at: usize,
 }
 
@@ -213,7 +213,7 @@ impl<'a> Options<'a> {
     }
 }
 
-/// A part of option 82. None where it is not there, or the parts don't add up.
+/// A suboption of option 82; `None` if it is absent or the suboptions are malformed.
 pub fn part(mut content: &[u8], wanted: u8) -> Option<&[u8]> {
     while let [code, length, rest @ ..] = content {
         let (part, behind) = rest.split_at_checked(usize::from(*length))?;

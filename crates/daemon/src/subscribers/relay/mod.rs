@@ -1,5 +1,5 @@
-//! The relay of private DHCP (RFC 1542, 2131, 3046): terminals inside, an unmodified server elsewhere. Option 82 tells
-//! the server the site, and the server's answer tells it back. Payloads of UDP in, payloads of UDP out.
+//! The DHCP relay for private addresses (RFC 1542, 2131, 3046): terminals are inside, an unmodified server is
+//! elsewhere. Option 82 identifies the site to the server, and the server echoes it. Input and output are UDP payloads.
 
 mod asked;
 mod gate;
@@ -20,32 +20,32 @@ pub use refused::{Noted, Refused};
 pub use reply::{Acknowledged, Destination, Trace, reply};
 pub use request::{Limits, Origin, Relayed, request};
 
-/// What a relay knows of a site when an answer for it comes.
+/// Site of a reply, found by its circuit ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Home {
     /// The site.
     pub site: Site,
-    /// The relay's address in it, which the server was told.
+    /// Address of the relay in the site, as sent to the server.
     pub gateway: Ipv4Addr,
 }
 
-/// What a relay did.
+/// Counters of a relay.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Messages to the server.
+    /// Messages relayed to the server.
     pub requests: u64,
-    /// Messages to terminals.
+    /// Messages relayed to terminals.
     pub replies: u64,
-    /// Messages that went no further, in the order of [`Refused::ALL`].
+    /// Dropped messages, in the order of [`Refused::ALL`].
     pub refused: [u64; Refused::ALL.len()],
-    /// What else was seen, in the order of [`Noted::ALL`].
+    /// Other conditions, in the order of [`Noted::ALL`].
     pub noted: [u64; Noted::ALL.len()],
-    /// Who was the last one to send too much.
+    /// Site and terminal that last exceeded a rate.
     pub flood: Option<(Site, Mac)>,
 }
 
 impl Tally {
-    /// What was counted, by name.
+    /// Counters by name.
     pub fn named(&self) -> Vec<(&'static str, u64)> {
         let messages = [("relay-requests", self.requests), ("relay-replies", self.replies)];
         let refused = Refused::ALL.map(Refused::name).into_iter().zip(self.refused);
@@ -64,17 +64,17 @@ pub struct Relay {
     tally: Tally,
 }
 
-/// How long an answer is waited for, in nanoseconds.
+/// Time to wait for a reply, in nanoseconds.
 const PATIENCE: u64 = 30_000_000_000;
 
-/// Most messages in that time that went without option 82.
+/// Maximum number of messages without option 82 within that time.
 const UNMARKED: usize = 1024;
 
-/// Most of all messages in that time: 35,000 a second.
+/// Maximum number of messages within that time: 35,000 per second.
 const ASKED: usize = 1 << 20;
 
 impl Relay {
-    /// Of so many sites. At most `terminals` of those that are busy are told apart.
+    /// Create a relay for a number of sites. At most `terminals` active terminals are metered individually.
     pub fn new(limits: Limits, rates: Rates, sites: u32, terminals: usize) -> Self {
         Self {
             limits,
@@ -85,15 +85,15 @@ impl Relay {
         }
     }
 
-    /// What it did so far.
+    /// Counters since the start.
     pub fn tally(&self) -> &Tally {
         &self.tally
     }
 
-    /// A terminal's message has come, at a time in nanoseconds; what the server is to get goes to `out`.
+    /// Relay a terminal's message at a time in nanoseconds; the message for the server is written to `out`.
     ///
     /// # Errors
-    /// Why it goes no further; it is counted.
+    /// The reason to drop the message, which is counted.
     pub fn request(
         &mut self,
         payload: &[u8],
@@ -128,11 +128,11 @@ impl Relay {
         relayed
     }
 
-    /// The server's message has come, at a time in nanoseconds; what the terminal is to get goes to `out`. `home` knows
-    /// sites by their circuits.
+    /// Relay a server's message at a time in nanoseconds; the message for the terminal is written to `out`. `home`
+    /// finds a site by its circuit ID.
     ///
     /// # Errors
-    /// Why it goes no further; it is counted.
+    /// The reason to drop the message, which is counted.
     pub fn reply(
         &mut self,
         payload: &[u8],
@@ -161,7 +161,7 @@ impl Relay {
         replied
     }
 
-    /// The answer to a message without the option will name nobody.
+    /// Remember the site of a message without option 82, since the reply does not contain it either.
     fn remember(&mut self, relayed: &Relayed, origin: &Origin<'_>, now: u64) {
         if self.unmarked.len() >= UNMARKED {
             self.unmarked.retain(|_, (_, until)| *until > now);
@@ -175,7 +175,7 @@ impl Relay {
     }
 }
 
-/// Relay bytes as a message of a terminal and of a server; what is relayed is read again.
+/// Relay arbitrary bytes as messages of a terminal and of a server; relayed messages must be readable. For the fuzzer.
 pub fn hostile(bytes: &[u8]) {
     let rate = Rate {
         per_second: 1,
@@ -203,7 +203,7 @@ pub fn hostile(bytes: &[u8]) {
     let bytes = bytes.get(1..).unwrap_or_default();
     if relay.request(bytes, &origin, 0, &mut out).is_ok() {
         assert!(out.len() <= Limits::default().most_bytes, "it fits");
-        // A server that sends it back as it is.
+        // A server that echoes the message unchanged.
         out[0] = 2;
         let _ = relay.reply(&out, home, 0, &mut back);
     }

@@ -1,63 +1,63 @@
-//! Why a message goes no further.
+//! Reasons to drop a message.
 
 /// Why a message is not relayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Refused {
-    /// It has no room for what every message has.
+    /// The message is shorter than the fixed part.
     #[error("it is shorter than a DHCP message")]
     Short,
-    /// It is longer than the network allows.
+    /// The message exceeds the maximum length.
     #[error("it is longer than a message may be")]
     Long,
-    /// A terminal's comes from the server, or the other way.
+    /// The operation code does not match the direction.
     #[error("it goes the wrong way")]
     Direction,
-    /// Not Ethernet, or no station's address.
+    /// The hardware address is not that of an Ethernet station.
     #[error("its hardware address is not that of an Ethernet station")]
     Hardware,
-    /// No magic cookie: a message of BOOTP, or none at all.
+    /// The magic cookie is missing: a BOOTP message, or not one at all.
     #[error("it is no DHCP message")]
     Cookie,
-    /// Its options don't add up, or have no end.
+    /// The options are malformed or not terminated.
     #[error("its options can't be read")]
     Malformed,
-    /// It has no message type, or one that does not go this way.
+    /// The message type is missing, or not valid in this direction.
     #[error("its message type is not one that goes this way")]
     Kind,
-    /// It came by too many relays (RFC 1542 section 4.1.1).
+    /// The message has passed too many relays (RFC 1542, section 4.1.1).
     #[error("it has passed too many relays")]
     Hops,
-    /// A terminal says that it is a relay, or a server answers to another one.
+    /// A terminal claims to be a relay, or a server replies to another relay.
     #[error("the relay's address in it is not this relay's")]
     Gateway,
-    /// A terminal brings option 82 itself (RFC 3046 section 2.1.1).
+    /// A terminal's message contains option 82 (RFC 3046, section 2.1.1).
     #[error("the terminal says itself where it is")]
     OptionForged,
-    /// The server does not give option 82 back (RFC 3046 section 2.2), so nobody knows whose answer it is.
+    /// The server does not echo option 82 (RFC 3046, section 2.2), so the site is unknown.
     #[error("the server did not return option 82: nobody knows whose answer it is")]
     OptionMissing,
-    /// An answer to what no terminal of its site has asked lately.
+    /// The reply matches no recent request of the site's terminals.
     #[error("no terminal of the site has asked for it")]
     Unasked,
-    /// The server's option 82 names nobody.
+    /// The circuit ID in the server's option 82 is unknown.
     #[error("no site has the circuit that the server returned")]
     Circuit,
-    /// There is no such site.
+    /// The site does not exist.
     #[error("there is no such site")]
     Site,
-    /// A site's circuit, remote end and link don't fit into an option.
+    /// Circuit ID, remote ID and link selection of a site exceed the length of an option.
     #[error("what names the site does not fit into option 82")]
     Information,
-    /// A terminal sends too much.
+    /// The terminal exceeds its rate.
     #[error("the terminal sends more than it may")]
     TerminalRate,
-    /// A site sends too much.
+    /// The site exceeds its rate.
     #[error("the site sends more than it may")]
     SiteRate,
 }
 
 impl Refused {
-    /// All of them, in the order of their numbers.
+    /// All reasons, in the order of their numbers.
     pub const ALL: [Refused; 17] = [
         Refused::Short,
         Refused::Long,
@@ -78,7 +78,7 @@ impl Refused {
         Refused::SiteRate,
     ];
 
-    /// Its name, for lists and counters.
+    /// Name for lists and counters.
     pub fn name(self) -> &'static str {
         match self {
             Refused::Short => "relay-short",
@@ -102,22 +102,22 @@ impl Refused {
     }
 }
 
-/// What is counted of a message that is relayed all the same.
+/// A condition that is counted although the message is relayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Noted {
-    /// Option 82 did not fit into it.
+    /// Option 82 did not fit into the message.
     OptionLeftOut,
-    /// It had an option 82 of somebody who is trusted, which went.
+    /// The message contained an option 82 from a trusted relay, which was removed.
     OptionReplaced,
-    /// There are more busy terminals than are told apart: only its site's rate counted.
+    /// Too many terminals are active to meter each: only the site's rate was applied.
     Unmetered,
 }
 
 impl Noted {
-    /// All of them, in the order of their numbers.
+    /// All conditions, in the order of their numbers.
     pub const ALL: [Noted; 3] = [Noted::OptionLeftOut, Noted::OptionReplaced, Noted::Unmetered];
 
-    /// Its name, for lists and counters.
+    /// Name for lists and counters.
     pub fn name(self) -> &'static str {
         match self {
             Noted::OptionLeftOut => "relay-option-left-out",

@@ -1,4 +1,4 @@
-//! From the server to a terminal.
+//! Relaying from the server to a terminal.
 
 use std::net::Ipv4Addr;
 
@@ -8,40 +8,40 @@ use super::message::{CLIENT, GATEWAY, Message, REPLY, YOURS, finish, part};
 use super::{Home, Refused};
 use crate::subscribers::Site;
 
-/// What an answer says of who it is for.
+/// Fields of a reply that identify its recipient.
 #[derive(Clone, Copy, Debug)]
 pub struct Trace<'a> {
-    /// The circuit of its option 82; none where it has no such option.
+    /// Circuit ID of option 82; `None` without option 82.
     pub circuit: Option<&'a [u8]>,
-    /// The terminal's transaction.
+    /// Transaction ID.
     pub transaction: u32,
-    /// The terminal.
+    /// Hardware address of the terminal.
     pub hardware: Mac,
 }
 
-/// Where an answer goes (RFC 1542 section 4.1.2).
+/// Destination of a reply (RFC 1542, section 4.1.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Destination {
-    /// To all of the site.
+    /// Broadcast within the site.
     Broadcast,
-    /// To the terminal, at an address that it may not answer ARP for yet.
+    /// Unicast to the terminal, which may not reply to ARP for the address yet.
     Terminal(Ipv4Addr, Mac),
 }
 
-/// An answer that goes to a terminal, and what it tells.
+/// A relayed reply and its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Acknowledged {
     /// The site.
     pub site: Site,
-    /// The relay's address there.
+    /// Address of the relay in the site.
     pub gateway: Ipv4Addr,
-    /// Its type (RFC 2132 section 9.6).
+    /// Message type (RFC 2132, section 9.6).
     pub kind: u8,
-    /// The terminal.
+    /// Hardware address of the terminal.
     pub hardware: Mac,
-    /// Where to.
+    /// Destination.
     pub to: Destination,
-    /// The lease that it acknowledges: an address, and seconds.
+    /// Acknowledged lease: address, and lease time in seconds.
     pub lease: Option<(Ipv4Addr, u32)>,
 }
 
@@ -49,10 +49,10 @@ const OFFER: u8 = 2;
 const ACKNOWLEDGE: u8 = 5;
 const REFUSE: u8 = 6;
 
-/// Write a server's message as the terminal is to get it: without option 82. `home` finds the site.
+/// Write a server's message in the form for the terminal, without option 82. `home` finds the site.
 ///
 /// # Errors
-/// Why it goes no further; nothing that is in `out` then means anything.
+/// The reason to drop the message; the content of `out` is then undefined.
 pub fn reply(
     payload: &[u8],
     home: impl FnOnce(Trace<'_>) -> Result<Home, Refused>,
@@ -91,7 +91,7 @@ pub fn reply(
 }
 
 fn destination(message: &Message<'_>) -> Destination {
-    // Who is refused has no address that it may be reached at (RFC 2131 section 4.1).
+    // A terminal that gets a DHCPNAK can't be reached at an address (RFC 2131, section 4.1).
     let everyone = message.is_broadcast() || message.kind == REFUSE;
     let addresses = [YOURS, CLIENT].map(|field| message.address(field));
     let address = addresses.into_iter().find(|address| !address.is_unspecified());

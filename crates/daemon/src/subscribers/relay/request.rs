@@ -1,4 +1,4 @@
-//! From a terminal to the server.
+//! Relaying from a terminal to the server.
 
 use std::net::Ipv4Addr;
 
@@ -8,34 +8,34 @@ use super::message::{GATEWAY, HOPS, Message, RELAY, REQUEST, finish};
 use super::{Noted, Refused};
 use crate::subscribers::Site;
 
-/// Where a terminal's message came from, and what the server is told of it.
+/// Origin of a terminal's message, as sent to the server.
 #[derive(Clone, Copy, Debug)]
 pub struct Origin<'a> {
     /// The site.
     pub site: Site,
-    /// The relay's address there, by which the server knows the subnet.
+    /// Address of the relay in the site, by which the server selects the subnet.
     pub gateway: Ipv4Addr,
-    /// What names the site, not empty (RFC 3046 section 3.1).
+    /// Circuit ID of the site, not empty (RFC 3046, section 3.1).
     pub circuit: &'a [u8],
-    /// What names its other end; nothing where it is empty (RFC 3046 section 3.2).
+    /// Remote ID; omitted if empty (RFC 3046, section 3.2).
     pub remote: &'a [u8],
-    /// A subnet to choose an address of, where it is not that of `gateway` (RFC 3527).
+    /// Link selection: subnet of the address if it differs from that of `gateway` (RFC 3527).
     pub link: Option<Ipv4Addr>,
-    /// There are relays inside that may say so.
+    /// Whether relays within the site may add option 82.
     pub trusted: bool,
 }
 
-/// What a message may be.
+/// Limits of messages.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// One that has passed so many relays goes no further (RFC 1542 section 4.1.1).
+    /// Number of relays at which a message is dropped (RFC 1542, section 4.1.1).
     pub most_hops: u8,
-    /// Bytes of a message: what a datagram has room for.
+    /// Maximum length of a message in bytes, which is the capacity of a datagram.
     pub most_bytes: usize,
 }
 
 impl Default for Limits {
-    /// 16 relays, and Ethernet's datagrams.
+    /// 16 relays, and datagrams of the Ethernet MTU.
     fn default() -> Self {
         Self {
             most_hops: 16,
@@ -44,25 +44,25 @@ impl Default for Limits {
     }
 }
 
-/// A message that goes to the server.
+/// A message relayed to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Relayed {
-    /// Its type (RFC 2132 section 9.6).
+    /// Message type (RFC 2132, section 9.6).
     pub kind: u8,
-    /// Its transaction.
+    /// Transaction ID.
     pub transaction: u32,
-    /// The terminal.
+    /// Hardware address of the terminal.
     pub hardware: Mac,
-    /// The answer will name the site, or another relay is waiting for it.
+    /// Whether the reply identifies the site, or goes to another relay.
     pub marked: bool,
-    /// What somebody trusted said of the site went.
+    /// Whether an option 82 from a trusted relay was removed.
     pub replaced: bool,
-    /// Nobody counts what this terminal sends.
+    /// Whether the terminal was not metered individually.
     pub unmetered: bool,
 }
 
 impl Relayed {
-    /// What is counted of it.
+    /// Conditions to count.
     pub fn noted(&self) -> impl Iterator<Item = Noted> + use<> {
         let noted = [
             (!self.marked, Noted::OptionLeftOut),
@@ -73,14 +73,14 @@ impl Relayed {
     }
 }
 
-/// What a terminal sends: discover, request, decline, release, inform.
+/// Message types of terminals: discover, request, decline, release, inform.
 const KINDS: [u8; 5] = [1, 3, 4, 7, 8];
 
-/// Write a terminal's message as the server is to get it. `admit` says whether the terminal may send now, and whether
-/// it is told apart.
+/// Write a terminal's message in the form for the server. `admit` checks the rate of the terminal, and returns whether
+/// it is metered individually.
 ///
 /// # Errors
-/// Why it goes no further; nothing that is in `out` then means anything.
+/// The reason to drop the message; the content of `out` is then undefined.
 pub fn request(
     payload: &[u8],
     origin: &Origin<'_>,
@@ -119,14 +119,14 @@ pub fn request(
         message.write_bare(out)?;
         out[GATEWAY].copy_from_slice(&origin.gateway.octets());
         let information = Information::of(origin)?;
-        // The end takes one more.
+        // One byte is reserved for the end option.
         relayed.marked = out.len() + information.length < limits.most_bytes;
         if relayed.marked {
             information.write(origin, out);
         }
         finish(out);
     } else {
-        // Who comes first knows where it is, and gets the answer (RFC 3046 section 2.1.1).
+        // The first relay knows the terminal's location and receives the reply (RFC 3046, section 2.1.1).
         out.clear();
         out.extend_from_slice(payload);
     }
@@ -134,7 +134,7 @@ pub fn request(
     Ok(relayed)
 }
 
-/// Option 82, with its head.
+/// Option 82 with its header.
 struct Information {
     length: usize,
     content: u8,
@@ -174,7 +174,7 @@ impl Information {
     }
 }
 
-/// Bytes of a part with its head.
+/// Length of a suboption with its header; an empty one is omitted.
 fn some(length: usize) -> usize {
     if length == 0 { 0 } else { 2 + length }
 }

@@ -25,7 +25,7 @@ const ORIGIN: Origin<'_> = Origin {
     trusted: false,
 };
 
-/// A terminal's message, as a library has it that knows nothing of this relay.
+/// A terminal's message, encoded by an independent library.
 fn asked(kind: MessageType) -> Message {
     let mut message = Message::new_with_id(
         0x1234,
@@ -40,7 +40,7 @@ fn asked(kind: MessageType) -> Message {
     message
 }
 
-/// A server's answer to what the relay sent it.
+/// A server's reply to a relayed message.
 fn answered(to: &[u8], kind: MessageType) -> Message {
     let mut message = decoded(to);
     let relay = message.opts().get(OptionCode::RelayAgentInformation).cloned();
@@ -104,7 +104,7 @@ fn information(message: &Message) -> RelayAgentInformation {
     }
 }
 
-/// An option 82 with one part.
+/// An option 82 with one suboption.
 fn named(part: RelayInfo) -> DhcpOption {
     let mut information = RelayAgentInformation::default();
     information.insert(part);
@@ -128,7 +128,7 @@ fn request_relayed_names_its_site_and_changes_nothing_else() {
     relay.insert(RelayInfo::LinkSelection(Ipv4Addr::new(10, 9, 0, 0)));
     expected.opts_mut().insert(DhcpOption::RelayAgentInformation(relay));
     assert_eq!(expected, decoded(&out));
-    // The option is the last one, and the message as long as BOOTP's.
+    // The option is the last one, and the message has at least the minimum length of BOOTP.
     assert!(out.len() >= 300);
     let end = out.iter().rposition(|&byte| byte == 255).expect("it ends");
     assert_eq!(&b"\x05\x04\x0a\x09\x00\x00\xff"[..], &out[end - 6..=end]);
@@ -145,7 +145,7 @@ fn request_with_nothing_but_a_circuit_has_no_other_parts() {
     );
 }
 
-/// A message with bytes changed.
+/// A message with some bytes changed.
 fn changed(place: usize, to: &[u8]) -> Vec<u8> {
     let mut bytes = bytes(&asked(MessageType::Discover));
     bytes[place..place + to.len()].copy_from_slice(to);
@@ -202,7 +202,7 @@ fn request_of_a_trusted_relay_passes_as_it_is() {
     let mut expected = payload.clone();
     expected[3] = 1;
     assert_eq!(Ok(expected), relayed(&payload, &trusted));
-    // Even a trusted one is not this one.
+    // Even a trusted relay must not use this relay's address.
     assert_eq!(Err(Refused::Gateway), relayed(&changed(24, &[10, 1, 0, 1]), &trusted));
 }
 
@@ -297,7 +297,7 @@ fn reply_goes_where_the_terminal_can_hear_it() {
     assert_eq!(Destination::Broadcast, to(&broadcast).to);
     let refusal = answered(&sent, MessageType::Nak);
     assert_eq!(Destination::Broadcast, to(&refusal).to);
-    // The answer to who only informed itself.
+    // The reply to a DHCPINFORM.
     let mut informed = answered(&sent, MessageType::Ack);
     informed.set_yiaddr(Ipv4Addr::UNSPECIFIED).set_ciaddr(ADDRESS);
     assert_eq!(
@@ -373,13 +373,13 @@ fn options_in_other_fields_are_read_and_cleaned() {
     answer.opts_mut().remove(OptionCode::MessageType);
     answer.opts_mut().insert(DhcpOption::OptionOverload(3));
     let mut payload = bytes(&answer);
-    // The server's name has the type, the file the relay's option.
+    // The server name field contains the message type, and the file field contains the relay's option.
     payload[44..48].copy_from_slice(&[53, 1, 5, 255]);
     payload[108..124].copy_from_slice(b"\x0c\x01k\x52\x09\x01\x07S100.C7\xff\0");
     let (acknowledged, out) = returned(&payload).expect("it is relayed");
     assert_eq!((5, Some((ADDRESS, 600))), (acknowledged.kind, acknowledged.lease));
     assert_eq!(b"\x0c\x01k\0\0\0\0\0\0\0\0\0\0\0\xff\0", &out[108..124]);
-    // A field that does not end is no field of options.
+    // An options field without an end option is invalid.
     payload[108..236].fill(0);
     assert_eq!(Err(Refused::Malformed), returned(&payload).map(drop));
 }
@@ -392,7 +392,7 @@ fn corpus_is_relayed_or_refused() {
     assert!(count.count() > 0);
 }
 
-/// An option that the library reads back as it was written.
+/// An option that the library decodes as it was encoded.
 fn option() -> impl Strategy<Value = DhcpOption> {
     prop_oneof![
         "[a-z]{1,60}".prop_map(DhcpOption::Hostname),

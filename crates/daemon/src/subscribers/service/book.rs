@@ -1,4 +1,4 @@
-//! The book: which lease is where, and whose MACs are in more than one site. Data alone; who changes it is the service.
+//! Store of leases with their sites, and of MACs that are in more than one site. Decisions are made by the service.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::Ipv4Addr;
@@ -13,25 +13,25 @@ use crate::subscribers::leases::Lease;
 /// Why a lease of a site is not mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// Its address is none of the site's.
+    /// The address is not in the site's network.
     Network,
-    /// There was no room.
+    /// The table of terminals is full.
     Full,
 }
 
-/// Where a lease is.
+/// Assignment of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// In a site, whose terminal it is.
+    /// Mapped as a terminal of this site.
     Mapped(Site),
-    /// In a site, and not mapped.
+    /// Belongs to this site, but is not mapped.
     Refused(Site, Refusal),
-    /// No site is known.
+    /// The site is unknown.
     Outside,
 }
 
 impl Place {
-    /// The site, mapped or not.
+    /// The site, whether or not the lease is mapped.
     pub fn site(self) -> Option<Site> {
         match self {
             Self::Mapped(site) | Self::Refused(site, _) => Some(site),
@@ -40,39 +40,39 @@ impl Place {
     }
 }
 
-/// An answer that was seen on its way to a terminal.
+/// An acknowledgement observed by the relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Acknowledged {
-    /// The site that it went to.
+    /// Site that it was sent to.
     pub site: Site,
-    /// When, in Unix seconds.
+    /// Unix time in seconds.
     pub unix: u32,
 }
 
-/// A lease, and what is known of it.
+/// A lease with its assignment.
 #[derive(Clone, Debug)]
 pub struct Held {
-    /// As the file has it; the same memory.
+    /// The lease, shared with the lease file's table.
     pub lease: Arc<Lease>,
-    /// Where it is.
+    /// Assignment of the lease.
     pub place: Place,
-    /// What the terminal was answered.
+    /// Acknowledgement to the terminal, if one was observed.
     pub acknowledged: Option<Acknowledged>,
-    /// Since when it has been there, in Unix seconds.
+    /// Unix time in seconds of the assignment to the site.
     pub since: u32,
 }
 
-/// An answer whose lease the file does not have yet.
+/// An acknowledgement whose lease is not in the lease file yet.
 #[derive(Clone, Copy, Debug)]
 struct Heard {
     hardware: Mac,
     acknowledged: Acknowledged,
 }
 
-/// Answers of a server that wait for their leases, at most.
+/// Maximum number of acknowledgements per server that wait for their leases.
 const MOST_HEARD: usize = 4_096;
 
-/// How long they do, in seconds.
+/// Maximum wait in seconds.
 const PATIENCE: u32 = 60;
 
 /// Leases of all servers.
@@ -81,19 +81,19 @@ pub struct Book {
     /// By server and address.
     servers: Vec<HashMap<Ipv4Addr, Held>>,
     heard: Vec<HashMap<Ipv4Addr, Heard>>,
-    /// Terminals of sites.
+    /// Mapped terminals of sites.
     mapped: BTreeSet<(Site, Ipv4Addr)>,
-    /// Leases without.
+    /// Leases that are not mapped.
     apart: BTreeSet<(usize, Ipv4Addr)>,
-    /// Those of them that wait for room.
+    /// Unmapped leases that wait for capacity.
     waiting: BTreeSet<(usize, Ipv4Addr)>,
-    /// The one of these that was tried last.
+    /// The waiting lease that was tried last.
     turn: (usize, Ipv4Addr),
     macs: Macs,
 }
 
 impl Book {
-    /// An empty one for so many servers.
+    /// Create an empty store for a number of servers.
     pub fn new(servers: usize) -> Self {
         Self {
             servers: (0..servers).map(|_| HashMap::new()).collect(),
@@ -111,7 +111,7 @@ impl Book {
         self.servers.get(server)?.get(&address)
     }
 
-    /// The same, to be told what the terminal was answered.
+    /// Record the observed acknowledgement of a lease.
     pub fn acknowledge(&mut self, server: usize, address: Ipv4Addr, acknowledged: Acknowledged) {
         let held = self.servers.get_mut(server).and_then(|held| held.get_mut(&address));
         if let Some(held) = held {
@@ -119,7 +119,8 @@ impl Book {
         }
     }
 
-    /// There is a lease, here, instead of what there was. The MAC of a terminal is told that came to be in several sites.
+    /// Store a lease with its assignment, and replace the former one. Returns the MAC of the terminal if it is now in
+    /// another site as well.
     pub fn put(&mut self, server: usize, held: Held) -> Option<Mac> {
         let address = held.lease.address;
         self.take(server, address);
@@ -144,7 +145,7 @@ impl Book {
         several
     }
 
-    /// A lease lasts longer, and is where it was: the same terminal has it.
+    /// Update a lease whose terminal and assignment are unchanged.
     pub fn renew(&mut self, server: usize, lease: Arc<Lease>, acknowledged: Option<Acknowledged>) {
         let held = self
             .servers
@@ -155,7 +156,7 @@ impl Book {
         }
     }
 
-    /// There is no such lease any more.
+    /// Remove a lease.
     pub fn take(&mut self, server: usize, address: Ipv4Addr) -> Option<Held> {
         let held = self.servers.get_mut(server)?.remove(&address)?;
         match held.place {
@@ -171,7 +172,7 @@ impl Book {
         Some(held)
     }
 
-    /// The lease that has its turn to wait for room no more.
+    /// The next lease to try among those that wait for capacity, in turn.
     pub fn waiting(&mut self) -> Option<(usize, Ipv4Addr)> {
         let behind = (Bound::Excluded(self.turn), Bound::Unbounded);
         let next = self.waiting.range(behind).next().or(self.waiting.first()).copied()?;
@@ -179,7 +180,7 @@ impl Book {
         Some(next)
     }
 
-    /// A terminal was answered whose lease the file does not have yet.
+    /// Record an acknowledgement whose lease is not in the lease file yet.
     pub fn hear(&mut self, server: usize, address: Ipv4Addr, hardware: Mac, acknowledged: Acknowledged) {
         let Some(heard) = self.heard.get_mut(server) else {
             return;
@@ -192,23 +193,23 @@ impl Book {
         }
     }
 
-    /// What a terminal was answered whose lease the file has now.
+    /// Take the acknowledgement that preceded a lease of the lease file.
     pub fn recall(&mut self, server: usize, address: Ipv4Addr, hardware: Mac) -> Option<Acknowledged> {
         let heard = self.heard.get_mut(server)?.remove(&address)?;
         (heard.hardware == hardware).then_some(heard.acknowledged)
     }
 
-    /// Terminals of sites, by site and address, from one on.
+    /// Mapped terminals in the order of site and address, from a position on.
     pub fn mapped(&self, from: (Site, Ipv4Addr)) -> impl Iterator<Item = (Site, Ipv4Addr)> + '_ {
         self.mapped.range(from..).copied()
     }
 
-    /// Leases that are not mapped, by server and address, from one on.
+    /// Unmapped leases in the order of server and address, from a position on.
     pub fn apart(&self, from: (usize, Ipv4Addr)) -> impl Iterator<Item = (usize, Ipv4Addr)> + '_ {
         self.apart.range(from..).copied()
     }
 
-    /// How many terminals are mapped, and how many leases are not.
+    /// Number of mapped terminals, and number of unmapped leases.
     pub fn len(&self) -> [usize; 2] {
         [self.mapped.len(), self.apart.len()]
     }
@@ -219,17 +220,17 @@ impl Book {
     }
 }
 
-/// In which sites MACs are.
+/// Sites by MAC.
 #[derive(Debug, Default)]
 struct Macs {
-    /// MACs in one site alone: it, and how many of its addresses they have.
+    /// MACs in a single site, with the number of their addresses there.
     one: HashMap<Mac, (Site, u32)>,
-    /// The others.
+    /// MACs in several sites.
     several: HashMap<Mac, BTreeMap<Site, u32>>,
 }
 
 impl Macs {
-    /// A MAC has one more address in a site. True where that is a second site, or a third.
+    /// Add an address of a MAC in a site. Returns whether this is a further site.
     fn enter(&mut self, mac: Mac, site: Site) -> bool {
         if let Some(sites) = self.several.get_mut(&mac) {
             let count = sites.entry(site).or_default();
@@ -247,7 +248,7 @@ impl Macs {
         true
     }
 
-    /// It has one less.
+    /// Remove an address of a MAC in a site.
     fn leave(&mut self, mac: Mac, site: Site) {
         if let Some((_, count)) = self.one.get_mut(&mac) {
             *count -= 1;

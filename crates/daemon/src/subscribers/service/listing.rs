@@ -1,4 +1,4 @@
-//! What there is to show: sites, leases, and how much of it there is.
+//! Lists for the API: sites, leases, and counters.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -11,46 +11,46 @@ use crate::subscribers::Site;
 use crate::subscribers::agent::{self, Agent};
 use crate::subscribers::leases::Lease;
 
-/// A site as it is shown.
+/// A site for the API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SiteView {
-    /// Its number.
+    /// Number of the site.
     pub site: Site,
-    /// The place of its group.
+    /// Index of its group.
     pub group: usize,
     /// Context of its sessions.
     pub context: Context,
-    /// Its virtual MAC, where it has one.
+    /// Virtual MAC, if it has one.
     pub mac: Option<Mac>,
-    /// The public address that is mapped.
+    /// Mapped public address.
     pub public: Option<Ipv4Addr>,
-    /// Where its client is.
+    /// State of its DHCP client.
     pub state: Option<agent::State>,
-    /// Its public lease; times by the clock of the client.
+    /// Public lease; times are those of the client's clock.
     pub lease: Option<agent::Lease>,
-    /// Terminals that are mapped.
+    /// Number of mapped terminals.
     pub terminals: u32,
-    /// A terminal's MAC is in another site, too.
+    /// Whether a terminal's MAC is in another site as well.
     pub shares_mac: bool,
 }
 
-/// How a lease stands.
+/// Status of a private lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// Its terminal is mapped.
+    /// The terminal is mapped.
     Active,
-    /// It is, and waits for its site's public address.
+    /// The terminal is mapped, but the site has no public address yet.
     Waiting,
-    /// It is of no site that is known.
+    /// The site is unknown.
     Outside,
-    /// Its site can't have this address.
+    /// The address is not in the site's network.
     Network,
-    /// There was no room.
+    /// The table of terminals is full.
     Full,
 }
 
 impl Standing {
-    /// As it is shown.
+    /// Name of the status.
     pub fn word(self) -> &'static str {
         match self {
             Self::Active => "active",
@@ -62,25 +62,25 @@ impl Standing {
     }
 }
 
-/// A private lease as it is shown.
+/// A private lease for the API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseView {
-    /// The place of its server.
+    /// Index of its server.
     pub server: usize,
-    /// Its site, where one is known.
+    /// Its site, if known.
     pub site: Option<Site>,
-    /// As the file has it.
+    /// The lease, as in the lease file.
     pub lease: Arc<Lease>,
-    /// Since when it has been there, in Unix seconds.
+    /// Unix time in seconds of its assignment to the site.
     pub since: u64,
-    /// How it stands.
+    /// Status of the lease.
     pub standing: Standing,
-    /// Its MAC is in another site, too.
+    /// Whether its MAC is in another site as well.
     pub shares_mac: bool,
 }
 
 impl Service {
-    /// A site, where there is one of this number.
+    /// A site by number; `None` if it does not exist.
     pub fn site(&self, site: Site) -> Option<SiteView> {
         let (place, group) = self.parameters.group_of(site)?;
         let standing = self.standing(site)?;
@@ -101,19 +101,19 @@ impl Service {
         })
     }
 
-    /// Terminals of a site, by address.
+    /// Terminals of a site, ordered by address.
     pub fn leases_of(&self, site: Site) -> impl Iterator<Item = LeaseView> + '_ {
         let from = self.leases((site, Ipv4Addr::UNSPECIFIED));
         from.take_while(move |lease| lease.site == Some(site))
     }
 
-    /// Terminals by site and address, from one on.
+    /// Mapped terminals in the order of site and address, from a position on.
     pub fn leases(&self, from: (Site, Ipv4Addr)) -> impl Iterator<Item = LeaseView> + '_ {
         let mapped = self.book.mapped(from);
         mapped.filter_map(|(site, address)| self.lease(self.parameters.group_of(site)?.1.server, address))
     }
 
-    /// Leases that are not mapped, by server and address, from one on.
+    /// Unmapped leases in the order of server and address, from a position on.
     pub fn leases_apart(&self, from: (usize, Ipv4Addr)) -> impl Iterator<Item = LeaseView> + '_ {
         let apart = self.book.apart(from);
         apart.filter_map(|(server, address)| self.lease(server, address))
@@ -141,27 +141,27 @@ impl Service {
         })
     }
 
-    /// How many terminals are mapped, and how many leases are not.
+    /// Number of mapped terminals, and number of unmapped leases.
     pub fn terminals(&self) -> [usize; 2] {
         self.book.len()
     }
 
-    /// What it is made of.
+    /// Parameters of the service.
     pub fn parameters(&self) -> &super::Parameters {
         &self.parameters
     }
 
-    /// What was counted.
+    /// Counters of the service.
     pub fn counts(&self) -> &super::Counts {
         &self.counts
     }
 
-    /// What the relay of a server did.
+    /// Counters of a server's relay.
     pub fn relay(&self, server: usize) -> Option<&crate::subscribers::relay::Tally> {
         self.relays.get(server).map(crate::subscribers::relay::Relay::tally)
     }
 
-    /// The client of a place.
+    /// Client with this index.
     pub fn agent(&self, client: usize) -> Option<&Agent> {
         self.clients.get(client).map(|client| &client.agent)
     }

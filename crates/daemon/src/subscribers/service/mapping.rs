@@ -1,32 +1,32 @@
-//! What becomes of sites and terminals: entries that workers read.
+//! Interface to the tables of sites and terminals, which workers read.
 
 use sluice_nat::sites::{OtherSite, SiteWriter, Terminal, TerminalsFull};
 use sluice_wire::{Context, Mac};
 
-/// Who writes the entries that workers translate by.
+/// Writer of the workers' tables.
 pub trait Mapping: Send {
-    /// Say by what a site is seen upstream, or which pool its ports come from, before it has terminals.
+    /// Set the upstream MAC of a site, or the pool of its ports. Must precede the site's terminals.
     ///
     /// # Errors
     /// Another site has the MAC.
     fn set_site(&mut self, site: u32, mac: Option<Mac>, pool: Option<u16>) -> Result<(), OtherSite>;
 
-    /// A site goes, with its terminals and its public address.
+    /// Remove a site with its terminals and its public address.
     fn clear_site(&mut self, site: u32);
 
-    /// A site's public address has come, gone, or is another, in its virtual router.
+    /// Set, change or remove a site's public address in its virtual router.
     ///
     /// # Errors
-    /// Another site has the address: this one has none then.
+    /// Another site has the address; this site then has none.
     fn set_public(&mut self, site: u32, router: u16, address: Option<u32>) -> Result<(), OtherSite>;
 
-    /// A terminal has an address. One that is known stays as it is.
+    /// Add a terminal; an existing one is not changed.
     ///
     /// # Errors
-    /// There is no room; nobody has the address in the site then.
+    /// The table is full; the site then has no terminal with the address.
     fn add_terminal(&mut self, terminal: &Terminal) -> Result<(), TerminalsFull>;
 
-    /// A terminal has its address no more. False where that was known.
+    /// Remove a terminal. Returns whether it existed.
     fn remove_terminal(&mut self, context: Context, address: u32) -> bool;
 }
 

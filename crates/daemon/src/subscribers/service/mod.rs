@@ -1,8 +1,9 @@
-//! Sites at work: private leases become terminals, sites with terminals get public addresses, DHCP is relayed.
+//! The subscriber service: private leases become terminals, sites with terminals get public addresses, and DHCP is
+//! relayed.
 //!
-//! A pure state machine: it reads no clock and opens no socket. Who drives it hands in what lease files say
-//! ([`Service::change`]) and what workers heard ([`Service::frame`]), and asks for what is due ([`Service::poll`]). What
-//! becomes of it goes to the [`Turn`]: entries that workers translate by, frames to be sent, and what is to be told.
+//! The service is a pure state machine: it reads no clock and opens no socket. The caller passes changes of lease files
+//! to [`Service::change`] and frames from workers to [`Service::frame`], and calls [`Service::poll`] for due work.
+//! Results go to the [`Turn`]: table entries for workers, frames to send, and log messages.
 
 mod book;
 mod count;
@@ -40,98 +41,98 @@ use public::Client;
 
 const SECOND: Nanoseconds = 1_000_000_000;
 
-/// Busy terminals that a relay tells apart, at most.
+/// Maximum number of active terminals that a relay meters individually.
 const MOST_BUSY: usize = 65_536;
 
 /// How a frame is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// By the interface, as it is.
+    /// By the interface, unchanged.
     AsItIs,
-    /// Routed by the interface's router: it is an IPv4 packet that the gateway makes.
+    /// Routed by the interface's router, as an IPv4 packet that the gateway originates.
     Routed,
-    /// To the host of the interface's router.
+    /// To the host stack of the interface's router.
     Host,
 }
 
-/// A frame to be sent.
+/// A frame to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// The interface's number.
+    /// Number of the interface.
     pub interface: u16,
-    /// How.
+    /// How the frame is sent.
     pub way: Way,
-    /// All of it.
+    /// The complete frame.
     pub bytes: Vec<u8>,
 }
 
-/// What is to be done outside.
+/// Output of the service.
 #[derive(Debug, Default)]
 pub struct Output {
-    /// To be sent, in this order.
+    /// Frames to send, in this order.
     pub frames: Vec<Frame>,
-    /// What happened to public leases: the client's place, and the event.
+    /// Events of public leases: index of the client, and the event.
     pub events: Vec<(usize, Event)>,
-    /// What is to be told.
+    /// Log messages.
     pub notes: Vec<Note>,
 }
 
-/// What a turn has at hand.
+/// Context of a call to the service.
 pub struct Turn<'a> {
-    /// The present.
+    /// The present time.
     pub present: Present,
-    /// Who writes the entries of workers.
+    /// Writer of the workers' tables.
     pub mapping: &'a mut dyn Mapping,
-    /// What is to be done outside.
+    /// Output of the call.
     pub out: &'a mut Output,
 }
 
-/// What is known of a site besides its terminals.
+/// State of a site other than its terminals.
 #[derive(Clone, Copy, Debug)]
 struct Standings {
-    /// Terminals that are mapped.
+    /// Number of mapped terminals.
     terminals: u32,
-    /// The public address that is mapped; unspecified where none is.
+    /// Mapped public address; unspecified if there is none.
     public: Ipv4Addr,
-    /// It waits for its turn to be announced.
+    /// Whether the address is queued to be announced.
     announcing: bool,
-    /// Until when an answer to the probe of its address counts.
+    /// Time until which a reply to the ARP probe of the address counts.
     probed: Nanoseconds,
-    /// When somebody else claimed its address last.
+    /// Time of the last conflicting claim of the address.
     claimed: Option<Nanoseconds>,
 }
 
-/// What a machine that failed has left in the workers' entries, and of its public leases.
+/// State that a failed service leaves to its successor: entries in the workers' tables, and public leases.
 #[derive(Debug, Default)]
 pub struct Remains {
     /// Terminals that may be mapped.
     pub terminals: BTreeSet<(Site, Ipv4Addr)>,
     /// Public addresses that may be mapped.
     pub publics: BTreeMap<Site, Ipv4Addr>,
-    /// Public leases by client.
+    /// Public leases, by client.
     pub leases: Vec<Vec<(Mac, agent::Lease)>>,
-    /// What was counted.
+    /// Counters.
     pub counts: Counts,
 }
 
-/// The sites at work.
+/// State of the subscriber service.
 #[derive(Debug)]
 pub struct Service {
     parameters: Arc<Parameters>,
-    /// By the server's place.
+    /// Relays, by index of the server.
     relays: Vec<Relay>,
-    /// Servers by router and relay's address.
+    /// Servers by router and relay address.
     answering: HashMap<(u16, Ipv4Addr), BTreeSet<usize>>,
-    /// Groups whose server is in their router's host.
+    /// Whether the server of each group is in the router's host stack.
     in_host: Vec<bool>,
     clients: Vec<Client>,
     book: Book,
-    /// By site.
+    /// State by site.
     standings: Vec<Standings>,
-    /// Terminals that an answer has put elsewhere than the file says, until the file says so too: server and address, in
-    /// the order of time.
+    /// Terminals that an observed reply has assigned to another site than the lease file, until the file confirms it:
+    /// time of the check, server and address, ordered by time.
     doubts: VecDeque<(Nanoseconds, usize, Ipv4Addr)>,
-    /// What a machine before this one has left.
+    /// State left by a failed predecessor.
     remains: Remains,
     counts: Counts,
     told: Told,
@@ -139,8 +140,8 @@ pub struct Service {
 }
 
 impl Service {
-    /// For sites without terminals; what workers read of sites is as it was before. `remains` is what a machine before this
-    /// one has left, until [`Service::settle`].
+    /// Create a service without terminals. The workers' tables are not changed: `remains` is the state left by a failed
+    /// predecessor, which is kept until [`Service::settle`].
     pub fn new(parameters: Arc<Parameters>, mut remains: Remains, turn: &mut Turn<'_>) -> Self {
         let subscribers = &parameters.subscribers;
         let sites = subscribers.sites();
@@ -188,7 +189,7 @@ impl Service {
         service
     }
 
-    /// The same sites, with what follows from the interfaces as they are now.
+    /// Apply changed interfaces for the same sites.
     pub fn follow(&mut self, parameters: Arc<Parameters>) {
         let subscribers = &parameters.subscribers;
         self.answering.clear();
@@ -204,7 +205,7 @@ impl Service {
         self.parameters = parameters;
     }
 
-    /// Say by what each site is seen.
+    /// Write the virtual MAC or the pool of each site.
     fn set_sites(&mut self, turn: &mut Turn<'_>) {
         let parameters = self.parameters.clone();
         for group in &parameters.subscribers.groups {
@@ -224,21 +225,21 @@ impl Service {
         }
     }
 
-    /// Public leases of before a restart, of one of the clients.
+    /// Restore a client's public leases from before a restart.
     pub fn restore(&mut self, client: usize, leases: impl IntoIterator<Item = (Mac, agent::Lease)>) {
         if let Some(client) = self.clients.get_mut(client) {
             client.agent.restore(leases);
         }
     }
 
-    /// Public leases that may be used, of one of the clients: what outlives a restart.
+    /// Public leases of a client that may be used, which are stored for the next start.
     pub fn public_leases(&self, client: usize) -> impl Iterator<Item = (Mac, agent::Lease)> + '_ {
         let agent = self.clients.get(client).map(|client| &client.agent);
         let leases = agent.into_iter().flat_map(Agent::leases);
         leases.map(|(_, mac, lease)| (mac, lease))
     }
 
-    /// What this machine leaves to the one that follows it.
+    /// State to leave to a successor.
     pub fn remains(&self) -> Remains {
         let none = (Site(0), Ipv4Addr::UNSPECIFIED);
         let mut terminals = self.remains.terminals.clone();
@@ -260,7 +261,8 @@ impl Service {
         }
     }
 
-    /// All lease files have been read since the start: what a machine before this one mapped, and this one did not, goes.
+    /// Called once all lease files have been read since the start: remove mappings of a predecessor that were not
+    /// renewed.
     pub fn settle(&mut self, turn: &mut Turn<'_>) {
         let parameters = self.parameters.clone();
         for (site, address) in std::mem::take(&mut self.remains.terminals) {
@@ -276,7 +278,7 @@ impl Service {
         self.fill(usize::MAX, turn);
     }
 
-    /// A frame that a worker has for this service, whole, as it came in by an interface.
+    /// Process a complete frame that a worker received on an interface.
     pub fn frame(&mut self, interface: u16, bytes: &[u8], turn: &mut Turn<'_>) {
         let mut buffer = std::mem::take(&mut self.buffer);
         let (tags, plain) = frame::plain(bytes, &mut buffer);
@@ -300,7 +302,7 @@ impl Service {
         self.buffer = buffer;
     }
 
-    /// What is due. Returns when to come back at the latest; none where nothing happens by itself.
+    /// Do due work. Returns the latest time of the next call; `None` if no timer is pending.
     pub fn poll(&mut self, turn: &mut Turn<'_>) -> Option<Nanoseconds> {
         let mut next = None;
         for client in 0..self.clients.len() {
@@ -312,12 +314,12 @@ impl Service {
         [next, doubt].into_iter().flatten().min()
     }
 
-    /// Something is counted that is not this machine's doing.
+    /// Count events from outside the service.
     pub fn count(&mut self, count: Count, times: u64) {
         self.counts.add_all(count, times);
     }
 
-    /// What is worth a line in the log is counted, and told once a second of each kind.
+    /// Count an event, and log it at most once per second and kind.
     fn tell(&mut self, count: Count, note: Note, turn: &mut Turn<'_>) {
         self.counts.add(count);
         if self.told.is_news(count, turn.present.now) {

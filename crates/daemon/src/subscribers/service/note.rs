@@ -1,4 +1,4 @@
-//! What is told in the log, a line for each.
+//! Log messages of the subscriber service, one line each.
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -9,88 +9,89 @@ use super::Count;
 use crate::subscribers::Site;
 use crate::subscribers::virtual_mac::text;
 
-/// Something that an operator may want to look at. Sites are told by number here; who writes the log knows their names.
+/// An event of interest to the operator. Sites are stored by number; their names are inserted when the message is
+/// written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note {
-    /// A lease of no site that is known.
+    /// A lease that belongs to no known site.
     Outside {
-        /// Its address.
+        /// Address of the lease.
         address: Ipv4Addr,
-        /// What the relay's information says.
+        /// Circuit ID in the relay information.
         circuit: Option<Box<[u8]>>,
     },
-    /// A lease of an address that the site can't have.
+    /// A lease whose address is not in the site's network.
     Network {
         /// The site.
         site: Site,
-        /// The address.
+        /// Address of the lease.
         address: Ipv4Addr,
     },
-    /// There was no room for a terminal.
+    /// The table of terminals is full.
     Full {
-        /// Its site.
+        /// Site of the terminal.
         site: Site,
-        /// Its address.
+        /// Address of the terminal.
         address: Ipv4Addr,
     },
-    /// The lease file and the answer that was seen disagree.
+    /// The lease file and the observed reply name different sites.
     Mismatch {
-        /// The terminal's address.
+        /// Address of the terminal.
         address: Ipv4Addr,
-        /// The terminal.
+        /// MAC of the terminal.
         hardware: Mac,
-        /// The site by the file.
+        /// Site according to the lease file.
         file: Site,
-        /// The site by the answer.
+        /// Site according to the reply.
         answer: Site,
     },
-    /// A MAC came to be in one more site.
+    /// A MAC was found in a further site.
     MacInTwoSites {
         /// The MAC.
         hardware: Mac,
-        /// The site that it came to.
+        /// The further site.
         site: Site,
     },
-    /// Two sites have a MAC upstream.
+    /// Two sites have the same upstream MAC.
     MacTwice {
-        /// The site that comes.
+        /// The site that was added.
         site: Site,
-        /// The site that has it.
+        /// The site that already has the MAC.
         other: Site,
     },
-    /// A site can't ask for a public address.
+    /// A site can't request a public address.
     Refused(crate::subscribers::agent::WantError),
     /// Another site has the public address.
     Taken {
-        /// The site that was given it.
+        /// The site that was assigned the address.
         site: Site,
-        /// The site that has it.
+        /// The site that already has it.
         other: Site,
         /// The address.
         address: Ipv4Addr,
     },
-    /// Somebody else claims a public address.
+    /// Another host claims a public address.
     Conflict {
-        /// The site that had it.
+        /// The site that had the address.
         site: Site,
         /// The address.
         address: Ipv4Addr,
-        /// Who claims it.
+        /// MAC of the other host.
         hardware: Mac,
     },
-    /// A terminal or a site sends more than it may.
+    /// A terminal or a site exceeds its rate.
     Flood {
         /// The site.
         site: Site,
-        /// The terminal.
+        /// MAC of the terminal.
         hardware: Mac,
-        /// Whether its site does, too.
+        /// Whether the site exceeds its rate as well.
         of_site: bool,
     },
 }
 
 impl Note {
-    /// As a line of the log, with the names of sites.
+    /// The message as a log line, with the names of sites.
     pub fn text(&self, name: impl Fn(Site) -> String) -> String {
         struct Circuit<'a>(&'a Option<Box<[u8]>>);
         impl fmt::Display for Circuit<'_> {
@@ -168,7 +169,7 @@ impl Note {
     }
 }
 
-/// Which kinds were told lately.
+/// Time of the last message of each kind.
 #[derive(Clone, Debug)]
 pub struct Told {
     counts: [Option<u64>; Count::ALL.len()],
@@ -187,13 +188,13 @@ impl Default for Told {
 impl Told {
     const PAUSE: u64 = 1_000_000_000;
 
-    /// Whether to tell something that is counted, at a time in nanoseconds.
+    /// Whether to log a counted event, at a time in nanoseconds.
     pub fn is_news(&mut self, count: Count, now: u64) -> bool {
         let last = self.counts.get_mut(count as usize);
         last.is_some_and(|last| Self::pass(last, now))
     }
 
-    /// Whether to tell who sends too much.
+    /// Whether to log an exceeded rate, at a time in nanoseconds.
     pub fn is_flood_news(&mut self, now: u64) -> bool {
         Self::pass(&mut self.flood, now)
     }

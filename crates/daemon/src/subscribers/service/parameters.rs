@@ -1,4 +1,4 @@
-//! What the service is made of: the validated configuration, and what the data plane knows besides.
+//! Parameters of the subscriber service: the validated configuration, with data of the data plane.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -12,40 +12,40 @@ use sluice_wire::{Context, Mac};
 
 use crate::subscribers::Site;
 
-/// An interface, as far as sites need it.
+/// An interface, as far as the service needs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Its MAC address.
+    /// MAC address.
     pub mac: Mac,
-    /// Its virtual router's number.
+    /// Number of its virtual router.
     pub router: u16,
-    /// Its IPv4 addresses, each with its network.
+    /// IPv4 addresses with their networks.
     pub addresses: Vec<Ipv4Net>,
-    /// Its router has a host, which has the addresses of the router's interfaces too.
+    /// Whether its router has a host stack, which also has the interface's addresses.
     pub host: bool,
 }
 
-/// What the service of sites is made of.
+/// Parameters of the subscriber service.
 #[derive(Clone, Debug)]
 pub struct Parameters {
-    /// The sites, and who leases addresses to them.
+    /// Configured sites, servers and clients.
     pub subscribers: Subscribers,
     /// Interfaces by number.
     pub interfaces: Vec<Interface>,
     /// Virtual MACs by site.
     pub macs: Vec<Mac>,
-    /// The engine's number of each pool, by the configuration's.
+    /// Pool index of the engine, by pool of the configuration.
     pub pools: Vec<u16>,
-    /// What transaction numbers follow from.
+    /// Secret of transaction IDs.
     pub secret: Secret,
-    /// Which frames are of which site.
+    /// Classifier of frames by site.
     pub finder: Finder,
 }
 
 impl Parameters {
-    /// A group's place, for a site that there is.
+    /// Index and configuration of a site's group; `None` if the site does not exist.
     pub fn group_of(&self, site: Site) -> Option<(usize, &SiteGroup)> {
         let behind = self.subscribers.groups.partition_point(|group| group.first <= site.0);
         let place = behind.checked_sub(1)?;
@@ -53,7 +53,7 @@ impl Parameters {
         (site.0 - group.first < group.count).then_some((place, group))
     }
 
-    /// The site of a circuit, where it is one of a server's.
+    /// Site of a circuit ID, if its leases come from this server.
     pub fn site_of_circuit(&self, server: usize, circuit: &[u8]) -> Option<Site> {
         let name = std::str::from_utf8(circuit).ok()?;
         let site = Site(self.subscribers.find(name)?);
@@ -61,12 +61,12 @@ impl Parameters {
         (group.server == server).then_some(site)
     }
 
-    /// A site's context.
+    /// Context of a site.
     pub fn context(&self, site: Site, group: &SiteGroup) -> Context {
         context(site.0, group.router, matches!(group.outside, SitesOutside::Pool(_)))
     }
 
-    /// A site's tags as frames have them.
+    /// VLAN tags of a site.
     pub fn tags(&self, site: Site) -> [Option<Tag>; 2] {
         match self.subscribers.tags(site.0).map(|tags| (tags.outer(), tags.inner())) {
             Some((outer, Some(inner))) => [Some(Tag::service(outer)), Some(Tag::vlan(inner))],
@@ -75,34 +75,34 @@ impl Parameters {
         }
     }
 
-    /// A site's virtual MAC, where it has one.
+    /// Virtual MAC of a site; all zeros if it has none.
     pub fn mac(&self, site: Site) -> Mac {
         self.macs.get(site.0 as usize).copied().unwrap_or_default()
     }
 
-    /// An interface's MAC.
+    /// MAC of an interface.
     pub fn mac_of(&self, interface: u16) -> Mac {
         self.interfaces
             .get(usize::from(interface))
             .map_or([0; 6], |interface| interface.mac)
     }
 
-    /// An interface's virtual router.
+    /// Virtual router of an interface.
     pub fn router_of(&self, interface: u16) -> Option<u16> {
         self.interfaces
             .get(usize::from(interface))
             .map(|interface| interface.router)
     }
 
-    /// Whether a router's host has an address: who sends to it does so by the kernel.
+    /// Whether a router's host stack has an address, so that packets to it are sent through the kernel.
     pub fn is_of_host(&self, router: u16, address: Ipv4Addr) -> bool {
         let own = |interface: &&Interface| interface.host && interface.router == router;
         let mut interfaces = self.interfaces.iter().filter(own);
         interfaces.any(|interface| interface.addresses.iter().any(|net| net.addr() == address))
     }
 
-    /// Whether a terminal of a group can have an address: it is a host's in the interface's networks, and in the group's
-    /// prefix, and not the gateway's.
+    /// Whether a terminal of a group may have an address: a host address in the interface's networks and the group's
+    /// prefix, other than those of the gateway.
     pub fn allows(&self, group: &SiteGroup, address: Ipv4Addr) -> bool {
         let interface = self.interfaces.get(usize::from(group.interface));
         let addresses = interface.map_or(&[][..], |interface| &interface.addresses);
@@ -115,19 +115,19 @@ impl Parameters {
     }
 }
 
-/// Finds the site of a frame.
+/// Classifies frames by site.
 #[derive(Clone, Debug, Default)]
 pub struct Finder {
-    /// Interface, S-tag or 0, first last tag: how many sites there are from which on.
+    /// Key: interface, outer tag or 0, and first inner tag. Value: number of sites, and the first site.
     tagged: BTreeMap<(u16, u16, u16), (u16, u32)>,
-    /// Interface, first address: the network and its site.
+    /// Key: interface and first address. Value: network and site.
     prefixes: BTreeMap<(u16, Ipv4Addr), (Ipv4Net, u32)>,
-    /// Interfaces that are one site.
+    /// Interfaces that are a single site.
     whole: BTreeMap<u16, u32>,
 }
 
 impl Finder {
-    /// By the rows of a configuration.
+    /// Create a classifier for the rows of a configuration.
     pub fn new(subscribers: &Subscribers) -> Self {
         let mut finder = Self::default();
         for row in &subscribers.rows {
@@ -146,8 +146,8 @@ impl Finder {
         finder
     }
 
-    /// The site of a frame, by the numbers of its tags, the outermost first, and its source address. One without an address
-    /// yet is of the only site that the interface has.
+    /// Site of a frame by its VLAN IDs, the outermost first, and its source address. A frame from 0.0.0.0 belongs to
+    /// the interface's only site.
     pub fn find(&self, interface: u16, tags: &[u16], source: Ipv4Addr) -> Option<Site> {
         let (outer, last) = match *tags {
             [] => return self.untagged(interface, source),
@@ -176,7 +176,7 @@ impl Finder {
         all.next().is_none().then_some(Site(site))
     }
 
-    /// Whether terminals come in by an interface.
+    /// Whether terminals are connected by an interface.
     pub fn serves(&self, interface: u16) -> bool {
         let tags = (interface, 0, 0)..=(interface, u16::MAX, u16::MAX);
         let prefixes = (interface, Ipv4Addr::UNSPECIFIED)..=(interface, Ipv4Addr::BROADCAST);

@@ -1,4 +1,5 @@
-//! Where leases belong: sites by the relay's information and by the answers that were seen, and what of it is mapped.
+//! Assignment of leases to sites, by the relay information in the lease file and by observed replies, and their
+//! mapping.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -11,14 +12,14 @@ use super::{Count, Note, SECOND, Service, Turn};
 use crate::subscribers::Site;
 use crate::subscribers::leases::{Change, Lease};
 
-/// How long the lease file may take to say what an answer has said.
+/// Time for the lease file to confirm an observed reply.
 const PATIENCE: u64 = 2 * SECOND;
 
-/// Doubts at a time; what is beyond is not looked at again.
+/// Maximum number of pending doubts; further ones are not checked again.
 const MOST_DOUBTS: usize = 65_536;
 
 impl Service {
-    /// The lease file of a server says something new.
+    /// Apply a change of a server's lease file.
     pub fn change(&mut self, server: usize, change: &Change, turn: &mut Turn<'_>) {
         match change {
             Change::Gained(lease) | Change::Renewed(lease) | Change::Changed { now: lease, .. } => {
@@ -28,12 +29,12 @@ impl Service {
         }
     }
 
-    /// There is a lease.
+    /// Add or update a lease.
     fn hold(&mut self, server: usize, lease: Arc<Lease>, turn: &mut Turn<'_>) {
         let (address, hardware) = (lease.address, lease.hardware);
         let before = self.book.get(server, address);
         let before = before.filter(|held| held.lease.hardware == hardware);
-        // A file that says again what an answer has contradicted since says nothing new.
+        // Relay information that an observed reply has contradicted before is not new if the file repeats it.
         let repeated = before.is_some_and(|held| held.lease.relay == lease.relay);
         let earlier = before.and_then(|held| held.place.site());
         let answered = before.and_then(|held| held.acknowledged);
@@ -51,14 +52,14 @@ impl Service {
             }
             (Some(named), None) => (Some(named), None),
             (None, Some(answered)) => (Some(answered.site), Some(answered)),
-            // Another site was named that this one does not know.
+            // The relay information names a site that is not configured.
             (None, None) if lease.relay.is_some() => (None, None),
             (None, None) => (earlier.or_else(|| self.by_prefix(server, address)), None),
         };
         self.place(server, lease, site, acknowledged, turn);
     }
 
-    /// There is none any more.
+    /// Remove a lease.
     fn lose(&mut self, server: usize, address: Ipv4Addr, turn: &mut Turn<'_>) {
         if let Some(held) = self.book.take(server, address) {
             let vacated = self.unmap(&held, turn);
@@ -66,13 +67,13 @@ impl Service {
         }
     }
 
-    /// The site that the relay's information names: one whose terminals this server leases addresses to.
+    /// The site that the relay information names, if its leases come from this server.
     fn named(&self, server: usize, lease: &Lease) -> Option<Site> {
         let circuit = &lease.relay.as_ref()?.circuit;
         self.parameters.site_of_circuit(server, circuit)
     }
 
-    /// The site that an address alone tells.
+    /// The site that an address alone identifies.
     fn by_prefix(&self, server: usize, address: Ipv4Addr) -> Option<Site> {
         let groups = &self.parameters.subscribers.groups;
         let mut of_server = groups.iter().filter(|group| group.server == server);
@@ -80,7 +81,7 @@ impl Service {
         Some(Site(group.first))
     }
 
-    /// A lease is in a site, or in none that is known.
+    /// Assign a lease to a site, or to none.
     fn place(
         &mut self,
         server: usize,
@@ -110,7 +111,7 @@ impl Service {
             }
             Some(site) => Place::Mapped(site),
         };
-        // What waits for room goes on to.
+        // A lease that waits for capacity continues to wait.
         let waits = Place::Refused(site.unwrap_or(Site(0)), Refusal::Full);
         let stays = |before: Place| before == place || (before == waits && place.site() == before.site());
         if kept.is_some_and(|(before, _)| stays(before)) {
@@ -122,7 +123,8 @@ impl Service {
         };
         let before = self.book.take(server, address);
         let vacated = match (before.map(|held| (held.place, held)), place) {
-            // The same site's terminal by another MAC is told in one step, so that the site keeps its address.
+            // If a terminal of the same site has another MAC, the mapping is changed in one step, so that the site
+            // keeps its public address.
             (Some((Place::Mapped(was), _)), Place::Mapped(is)) if was == is => {
                 self.count_terminals(is, -1);
                 false
@@ -150,7 +152,7 @@ impl Service {
         self.fill(usize::from(vacated), turn);
     }
 
-    /// Write a lease into the book.
+    /// Store a lease.
     fn keep(&mut self, server: usize, held: Held, turn: &mut Turn<'_>) {
         let site = held.place.site();
         if let (Some(hardware), Some(site)) = (self.book.put(server, held), site) {
@@ -163,7 +165,7 @@ impl Service {
         group.is_some_and(|(_, group)| self.parameters.allows(group, address))
     }
 
-    /// A terminal comes: the first of a site wants a public address for it.
+    /// Map a terminal. The first terminal of a site acquires its public address.
     fn map(&mut self, site: Site, lease: &Lease, turn: &mut Turn<'_>) -> Result<(), TerminalsFull> {
         let parameters = self.parameters.clone();
         let (_, group) = parameters.group_of(site).ok_or(TerminalsFull)?;
@@ -181,14 +183,15 @@ impl Service {
         }
         match (added, self.terminals_of(site)) {
             (Ok(()), 1) => self.want(site, turn),
-            // Of a terminal that was there by another MAC nothing is left.
+            // The site's only terminal had another MAC before, and its mapping has been removed.
             (Err(TerminalsFull), 0) => self.part(site, turn),
             _ => {}
         }
         added
     }
 
-    /// A terminal goes; the last of a site gives up its public address, after a while. False where there was none.
+    /// Unmap a terminal. The last terminal of a site releases its public address after the hold time. Returns whether
+    /// the lease was mapped.
     fn unmap(&mut self, held: &Held, turn: &mut Turn<'_>) -> bool {
         let parameters = self.parameters.clone();
         let Place::Mapped(site) = held.place else { return false };
@@ -214,7 +217,7 @@ impl Service {
         }
     }
 
-    /// So many leases that wait for room get it, where there is any.
+    /// Map up to `most` leases that wait for capacity.
     pub(super) fn fill(&mut self, most: usize, turn: &mut Turn<'_>) {
         for _ in 0..most {
             let Some((server, address)) = self.book.waiting() else {
@@ -234,7 +237,7 @@ impl Service {
         }
     }
 
-    /// The relay has passed on an acknowledgement: the terminal is in that site.
+    /// Process an acknowledgement that the relay has passed to a terminal of this site.
     pub(super) fn acknowledge(
         &mut self,
         server: usize,
@@ -263,7 +266,7 @@ impl Service {
         self.place(server, lease, Some(site), Some(acknowledged), turn);
     }
 
-    /// Lease files have had time to say what answers have said.
+    /// Check doubts whose time to be confirmed by the lease file has expired.
     pub(super) fn resolve_doubts(&mut self, turn: &mut Turn<'_>) {
         while let Some(&(due, server, address)) = self.doubts.front()
             && due <= turn.present.now

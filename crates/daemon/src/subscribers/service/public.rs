@@ -1,4 +1,5 @@
-//! Public addresses of sites: the client's messages as frames, what its leases become, and whose address it is upstream.
+//! Public addresses of sites: DHCP frames of the client, mapping of its leases, and detection of address conflicts
+//! upstream.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -15,34 +16,34 @@ use crate::subscribers::agent::{Agent, Destination, Event, Identifier, Nanosecon
 use crate::subscribers::frame::{Datagram, announcement, probe};
 use crate::subscribers::message::{CLIENT_PORT, Reply, SERVER_PORT};
 
-/// How long an answer to a probe is waited for (RFC 5227, 1.1: between a try and the use, two seconds).
+/// Time to wait for a reply to an ARP probe (RFC 5227, section 1.1: two seconds between the last probe and the use).
 const PROBED: Nanoseconds = 2 * SECOND;
 
-/// How often a site's address may be given up because somebody else claims it.
+/// Minimum interval between two releases of a site's address because of conflicting claims.
 const PAUSE: Nanoseconds = 10 * SECOND;
 
-/// Servers whose MACs are remembered, at most.
+/// Maximum number of servers whose MACs are remembered.
 const MOST_WAYS: usize = 256;
 
-/// Announcements that may be late, and are made up for at once.
+/// Maximum number of delayed announcements that are sent immediately.
 const LATE: Nanoseconds = 16;
 
-/// The client of an interface.
+/// The DHCP client on an interface.
 #[derive(Debug)]
 pub struct Client {
     pub agent: Agent,
     interface: u16,
-    /// From which MAC each server's acknowledgements came last: its own, or the router's before it.
+    /// Source MAC of the last acknowledgement from each server: that of the server, or of the router in between.
     ways: HashMap<Ipv4Addr, Mac>,
     /// Sites whose addresses are to be announced.
     announcing: VecDeque<Site>,
-    /// When the next one may be, and how long after it another.
+    /// Earliest time of the next announcement, and interval between two.
     next: Nanoseconds,
     between: Nanoseconds,
 }
 
 impl Client {
-    /// By the configuration; the client of a place has transaction numbers of its own.
+    /// Create a client from the configuration. Clients with different `place` have independent transaction IDs.
     pub fn new(parameters: &Parameters, place: u64, client: &PublicClient, now: Nanoseconds) -> Self {
         let secret = sluice_nat::Secret([parameters.secret.hash(&[place, 0]), parameters.secret.hash(&[place, 1])]);
         let settings = Settings {
@@ -55,7 +56,7 @@ impl Client {
             broadcast: client.broadcast,
             servers: client.servers.clone(),
             prefixes: client.prefixes.clone(),
-            // Where the configuration allows them, networks of public addresses may be of these.
+            // Addresses in 240.0.0.0/4 are accepted if a configured network is in that range.
             refuses_reserved: client.prefixes.iter().all(|net| net.network().octets()[0] < 240),
             window: client.window,
             hold: client.hold,
@@ -74,11 +75,11 @@ impl Client {
         }
     }
 
-    /// A client's message as a frame.
+    /// A message of the client as a frame.
     fn frame(&self, transmit: &Transmit) -> Option<Frame> {
         let (destination_mac, destination) = match transmit.destination {
             Destination::Broadcast => (BROADCAST, Ipv4Addr::BROADCAST),
-            // Whoever has not been heard yet hears it like all others.
+            // The MAC of a server is unknown until its first acknowledgement; broadcast until then.
             Destination::Unicast { address, .. } => (self.ways.get(&address).copied().unwrap_or(BROADCAST), address),
         };
         let datagram = Datagram {
@@ -101,7 +102,7 @@ impl Client {
 }
 
 impl Service {
-    /// A site has its first terminal.
+    /// A site has its first terminal: acquire a public address.
     pub(super) fn want(&mut self, site: Site, turn: &mut Turn<'_>) {
         let parameters = self.parameters.clone();
         let Some(client) = self.client_of(site) else { return };
@@ -114,7 +115,7 @@ impl Service {
         }
     }
 
-    /// A site has lost its last one.
+    /// A site has lost its last terminal: release the public address.
     pub(super) fn part(&mut self, site: Site, turn: &mut Turn<'_>) {
         let client = self.client_of(site);
         if let Some(client) = client.and_then(|client| self.clients.get_mut(client)) {
@@ -122,7 +123,7 @@ impl Service {
         }
     }
 
-    /// The place of a site's client, where it has one.
+    /// Index of a site's client; `None` if the site uses a pool.
     pub(super) fn client_of(&self, site: Site) -> Option<usize> {
         match self.parameters.group_of(site)?.1.outside {
             SitesOutside::Public(client) => Some(client),
@@ -130,12 +131,12 @@ impl Service {
         }
     }
 
-    /// The client on an interface.
+    /// Index of the client on an interface.
     fn client_on(&self, interface: u16) -> Option<usize> {
         self.clients.iter().position(|client| client.interface == interface)
     }
 
-    /// A server has answered on a public interface.
+    /// Process a server message received on a public interface.
     pub(super) fn hear_server(
         &mut self,
         interface: u16,
@@ -146,7 +147,7 @@ impl Service {
         let client = self.clients.get_mut(place).ok_or(Count::FrameOther)?;
         let before = client.agent.counters().acknowledgements;
         client.agent.receive(datagram.payload, datagram.destination_mac, now);
-        // Who has given a lease just now is the server that it names.
+        // The sender of an acknowledgement is the server that it names, or the router to it.
         let taken = client.agent.counters().acknowledgements != before && !is_group(datagram.source_mac);
         if taken && let Some(server) = Reply::read(datagram.payload).ok().and_then(|reply| reply.server) {
             if client.ways.len() >= MOST_WAYS && !client.ways.contains_key(&server) {
@@ -157,7 +158,7 @@ impl Service {
         Ok(())
     }
 
-    /// Somebody speaks ARP on a public interface.
+    /// Process an ARP message received on a public interface.
     pub(super) fn hear_arp(&mut self, interface: u16, frame: &[u8], turn: &mut Turn<'_>) -> Result<(), Count> {
         let body = frame.get(ethernet::LENGTH..).and_then(Arp::new);
         let message = body.filter(|arp| arp.is_ipv4_over_ethernet());
@@ -191,7 +192,7 @@ impl Service {
         Ok(())
     }
 
-    /// What a client has to do. Returns when it comes back.
+    /// Do due work of a client. Returns the time of the next call.
     pub(super) fn poll_client(&mut self, place: usize, turn: &mut Turn<'_>) -> Option<Nanoseconds> {
         let mut output = Output::default();
         let client = self.clients.get_mut(place)?;
@@ -212,7 +213,7 @@ impl Service {
         [due, announced].into_iter().flatten().min()
     }
 
-    /// A site has a public address from now on, or none.
+    /// Set or remove the public address of a site.
     pub(super) fn set_public(&mut self, site: Site, address: Option<Ipv4Addr>, turn: &mut Turn<'_>) {
         let parameters = self.parameters.clone();
         let Some((_, group)) = parameters.group_of(site) else {
@@ -234,7 +235,7 @@ impl Service {
         }
         let bits = address.map(Ipv4Addr::to_bits);
         let mut set = turn.mapping.set_public(site.0, router, bits);
-        // Of a machine before this one, and nobody's any more.
+        // The address is mapped to a site of the predecessor that no longer uses it.
         if let Err(taken) = set
             && self.remains.publics.remove(&Site(taken.0)).is_some()
         {
@@ -257,8 +258,8 @@ impl Service {
         }
     }
 
-    /// Ask whether somebody else has the address of each site that has a new one, and tell all that it is the site's. So many
-    /// in a second as the client sends messages. Returns when to come back.
+    /// Send an ARP probe and an announcement for each newly mapped address, limited to the client's message rate.
+    /// Returns the time of the next call.
     fn announce(&mut self, place: usize, turn: &mut Turn<'_>) -> Option<Nanoseconds> {
         let now = turn.present.now;
         let client = self.clients.get_mut(place)?;

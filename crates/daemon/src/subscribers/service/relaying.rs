@@ -1,4 +1,4 @@
-//! DHCP between terminals and the servers of their private addresses.
+//! DHCP relaying between terminals and the servers of their private addresses.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -11,11 +11,11 @@ use crate::subscribers::frame::{Datagram, tagged};
 use crate::subscribers::message::{CLIENT_PORT, SERVER_PORT};
 use crate::subscribers::relay::{Destination, Home, Origin, Refused};
 
-/// Who has sent what the gateway makes: nobody whose answers would be waited for.
+/// Source MAC of packets that the gateway originates. It needs no ARP resolution.
 const GATEWAY: Mac = [2, 0, 0, 0, 0, 1];
 
 impl Service {
-    /// A datagram to a server's port: of a terminal to any server, or of a server to the relay.
+    /// Process a datagram to the DHCP server port: from a terminal to a server, or from a server to the relay.
     pub(super) fn hear_relay(
         &mut self,
         interface: u16,
@@ -40,7 +40,7 @@ impl Service {
             let server = configured.get(**place);
             server.is_some_and(|server| server.server == *datagram.source.ip())
         };
-        // Two entries may be of one machine: the site that its answer names is of one of them.
+        // Two configured servers may have the same address; the site of the reply then identifies the server.
         let candidates: Vec<usize> = servers.iter().filter(is_source).copied().collect();
         let server = match candidates[..] {
             [] => return Err(Count::ReplySource),
@@ -54,7 +54,7 @@ impl Service {
         Ok(())
     }
 
-    /// The one of several servers that an answer's site belongs to.
+    /// The server, among several, that the site of a reply belongs to.
     fn named_server(&self, servers: &[usize], payload: &[u8]) -> Option<usize> {
         let of_servers = |circuit: &[u8]| {
             let mut servers = servers.iter().copied();
@@ -72,7 +72,7 @@ impl Service {
         found
     }
 
-    /// A terminal's message goes to the server of its site.
+    /// Relay a terminal's message to the server of its site.
     fn relay_request(&mut self, site: Site, payload: &[u8], turn: &mut Turn<'_>) {
         let parameters = self.parameters.clone();
         let Some((place, group)) = parameters.group_of(site) else {
@@ -128,7 +128,7 @@ impl Service {
         }));
     }
 
-    /// A server's answer goes to the terminal.
+    /// Relay a server's message to the terminal.
     fn relay_reply(&mut self, server: usize, payload: &[u8], turn: &mut Turn<'_>) {
         let parameters = self.parameters.clone();
         let Some(relay) = self.relays.get_mut(server) else {

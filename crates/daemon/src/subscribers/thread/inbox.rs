@@ -1,4 +1,4 @@
-//! What routers' hosts send to relays: servers that live there answer by the kernel.
+//! Frames from routers' host stacks to DHCP relays: the replies of servers that run in a host stack.
 
 use std::collections::HashSet;
 use std::net::Ipv4Addr;
@@ -11,10 +11,10 @@ use crate::subscribers::frame::Datagram;
 use crate::subscribers::message::SERVER_PORT;
 use crate::subscribers::service::Parameters;
 
-/// Frames that wait for the thread, at most.
+/// Maximum number of frames queued for the thread.
 const MOST: usize = 1_024;
 
-/// Where frames go that a host sends to a relay.
+/// Sending end of the queue of frames from host stacks to relays.
 #[derive(Debug)]
 pub struct Inbox {
     frames: SyncSender<(u16, Vec<u8>)>,
@@ -22,7 +22,7 @@ pub struct Inbox {
     meant: Mutex<Meant>,
 }
 
-/// What is for the relays.
+/// Filter of frames for relays.
 #[derive(Debug)]
 struct Meant {
     /// Addresses of relays, each with its virtual router.
@@ -46,7 +46,7 @@ impl Meant {
     }
 }
 
-/// Where they come out.
+/// Receiving end of the queue.
 #[derive(Debug)]
 pub struct Heard {
     pub(super) frames: Receiver<(u16, Vec<u8>)>,
@@ -54,10 +54,10 @@ pub struct Heard {
 }
 
 impl Inbox {
-    /// For the relays of sites, with its other end.
+    /// Create a queue for the relays of sites; returns both ends.
     ///
     /// # Errors
-    /// No descriptor.
+    /// No file descriptor is available.
     pub fn new(parameters: &Parameters) -> Result<(Self, Heard), SubscribersError> {
         let (frames, inbox) = sync_channel(MOST);
         let wake = Arc::new(wake()?);
@@ -69,12 +69,12 @@ impl Inbox {
         Ok((own, Heard { frames: inbox, wake }))
     }
 
-    /// Relays, or interfaces, are others.
+    /// Update the relays and interfaces.
     pub fn follow(&self, parameters: &Parameters) {
         *lock(&self.meant) = Meant::of(parameters);
     }
 
-    /// A host sends a frame by an interface. True where it is for a relay, and goes no further.
+    /// Queue a frame from a host stack if it is for a relay; returns whether it was.
     pub fn takes(&self, interface: u16, frame: &[u8]) -> bool {
         let datagram = Datagram::of(frame).filter(|datagram| datagram.destination.port() == SERVER_PORT);
         let meant = datagram.is_some_and(|datagram| lock(&self.meant).has(interface, *datagram.destination.ip()));

@@ -1,4 +1,5 @@
-//! The thread of sites: it hands the service what lease files say and workers hear, and does what comes of it.
+//! The thread of the subscriber service: passes changes of lease files and frames from workers to the service, and
+//! executes its output.
 
 mod inbox;
 mod task;
@@ -10,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::event::{EventfdFlags, eventfd};
-use sluice_engine::features::punt::{PuntReceiver, PuntSender};
+use sluice_engine::packet::punt::{PuntReceiver, PuntSender};
 
 use super::agent::store::Present;
 use super::leases::{self, Watcher};
@@ -18,43 +19,43 @@ use super::service::{Mapping, Output, Parameters, Remains, Service, Turn};
 pub use inbox::{Heard, Inbox};
 use task::Task;
 
-/// Why sites can't be served.
+/// The subscriber service can't be started.
 #[derive(Debug, thiserror::Error)]
 #[error("subscribers' sites can't be served: {0}; raise the limits on threads and descriptors (ulimit -u -n)")]
 pub struct SubscribersError(#[from] std::io::Error);
 
-/// Lets the host of an interface's router have a frame. False where it can't be had.
+/// Delivers a frame to the host stack of an interface's router; `false` if that fails.
 pub type HostPort = Box<dyn Fn(u16, &[u8]) -> bool + Send>;
 
-/// What goes between the thread and others.
+/// Queues between the thread and the data plane.
 #[derive(Default)]
 pub struct Queues {
-    /// From each worker.
+    /// Queue from each worker.
     pub to_subscribers: Vec<PuntReceiver>,
-    /// To the one that sends for the gateway.
+    /// Queue to the worker that sends for the gateway.
     pub from_subscribers: Option<PuntSender>,
-    /// From routers' hosts.
+    /// Queue from routers' host stacks.
     pub from_hosts: Option<Heard>,
-    /// To routers' hosts.
+    /// Delivery to routers' host stacks.
     pub to_hosts: Option<HostPort>,
 }
 
-/// The service, and the entries that it has written.
+/// The service, and the tables that it has written.
 struct Machine {
     service: Service,
     mapping: Box<dyn Mapping>,
 }
 
-/// What the thread shares with who asks.
+/// State shared between the thread and its handle.
 struct Shared {
     machine: Mutex<Machine>,
-    /// By server: who follows its lease file.
+    /// Watchers of the lease files, by server.
     watchers: Mutex<Vec<Watcher>>,
-    /// Written to when something has come.
+    /// Event descriptor that wakes the thread.
     wake: Arc<OwnedFd>,
     ending: AtomicBool,
     parameters: Mutex<Arc<Parameters>>,
-    /// Contexts of sites are others: all of it is to begin anew.
+    /// Set when contexts of sites have changed: the thread then rebuilds the service.
     moved: AtomicBool,
     began: Instant,
 }
@@ -79,17 +80,17 @@ impl Shared {
     }
 }
 
-/// Sites that are served as long as this lives.
+/// Handle of the service thread, which runs until the handle is dropped.
 pub struct Subscribers {
     shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Subscribers {
-    /// Serve sites: workers read what is written by `mapping`.
+    /// Start the thread. Workers read the tables that `mapping` writes.
     ///
     /// # Errors
-    /// No thread, or no descriptor.
+    /// No thread or file descriptor is available.
     pub fn start(
         parameters: Arc<Parameters>,
         mut mapping: Box<dyn Mapping>,
@@ -117,7 +118,7 @@ impl Subscribers {
             began,
         });
         let mut task = Task::new(shared.clone(), queues);
-        // What can't be had is told to who starts this, and not to the log.
+        // Start the watchers here, so that the caller gets their errors.
         task.watch()?;
         let thread = std::thread::Builder::new()
             .name("subscribers".into())
@@ -128,8 +129,8 @@ impl Subscribers {
         })
     }
 
-    /// The same sites, with what follows from interfaces that are others now. What is mapped stays until its lease is renewed;
-    /// where sites are behind another interface, or in another router, all of it begins anew.
+    /// Apply changed interfaces for the same sites. Mappings remain until their leases are renewed. If sites have moved
+    /// to another interface or router, the service is rebuilt.
     pub fn follow(&self, parameters: Parameters) {
         let parameters = Arc::new(parameters);
         let place = |parameters: &Parameters| -> Vec<_> {
@@ -145,22 +146,22 @@ impl Subscribers {
         }
     }
 
-    /// Look at the service, which stands still meanwhile.
+    /// Call a function with the service, which is locked meanwhile.
     pub fn with<R>(&self, look: impl FnOnce(&Service) -> R) -> R {
         look(&lock(&self.shared.machine).service)
     }
 
-    /// How the lease file of a server stands.
+    /// Status of a server's lease file.
     pub fn standing(&self, server: usize) -> Option<leases::Standing> {
         lock(&self.shared.watchers).get(server).map(Watcher::standing)
     }
 
-    /// The present, by the service's clocks.
+    /// The present time by the service's clocks.
     pub fn present(&self) -> Present {
         self.shared.present()
     }
 
-    /// End in order: leases of public addresses are kept for the next start.
+    /// Stop in order; leases of public addresses are stored for the next start.
     pub fn stop(&self) {
         self.shared.ending.store(true, Ordering::Relaxed);
         wake_up(&self.shared.wake);

@@ -1,4 +1,4 @@
-//! What the thread does.
+//! Main loop of the subscriber service's thread.
 
 use std::collections::VecDeque;
 use std::io;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sluice_config::schema::LeaseFormat;
-use sluice_engine::features::punt::ROUTED;
+use sluice_engine::packet::punt::ROUTED;
 
 use super::{Machine, Queues, Shared, lock, wake_up};
 use crate::subscribers::Site;
@@ -20,23 +20,23 @@ use crate::subscribers::leases::{self, Change, Format, Watcher};
 use crate::subscribers::service::{Count, Frame, Output, Remains, Service, Turn, Way};
 use crate::subscribers::virtual_mac::text;
 
-/// How long it sleeps at most: workers don't wake it, for that would be a system call of theirs.
+/// Maximum sleep. Workers don't wake the thread, since that would cost them a system call.
 const NAP: Duration = Duration::from_millis(1);
 
-/// Frames of one worker, before others have their turn.
+/// Maximum number of frames from one worker before the next is served.
 const FRAMES: usize = 64;
 
-/// Changes of lease files, before others have theirs.
+/// Maximum number of lease file changes per turn.
 const CHANGES: usize = 512;
 
-/// The pause after the first panic, and the longest one.
+/// Pause after the first panic, and maximum pause.
 const PAUSE: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// Longest frame.
+/// Maximum frame length in bytes.
 const LONGEST_FRAME: usize = u16::MAX as usize;
 
-/// What changes of lease files come by: the place of the server, and the changes.
+/// Queue of lease file changes: index of the server, and its changes.
 type Changes = Receiver<(usize, Vec<Change>)>;
 
 /// Public leases, by the MACs of their sites.
@@ -46,13 +46,13 @@ pub struct Task {
     shared: Arc<Shared>,
     queues: Queues,
     changes: Option<Changes>,
-    /// Changes that have come and wait for their turn.
+    /// Received changes that have not been applied yet.
     pending: VecDeque<(usize, std::vec::IntoIter<Change>)>,
-    /// All lease files were read since this machine began.
+    /// Whether all lease files have been read since the service was built.
     settled: bool,
-    /// By client: where its leases outlive a restart.
+    /// Persistent storage of leases, by DHCP client.
     stores: Vec<Option<Store>>,
-    /// What was not sent, and is to be counted.
+    /// Counts of frames that could not be sent, not yet added to the service's counters.
     lost: [(Count, u64); 2],
     buffer: Vec<u8>,
     next: Option<u64>,
@@ -88,12 +88,12 @@ impl Task {
         }
     }
 
-    /// Follow the lease files, from their beginnings.
+    /// Start following the lease files from their beginnings.
     ///
     /// # Errors
-    /// No thread, or no descriptor.
+    /// No thread or file descriptor is available.
     pub fn watch(&mut self) -> io::Result<()> {
-        // Those of before end first: nothing of theirs is applied to what comes now.
+        // Stop the former watchers first, so that none of their changes is applied to the new service.
         lock(&self.shared.watchers).clear();
         self.pending.clear();
         let (hand, changes) = channel();
@@ -119,7 +119,7 @@ impl Task {
         Ok(())
     }
 
-    /// Until it is to end; what panics is begun again.
+    /// Run until the thread is to end; a panic causes a restart.
     pub fn run(mut self) {
         let mut patience = PAUSE;
         let mut whole = true;
@@ -147,15 +147,15 @@ impl Task {
             self.pause(patience);
             patience = (patience * 2).min(LONGEST);
         }
-        // What was told last is kept.
+        // Store the leases that were reported last.
         let present = self.shared.present();
         for client in 0..self.stores.len() {
             self.store(client, present, true);
         }
     }
 
-    /// Another machine in the place of one that failed: lease files are read again, public leases are as they were told, and
-    /// what workers read stays until both are known.
+    /// Replace the service after a panic. Lease files are read again, public leases are restored as last reported, and
+    /// the workers' tables remain until both are complete.
     fn rebuild(&mut self) -> io::Result<()> {
         {
             let mut machine = lock(&self.shared.machine);
@@ -175,7 +175,7 @@ impl Task {
         self.watch()
     }
 
-    /// Contexts of sites are others: nothing is left of what was mapped.
+    /// Rebuild the service after contexts of sites have changed, and remove all former mappings.
     fn begin_anew(&mut self) -> io::Result<()> {
         {
             let mut machine = lock(&self.shared.machine);
@@ -202,7 +202,7 @@ impl Task {
         self.watch()
     }
 
-    /// Until it is to end.
+    /// Serve until the thread is to end.
     fn serve(&mut self) -> io::Result<()> {
         let mut busy = true;
         while !self.shared.ending.load(Ordering::Relaxed) {
@@ -225,7 +225,7 @@ impl Task {
         Ok(())
     }
 
-    /// Sleep so long, or until somebody wakes it.
+    /// Sleep until a wake-up, or for the given time.
     fn pause(&self, most: Duration) {
         let mut waited = [PollFd::new(&*self.shared.wake, PollFlags::IN)];
         let most = Timespec::try_from(most).ok();
@@ -235,7 +235,7 @@ impl Task {
         }
     }
 
-    /// Do what there is to do. True where there may be more.
+    /// Do all pending work. Returns whether more may be pending.
     fn turn(&mut self) -> bool {
         let present = self.shared.present();
         let (mut out, mut more) = (Output::default(), false);
@@ -271,9 +271,9 @@ impl Task {
         more
     }
 
-    /// Apply what lease files say. True where there is more of it.
+    /// Apply changes of lease files. Returns whether more are pending.
     fn apply(&mut self, service: &mut Service, turn: &mut Turn<'_>) -> bool {
-        // Before what is asked of the watchers: what they have handed over until then is there.
+        // Check the watchers before draining the queue, so that all changes of their first reading are included.
         let looked = !self.settled
             && lock(&self.shared.watchers)
                 .iter()
@@ -299,7 +299,7 @@ impl Task {
         false
     }
 
-    /// Hear what workers and hosts have for sites. True where there may be more.
+    /// Process frames from workers and host stacks. Returns whether more may be queued.
     fn hear(&mut self, service: &mut Service, turn: &mut Turn<'_>) -> bool {
         let mut more = false;
         for queue in &mut self.queues.to_subscribers {
@@ -345,7 +345,7 @@ impl Task {
         }
     }
 
-    /// Write a client's leases down, where that is due or there will be no later.
+    /// Store a client's leases if a write is due or this is the last opportunity.
     fn store(&mut self, client: usize, present: Present, last: bool) {
         let Some(Some(store)) = self.stores.get_mut(client) else {
             return;
@@ -364,7 +364,7 @@ impl Task {
         self.shared.parameters().subscribers.name(site.0)
     }
 
-    /// Who had which public address when is on record.
+    /// Log which site has which public address.
     fn tell(&self, event: &Event, present: Present) {
         let until = |lease: &Lease| match lease.expires {
             u64::MAX => "for ever".to_owned(),
@@ -405,7 +405,7 @@ impl Task {
                 let site = site.map_or(String::new(), |site| format!(", to site {}", self.name(site)));
                 let other = other.map_or(String::new(), |site| format!(", which is site {}'s", self.name(site)));
                 let address = address.map_or(String::new(), |address| format!(", about {address}"));
-                tracing::warn!("public DHCP: {}: {}{site}{address}{other}", fault.word(), fault.help());
+                tracing::warn!("public DHCP: {}: {}{site}{address}{other}", fault.name(), fault.help());
             }
             Event::Servers(Servers::Answering) => tracing::info!("public DHCP: servers answer"),
             Event::Servers(Servers::Silent) => {

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use dhcproto::v4::MessageType;
-use sluice_engine::features::punt::{self, ROUTED};
+use sluice_engine::packet::punt::{self, ROUTED};
 use sluice_nat::sites::{OtherSite, SiteWriter, Sites, Terminal, TerminalsFull, context};
 use sluice_wire::{Context, Mac};
 use tempfile::TempDir;
@@ -17,13 +17,13 @@ use crate::subscribers::frame::Datagram;
 use crate::subscribers::service::Count;
 use crate::subscribers::service::tests::{ACCESS, OUTSIDE, TEXT, answered, asked, parameters_of};
 
-/// Longer than anything takes.
+/// Timeout of waits, longer than any expected delay.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const HEADER: &str =
     "address,hwaddr,client_id,valid_lifetime,expire,subnet_id,fqdn_fwd,fqdn_rev,hostname,state,user_context\n";
 
-/// The terminal at whose mapping the program fails, once.
+/// Address of the terminal whose mapping makes the program panic, once.
 const UNLUCKY: Ipv4Addr = Ipv4Addr::new(10, 0, 1, 66);
 
 struct Failing {
@@ -58,7 +58,7 @@ impl Mapping for Failing {
     }
 }
 
-/// The thread, with lease files in a folder of their own and the ends of its queues.
+/// The service thread, with lease files in a temporary folder and the other ends of its queues.
 struct World {
     subscribers: Subscribers,
     parameters: Arc<Parameters>,
@@ -108,7 +108,7 @@ impl World {
         self.folder.path().join("kea-leases4.csv")
     }
 
-    /// Wait until it is so.
+    /// Wait until a condition holds.
     fn until(&self, what: &str, is_so: impl Fn(&Self) -> bool) {
         let began = Instant::now();
         while !is_so(self) {
@@ -126,7 +126,7 @@ impl World {
         assert!(self.to.push(interface, [frame, &[]]));
     }
 
-    /// The next frame that is sent.
+    /// The next sent frame.
     fn take(&mut self) -> (u16, Vec<u8>) {
         let began = Instant::now();
         loop {
@@ -234,7 +234,7 @@ fn machine_that_panics_is_followed_by_one_that_knows_what_is_so() {
         world.subscribers.with(Service::terminals) == [3, 0]
     });
     assert_eq!(1, world.subscribers.with(|service| service.counts().of(Count::Panics)));
-    // What goes on is followed as before.
+    // Later changes are applied as before.
     append(&path, &format!("10.0.1.1,,,0,{},1,0,0,,0,\n", now()));
     world.until("a release", |world| !world.is_mapped(6, 1));
 }
@@ -261,7 +261,7 @@ fn lease_file_of_nonsense_costs_nobody_a_lease() {
 fn public_lease_outlives_a_restart() {
     let mut world = World::new();
     fs::write(world.leases(), format!("{HEADER}{}", line(1, "homes-100.5", now()))).expect("it is written");
-    // The operator's server: an offer, then an acknowledgement.
+    // The upstream server replies with an offer, then with an acknowledgement.
     for kind in [MessageType::Offer, MessageType::Ack] {
         let (interface, frame) = world.take();
         assert_eq!(OUTSIDE, interface);
@@ -279,7 +279,7 @@ fn public_lease_outlives_a_restart() {
     world.until("the address of before", |world| world.entries.public(0) == public);
 }
 
-/// The answer of an operator's server that leases one address.
+/// Reply of an upstream server that leases a fixed address.
 fn leased(question: &[u8], kind: MessageType) -> Vec<u8> {
     use dhcproto::v4::{DhcpOption, Message, Opcode};
     use dhcproto::{Decodable as _, Encodable as _};
@@ -324,7 +324,7 @@ fn sites_in_another_router_are_mapped_there() {
         world.entries.find(context(6, 3, true), address).is_some()
     });
     assert!(!world.is_mapped(6, 1), "no longer where it was");
-    // Where sites are as they were, nothing ends.
+    // The sites are unchanged, so no lease ends.
     parameters.interfaces[0].addresses.clear();
     world.subscribers.follow(parameters);
     append(&world.leases(), &line(2, "shops-8", now()));
@@ -355,7 +355,7 @@ fn inbox_takes_what_a_host_sends_to_a_relay_of_its_router() {
     ] {
         assert!(!inbox.takes(interface, &frame), "by {interface}");
     }
-    // Nobody waits for a thread that is busy.
+    // A full queue to a busy thread does not block the sender.
     for _ in 0..5_000 {
         assert!(inbox.takes(1, &to("10.0.255.1:67")));
     }

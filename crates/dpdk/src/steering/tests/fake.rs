@@ -1,5 +1,5 @@
-//! A card that exists nowhere: it offers what a test says, has the oddities that a test says, and really distributes
-//! packets by what it accepted.
+//! A fake card: its capabilities and oddities are set by the test, and it distributes packets by the settings that it
+//! accepted.
 
 use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
@@ -9,25 +9,25 @@ use sluice_table::toeplitz;
 use super::super::negotiation::{Hash, HashDevice, Refusal};
 use super::super::{Attempt, Capabilities, Flow, Functions, HashKey, Steered, SteeringRequest, configure, steer};
 
-/// What it does otherwise than it should.
+/// Deviations of the fake card from correct behaviour.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Oddities {
     pub(super) refuses_key: bool,
-    /// Takes every key, and hashes with its own.
+    /// Accepts every key, but hashes with its own.
     pub(super) keeps_key: bool,
-    /// Takes functions and ignores the key at configuration.
+    /// Ignores the key at configuration, but accepts functions.
     pub(super) key_only_when_running: bool,
-    /// Knows no changes once it is configured.
+    /// Rejects changes after configuration.
     pub(super) fixed_when_running: bool,
-    /// Refuses subsets of fields that it offers.
+    /// Rejects subsets of fields that it offers.
     pub(super) refuses_subsets: bool,
-    /// Takes subsets of fields, and hashes all.
+    /// Accepts subsets of fields, but hashes all.
     pub(super) drops_subsets: bool,
     pub(super) tells_nothing: bool,
     pub(super) tells_no_key: bool,
     pub(super) tells_no_table: bool,
     pub(super) refuses_table: bool,
-    /// Its table leads to even queues alone.
+    /// Its table contains only even queues.
     pub(super) rounds_table: bool,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct Fake {
     functions: Cell<Functions>,
     key: RefCell<HashKey>,
     table: RefCell<Vec<u16>>,
-    /// Hashes and tables set while it ran.
+    /// Number of hashes and tables set while it was running.
     pub(super) set: Cell<(u32, u32)>,
 }
 
@@ -59,13 +59,13 @@ pub(super) fn without(functions: Functions, others: Functions) -> Functions {
     Functions::from_bits(functions.bits() & !others.bits())
 }
 
-/// What a card hashes by when nobody gave it a key.
+/// Key of a card that no key was set on.
 pub(super) fn own_key(bytes: usize) -> HashKey {
     HashKey::from(&toeplitz::Key::new([0x5a; toeplitz::KEY_BYTES])).fitted(bytes)
 }
 
 impl Fake {
-    /// A card that offers every function, with 40 bytes of key and 128 entries of table.
+    /// A card that offers every function, with a key of 40 bytes and a table of 128 entries.
     pub(super) fn new() -> Self {
         Self::offering(every_function())
     }
@@ -123,7 +123,7 @@ impl Fake {
         self.take(attempt.functions, key)
     }
 
-    /// As a port is opened.
+    /// Apply a steering request in the same way as opening a port does.
     pub(super) fn open(&self, wish: &SteeringRequest) -> Steered {
         let capabilities = self.capabilities().expect("it tells");
         let configured = configure(
@@ -140,7 +140,7 @@ impl Fake {
         )
     }
 
-    /// The hash of a packet; `None` where it hashes none of its fields.
+    /// Hash of a packet; `None` if the card hashes none of its fields.
     pub(super) fn hash_of(&self, packet: &Packet) -> Option<u32> {
         use Functions as F;
         let on = |function| self.functions.get().contains(function);
@@ -178,7 +178,7 @@ impl Fake {
         Some(toeplitz::Key::new(key).hash(&input))
     }
 
-    /// The queue to which a packet comes.
+    /// Queue that a packet arrives at.
     pub(super) fn queue_of(&self, packet: &Packet) -> u16 {
         let table = self.table.borrow();
         self.hash_of(packet)
@@ -230,7 +230,7 @@ impl HashDevice for Fake {
     }
 }
 
-/// What a card looks at in a packet; both addresses are of one family.
+/// Packet fields that a card reads; both addresses are of one family.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Packet {
     pub(super) protocol: u8,

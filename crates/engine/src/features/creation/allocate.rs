@@ -1,4 +1,4 @@
-//! The fourth step: ports for new flows, in the order of their packets.
+//! The fourth step: allocates ports for new flows, in the order of their packets.
 
 use arrayvec::ArrayVec;
 use sluice_nat::bindings::PortRequest;
@@ -26,7 +26,7 @@ use crate::session::shard::Shard;
 use crate::snapshot::Snapshot;
 
 impl<F: Family> NewFlows<F> {
-    /// Lend what the flows need that may have a session. Returns the hashes of their keys.
+    /// Allocate what the flows need that may get a session. Returns the hashes of their keys.
     pub fn allocate(&mut self, batch: &Batch<'_, '_>, ctx: &mut NodeContext<'_, '_>) -> KeyHashes {
         let mut hashes = KeyHashes::default();
         F::hash(ctx.hasher, &self.keys, &mut hashes.forward[..self.keys.len()]);
@@ -36,7 +36,7 @@ impl<F: Family> NewFlows<F> {
         hashes
     }
 
-    /// Refuse what may open no session, and choose where the ports of the others shall come from.
+    /// Refuse flows that may not create a session, and choose the pools of the others.
     fn request_ports(&mut self, batch: &Batch<'_, '_>, ctx: &mut NodeContext<'_, '_>) {
         let snapshot = ctx.snapshot;
         for (flow, key) in self.flows.iter_mut().zip(&self.keys) {
@@ -44,10 +44,10 @@ impl<F: Family> NewFlows<F> {
                 continue;
             };
             let meta = batch.meta(flow.slot);
-            // A bridge has asked already, and counts no hops.
+            // The bridge has already checked the packet, and doesn't decrement the TTL.
             let admitted = match translation.hops[0].is_bridge() {
                 true => Ok(()),
-                // Nor does a router's own host.
+                // Packets to or from the router's own host keep their TTL, too.
                 false if translation.hops.contains(&AdjacencyIndex::LOCAL) => admit::<F>(
                     &Layers {
                         ttl: u8::MAX,
@@ -89,8 +89,8 @@ impl<F: Family> NewFlows<F> {
         }
     }
 
-    /// Lend the ports, in the order of the packets, to flows that are new. Returns the keys of the answers, of those
-    /// openings alone that are made.
+    /// Allocate the ports of new flows in the order of the packets. Returns the reverse keys of the flows that got what they
+    /// need.
     fn allocate_ports(
         &mut self,
         batch: &Batch<'_, '_>,
@@ -130,7 +130,7 @@ impl<F: Family> NewFlows<F> {
                 continue;
             };
             let made = self.allocate_port(batch, ctx, place, reverses.len());
-            // What the session before it holds may be what it lacks.
+            // The session that is replaced may hold the resource that is missing.
             let made = match made {
                 Err(_) if old.is_some() => {
                     replace::<F>(ctx, batch.meta(self.flows[place].slot), key, hash);
@@ -150,7 +150,7 @@ impl<F: Family> NewFlows<F> {
         reverses
     }
 
-    /// Lend what one new session needs, after so many of the batch.
+    /// Allocate what one new session needs. `before` is the number of sessions of the batch before it.
     #[inline(always)]
     fn allocate_port(
         &self,
@@ -186,7 +186,7 @@ impl<F: Family> NewFlows<F> {
         }
     }
 
-    /// Sessions made so far that a shard has to take.
+    /// Number of sessions that this batch adds to a shard.
     #[cold]
     fn created_in(&self, batch: &Batch<'_, '_>, shard: u16) -> usize {
         let made = self
@@ -197,7 +197,7 @@ impl<F: Family> NewFlows<F> {
     }
 }
 
-/// A sieve of hashes: without a false no.
+/// A bit set of hashes: it may give false positives, but no false negatives.
 #[derive(Default)]
 struct HashSieve([u64; 16]);
 
@@ -212,8 +212,8 @@ impl HashSieve {
     }
 }
 
-/// Whether a connection whose beginning was not seen may have a session from here on: nothing is translated, so that it
-/// is what it was before, and inspection says that it goes on.
+/// Whether a connection may get a session midstream: it is not translated, so that its addresses stay the same, and the
+/// midstream policy of inspection lets it pass.
 fn accepts_midstream<F: Family>(snapshot: &Snapshot, meta: &Meta, translation: &FlowTranslation<F>) -> bool {
     let Some(inspection) = snapshot.inspection.as_deref() else {
         return false;
@@ -230,7 +230,7 @@ pub(super) fn is_inspected<F: Family>(
     inspection.is_on(meta.interface) || inspection.is_on(translation.hops[0].interface() as u16)
 }
 
-/// Whether a packet may open a session at all.
+/// Whether a packet may create a session at all.
 #[inline(always)]
 fn admit<F: Family>(layers: &Layers, key: &F::Key, picks_up: bool) -> Result<(), Refusal> {
     if layers.ttl <= 1 {
@@ -245,7 +245,7 @@ fn admit<F: Family>(layers: &Layers, key: &F::Key, picks_up: bool) -> Result<(),
     Ok(())
 }
 
-/// Whether pool and virtual router take one more session, and who counts it.
+/// Check the session limits of pool and virtual router. Returns the limits that the session is counted against.
 #[inline(always)]
 fn admit_all<F: Family>(
     ctx: &NodeContext<'_, '_>,
@@ -312,13 +312,13 @@ fn admit_limited(
     Ok(counted)
 }
 
-/// A decision that holds nothing but what counts it.
+/// A translation that only holds session counts.
 fn counted_by<F: Family>(translation: &FlowTranslation<F>, counted: Resources) -> Decision {
     let pool = translation.pool.or(translation.mapped).unwrap_or_default();
     Decision::NONE.with_resources(pool, counted)
 }
 
-/// Lend the port and compose the translation; whether another session may have the same port.
+/// Allocate the port and build the translation. The flag tells whether another session may have the same port.
 #[inline(always)]
 fn translate<F: Family>(
     shard: &mut Shard<'_>,
@@ -328,7 +328,7 @@ fn translate<F: Family>(
     now: u64,
 ) -> Result<(decision::Translation<F::Tuple>, bool), Refusal> {
     let (tuple, protocol) = (F::tuple(key), F::protocol(key));
-    // Who can't be served is told so; strangers are not (RFC 6888, REQ-11).
+    // An inside host gets an ICMP error if it can't be served, an outside host does not (RFC 6888, REQ-11).
     if full {
         let inside = translation.mapped.is_none();
         return Err((inside.then_some(IcmpError::NoResources), Own::SessionsFull.into()));
@@ -370,7 +370,7 @@ fn translate<F: Family>(
     Ok((made, false))
 }
 
-/// The outside address of a flow without ports, where its pool translates the protocol.
+/// The outside address of a flow of a protocol without ports, if its pool translates that protocol.
 #[cold]
 fn outside_address<F: Family>(
     snapshot: &Snapshot,

@@ -1,4 +1,4 @@
-//! A single flow decided again, as the first three steps would.
+//! Decides about a single flow again, as the first three steps would.
 
 use sluice_filter::{SessionApplication, Verdict};
 use sluice_nat::Tuple;
@@ -12,9 +12,9 @@ use crate::packet::adjacency::AdjacencyIndex;
 use crate::packet::batch::Meta;
 use crate::session::family::Family;
 
-/// Ask rules and routes about a flow that came in by the interface of `meta`, and belongs to its shard; rules of the filter
-/// with what is known of its application, but for what they refuse of that, and with its mark.
-/// Of several hosts that a rule leads to, `host` stays the one that it has.
+/// Match rules and routes for a flow that arrived on the interface of `meta` and belongs to its shard. Filter rules are
+/// evaluated with the application and the mark of the session; their rejections of the application itself are ignored here. If
+/// a rule distributes flows to several hosts, the flow keeps `host`, the one that it has.
 pub fn decide<F: Family>(
     ctx: &NodeContext<'_, '_>,
     meta: &Meta,

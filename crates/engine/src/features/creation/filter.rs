@@ -1,4 +1,4 @@
-//! The third step: which new flows may begin.
+//! The third step: decides by the filter which new flows are allowed.
 
 use sluice_filter::{Filters, Header, SessionMarking, Verdict};
 use sluice_nat::Tuple;
@@ -18,7 +18,7 @@ use crate::snapshot::Snapshot;
 use crate::snapshot::marks::set_class;
 
 impl<F: Family> NewFlows<F> {
-    /// Ask the filter about the flows that may have a session, all of them together.
+    /// Evaluate the filter for the flows that may get a session, all of them together.
     pub fn filter(&mut self, batch: &mut Batch<'_, '_>, ctx: &NodeContext<'_, '_>) {
         let snapshot = ctx.snapshot;
         let mut queries = FilterQueries::<F>::default();
@@ -44,7 +44,7 @@ impl<F: Family> NewFlows<F> {
         }
     }
 
-    /// Follow what the filter says of those that do not pass, or make no session.
+    /// Apply the filter results of flows that do not pass, or get no session.
     fn except(
         &mut self,
         queries: &FilterQueries<F>,
@@ -76,8 +76,8 @@ impl<F: Family> NewFlows<F> {
     }
 }
 
-/// Whether the filter is asked about packets of which this is to become: of those that have no session, every single one is
-/// asked about later where flows have none.
+/// Whether the filter is evaluated for a flow with this decision. If the filter is stateless, each packet without a session is
+/// filtered later instead.
 #[inline(always)]
 pub(super) fn needs_filter<F: Family>(filter: &Filters, plan: &FlowDecision<F>) -> bool {
     match plan {
@@ -89,13 +89,13 @@ pub(super) fn needs_filter<F: Family>(filter: &Filters, plan: &FlowDecision<F>) 
     }
 }
 
-/// Whether a rule leads a flow to the router's own host.
+/// Whether a rule translates a flow to the router's own host.
 #[inline(always)]
 pub(super) fn leads_to_host<F: Family>(plan: &FlowDecision<F>) -> bool {
     matches!(plan, FlowDecision::Session(translation) if translation.hops[0] == AdjacencyIndex::LOCAL)
 }
 
-/// The plan of a flow that a rule leads to the router's own host, unless the filter refuses it.
+/// The decision for a flow that a rule translates to the router's own host, unless the input filter rejects it.
 #[cold]
 fn unless_refused<F: Family>(
     ctx: &NodeContext<'_, '_>,
@@ -120,7 +120,8 @@ fn unless_refused<F: Family>(
     }
 }
 
-/// What becomes of a packet that a rule lets pass without a session: what needs one has it all the same, as translation does.
+/// The decision for a packet that a rule accepts without tracking. Flows that need a session for another reason, such as
+/// translation, get one nevertheless.
 pub(super) fn untracked<F: Family>(
     ctx: &NodeContext<'_, '_>,
     meta: &Meta,
@@ -147,8 +148,8 @@ pub(super) fn untracked<F: Family>(
     }
 }
 
-/// A later fragment shares what became of its first one: it has too little for rules to be asked, and what it would open
-/// would let everything of its flow pass.
+/// Drop a later fragment that would create a session where a filter applies: it lacks the ports for rule matching, and its
+/// session would let its whole flow pass.
 #[inline(always)]
 fn later_fragment<F: Family>(snapshot: &Snapshot, meta: &Meta, plan: FlowDecision<F>) -> FlowDecision<F> {
     let opens = matches!(plan, FlowDecision::Session(_)) && meta.layers.fragment == Fragment::Later;
@@ -161,7 +162,7 @@ fn later_fragment<F: Family>(snapshot: &Snapshot, meta: &Meta, plan: FlowDecisio
     }
 }
 
-/// Whether a later fragment passes by itself, as rules let it pass without a session.
+/// Whether a rule accepts a later fragment without tracking.
 #[inline(always)]
 fn is_untracked_fragment<F: Family>(
     ctx: &NodeContext<'_, '_>,
@@ -180,7 +181,7 @@ fn is_untracked_fragment<F: Family>(
         })
 }
 
-/// What the filter is asked about a packet, if it is to be asked.
+/// The filter query for a packet, if one is needed.
 #[inline(always)]
 fn filter_query<F: Family>(
     ctx: &NodeContext<'_, '_>,
@@ -202,16 +203,17 @@ fn filter_query<F: Family>(
         &way.translated(F::tuple(key)),
         way.outgoing(),
     );
-    // What waits for a neighbour comes again, and counts then; what won't pass need not wait.
+    // A packet that waits for a neighbour is evaluated and counted when it is unparked. A packet that would be rejected is not
+    // parked.
     let waits = matches!(plan, FlowDecision::Wait(_)) && filter::would_pass::<F>(F::filter(filter), &header);
     (!waits).then_some(header)
 }
 
-/// What becomes of a packet that does not pass the filter.
+/// The decision for a packet that the filter rejects.
 #[inline(always)]
-pub(super) fn reject<F: Family>((complaint, reason): Rejection) -> FlowDecision<F> {
-    match complaint {
-        Some(complaint) => FlowDecision::Complain(complaint, reason),
+pub(super) fn reject<F: Family>((icmp_error, reason): Rejection) -> FlowDecision<F> {
+    match icmp_error {
+        Some(icmp_error) => FlowDecision::SendIcmpError(icmp_error, reason),
         None => FlowDecision::Drop(reason),
     }
 }

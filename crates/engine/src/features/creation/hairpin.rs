@@ -1,4 +1,4 @@
-//! Packets from inside to an outside address that is translated, beside the steps (RFC 4787, REQ-9).
+//! Hairpinning: packets from inside to a translated outside address (RFC 4787, REQ-9).
 
 use sluice_nat::Tuple;
 use sluice_nat::rule::SourceAction;
@@ -14,8 +14,8 @@ use crate::packet::reason::Own;
 use crate::session::family::Family;
 use crate::snapshot::forwarding::ForwardingDecision;
 
-/// A packet from inside to an outside address that is translated: its source is translated as if it left, and then it
-/// comes back (RFC 4787, REQ-9).
+/// Decide about a packet from inside to a translated outside address: its source is translated as if it left, and then the
+/// packet is processed as if it were received from outside (RFC 4787, REQ-9).
 #[cold]
 pub(super) fn hairpin<F: Family>(
     ctx: &NodeContext<'_, '_>,

@@ -1,4 +1,4 @@
-//! The fifth step: the records of new sessions, and their timers.
+//! The fifth step: writes the records of new sessions and starts their timers.
 
 use arrayvec::ArrayVec;
 use sluice_filter::{SessionMarking, TrafficClass};
@@ -10,30 +10,30 @@ use sluice_wire::ipv4::protocol::{TCP, is_icmp};
 use super::allocate::is_inspected;
 use super::other_port::{fits, insert_with_other_outside_port, insert_with_other_source_port};
 use super::{CreationState, FlowDecision, FlowTranslation, NewFlows, Refusal, is_first_segment, replace, shard_of};
-use crate::features::applications::Application;
 use crate::features::context::NodeContext;
 use crate::features::inspection::InspectState;
 use crate::packet::batch::{Batch, Meta, put};
 use crate::packet::icmp_error::IcmpError;
 use crate::packet::io::BURST_BUFFERS;
 use crate::packet::reason::{Own, Reason};
+use crate::session::application::Application;
 use crate::session::bound_interfaces::BoundInterfaces;
 use crate::session::family::{Family, Session, SessionParts};
 use crate::session::shard::Shard;
 use crate::snapshot::forwarding::NeighbourReferences;
 use crate::snapshot::marks::of_class;
 
-/// How many sessions ahead of the one that is written memory is asked for.
+/// Number of sessions ahead at which the memory of a session is prefetched.
 const AHEAD: usize = 16;
 
-/// Two sessions of which answers could be either's.
+/// The reverse key of a new session equals that of another session.
 pub(super) const CLASH: Reason = Reason::Own(Own::SessionClash);
 
 /// Hashes of the keys of new flows.
 pub struct KeyHashes {
-    /// By the flow's place.
+    /// Forward keys, by the flow's place.
     pub(super) forward: [u64; BURST_BUFFERS],
-    /// Of the answers to those that have got what they need, in their order.
+    /// Reverse keys of the flows that got what they need, in their order.
     pub(super) reverse: [u64; BURST_BUFFERS],
 }
 
@@ -47,7 +47,7 @@ impl Default for KeyHashes {
 }
 
 impl<F: Family> NewFlows<F> {
-    /// Write the records, and set their timers. What an answer's key is put into is asked for a few sessions ahead.
+    /// Write the records and start their timers. The table entries of reverse keys are prefetched a few sessions ahead.
     pub fn insert(&mut self, batch: &Batch<'_, '_>, ctx: &mut NodeContext<'_, '_>, hashes: &KeyHashes) {
         let (forward, reverse) = (&hashes.forward, &hashes.reverse);
         let mut places = ArrayVec::<u8, BURST_BUFFERS>::new();
@@ -117,7 +117,7 @@ impl<F: Family> NewFlows<F> {
                     }
                 }
                 Err(refusal) => {
-                    // Both ends may speak first, in one burst: the other's packet has opened what this one asks for.
+                    // Both endpoints may send first within one burst: the packet of the other endpoint has created this session already.
                     let known = F::table_ref(shard).find(hash, key).is_some();
                     release::<F>(ctx, meta, key, &decided);
                     holds.release(ctx.paths, &translation.hops);
@@ -136,7 +136,7 @@ impl<F: Family> NewFlows<F> {
         }
     }
 
-    /// New mappings are found from outside, and what has happened is passed on.
+    /// Publish new mappings so that packets from outside find them, and pass on translation events.
     fn publish(&self, batch: &Batch<'_, '_>, ctx: &mut NodeContext<'_, '_>) {
         let (events, counters) = (ctx.events, ctx.counters);
         let mut last = None;
@@ -152,7 +152,7 @@ impl<F: Family> NewFlows<F> {
     }
 }
 
-/// What a session held goes back that is not opened after all.
+/// Release what a session holds that is not created after all.
 #[cold]
 fn release<F: Family>(
     ctx: &mut NodeContext<'_, '_>,
@@ -167,7 +167,7 @@ fn release<F: Family>(
     }
 }
 
-/// A session has got a port of a pool: whether answers come to its shard, where ports are chosen for that.
+/// Count whether the reverse packets of a session with a pool port arrive at its shard, if ports are chosen for that.
 #[inline(always)]
 fn count_fit<F: Family>(ctx: &mut NodeContext<'_, '_>, meta: &Meta, index: RecordIndex) {
     if ctx.start.steering.fitting().is_none() {
@@ -180,7 +180,7 @@ fn count_fit<F: Family>(ctx: &mut NodeContext<'_, '_>, meta: &Meta, index: Recor
     let class = PortClass::of_layers(&meta.layers);
     if let Some(fits) = ctx.start.steering.fits::<F>(meta.shard, &answer, class) {
         ctx.counters.ports_steered.add(1);
-        ctx.counters.misfits.add(u64::from(!fits));
+        ctx.counters.missteered_ports.add(u64::from(!fits));
     }
 }
 
@@ -207,7 +207,7 @@ fn session<F: Family>(
         generation: ctx.snapshot.generation,
         protocol,
         inbound_refresh: translation.hops[0].is_bridge() || schedule.refreshes(false),
-        // What the router's host sends comes in by none.
+        // The packets of the router's host arrive on no interface.
         interface: if meta.is_from_gateway() {
             BoundInterfaces::NONE
         } else {
@@ -221,7 +221,7 @@ fn session<F: Family>(
     } else if !is_first_segment(&meta.layers) {
         tracking = Tracking::midstream();
     }
-    // The first packet goes on to `established`, which sets the timer only where it is another.
+    // Session lookup tracks the first packet and sets the timer only if it needs another one.
     tracking.set_timer(timer);
     if let Some(inspection) = &ctx.snapshot.inspection
         && is_inspected::<F>(inspection, meta, translation)
@@ -243,7 +243,7 @@ fn session<F: Family>(
     (session, schedule.seconds(timer))
 }
 
-/// A new session has what rules of the filter have set, or nothing: its record may have been that of another.
+/// Set the mark and class that filter rules have given to a new session, or clear those that a former session left in the record's place.
 #[cold]
 fn mark<F: Family>(ctx: &mut NodeContext<'_, '_>, shard: u16, index: RecordIndex, marking: Option<SessionMarking>) {
     let (mark, class) = marking.map_or((0, TrafficClass::ANY), |marking| (marking.mark, marking.class));
@@ -261,7 +261,7 @@ fn mark<F: Family>(ctx: &mut NodeContext<'_, '_>, shard: u16, index: RecordIndex
     }
 }
 
-/// Put a session into its shard's table, and on its wheel.
+/// Insert a session into its shard's table, and start its timer.
 #[inline(always)]
 pub(super) fn insert<F: Family>(
     shard: &mut Shard<'_>,

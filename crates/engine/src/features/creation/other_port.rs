@@ -1,4 +1,4 @@
-//! Sessions whose answers could not be told from another's: under another port.
+//! Gives a session another port if its reverse key equals that of another session.
 
 use sluice_nat::bindings::PortRequest;
 use sluice_nat::decision::NewSource;
@@ -16,10 +16,10 @@ use crate::session::family::{Family, Session};
 use crate::session::shard::Shard;
 use crate::snapshot::StartParameters;
 
-/// How many ports are tried for a session whose own another one has to the same remote.
+/// Maximum number of ports tried for a session whose port another session uses with the same remote endpoint.
 const PORT_ATTEMPTS: u64 = 1024;
 
-/// Put a session whose answers can't be told apart from another's under the next outside port that may do.
+/// Insert a session with the next usable outside port, because its reverse key equals that of another session.
 #[cold]
 pub(super) fn insert_with_other_outside_port<F: Family>(
     shard: &mut Shard<'_>,
@@ -58,15 +58,15 @@ pub(super) fn insert_with_other_outside_port<F: Family>(
     Err(exhausted)
 }
 
-/// Whether answers come to the shard of a packet, where flows are dealt by all of their addresses and ports.
+/// Whether reverse packets arrive at the shard of a packet, if the card distributes flows by a hash of addresses and ports.
 pub(super) fn fits<F: Family>(start: &StartParameters, meta: &Meta, answer: &F::Tuple) -> bool {
     let class = PortClass::of_layers(&meta.layers);
     start.steering.fits::<F>(meta.shard, answer, class) != Some(false)
 }
 
-/// Put a session under another source port: its answers could not be told from those of another session. Of a site another
-/// terminal has the same port to the same remote (P0: then, and only then, the source port changes); a client comes by two outside
-/// addresses or ports to one inside host.
+/// Insert a session with another source port, because its reverse key equals that of another session. Either another terminal
+/// of the site uses the same port to the same remote endpoint (the source port of a site's session changes in no other case),
+/// or a client reaches one inside host by two outside addresses or ports.
 #[cold]
 pub(super) fn insert_with_other_source_port<F: Family>(
     shard: &mut Shard<'_>,
@@ -76,7 +76,7 @@ pub(super) fn insert_with_other_source_port<F: Family>(
     (hash, hasher, due): (u64, &sluice_table::hash::Hasher, u64),
 ) -> Result<RecordIndex, Refusal> {
     let (forward, protocol, old) = (*session.forward(), session.protocol(), session.nat());
-    // What is not translated is not to be; and another packet may have opened the very session just now.
+    // An untranslated session must not be changed, and another packet may have just created this very session.
     let is_open = F::table_ref(shard)
         .find(hash, &session.key(Direction::Forward))
         .is_some();
@@ -87,7 +87,7 @@ pub(super) fn insert_with_other_source_port<F: Family>(
         return Err((Some(IcmpError::NoResources), sluice_nat::Reason::AddressTaken.into()));
     }
     let is_site = is_site(forward.context());
-    // The hash of the flow is keyed: who sees one port does not know the next.
+    // The hash of the flow is keyed, so that the next port can't be predicted from one that is seen.
     let mut random = hash | 1;
     for _ in 0..PORT_ATTEMPTS {
         random ^= random << 13;

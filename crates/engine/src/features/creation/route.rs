@@ -1,4 +1,4 @@
-//! The second step: where new flows go, and what source rules say of them.
+//! The second step: looks up the routes of new flows and matches source rules.
 
 use arrayvec::ArrayVec;
 use sluice_nat::bindings::Inbound;
@@ -29,7 +29,7 @@ use crate::snapshot::Snapshot;
 use crate::snapshot::forwarding::ForwardingDecision;
 
 impl<F: Family> NewFlows<F> {
-    /// Where the flows go, one by one; then source rules are asked about all of them together.
+    /// Look up the route of each flow, then match source rules for all of them together.
     pub fn route(&mut self, batch: &Batch<'_, '_>, ctx: &NodeContext<'_, '_>) {
         let mut leaving = ArrayVec::<_, BURST_BUFFERS>::new();
         let flows = self.flows.iter_mut().zip(&self.keys).skip(self.classified);
@@ -65,7 +65,7 @@ impl<F: Family> NewFlows<F> {
     }
 }
 
-/// The host that a flow goes to of those that a rule deals flows among: `kept` where that is one of them.
+/// Choose the host of a flow that a rule distributes among several hosts: `kept` if it is one of them.
 #[cold]
 pub fn choose_host<F: Family>(
     ctx: &NodeContext<'_, '_>,
@@ -94,7 +94,7 @@ pub fn choose_host<F: Family>(
     }
 }
 
-/// Where a flow goes, of which destination rules have been asked.
+/// Look up the route of a flow whose destination rules have been matched.
 pub(super) fn route_flow<F: Family>(
     ctx: &NodeContext<'_, '_>,
     meta: &Meta,
@@ -104,7 +104,7 @@ pub(super) fn route_flow<F: Family>(
 ) -> Result<RoutedFlow<F>, FlowDecision<F>> {
     let nat = ctx.snapshot.nat::<F>();
     let (tuple, interface, layers) = (F::tuple(key), meta.interface, &meta.layers);
-    // Nothing of a link is forwarded (RFC 4291, 2.5.6): `forward` knows which of it is the gateway's own.
+    // Link-local packets are never routed (RFC 4291, 2.5.6). The node `forward` recognises the gateway's own link-local addresses.
     let of_link = |address| F::IS_V6 && F::address(address).is_link_local();
     if of_link(tuple.source()) || of_link(tuple.destination()) {
         return Err(FlowDecision::Plain);
@@ -142,13 +142,13 @@ pub(super) fn route_flow<F: Family>(
     }
     let public =
         target.is_some() || pooled || !exempt && sites::is_own::<F>(ctx.snapshot, context, tuple.destination());
-    // What a rule sends from inside on to outside need not come back first.
+    // If a rule translates the destination to another outside host, the packet leaves directly, without hairpinning.
     let leads_out = |target: &Target<F::Address>| {
         let interface = egress(ctx.paths.find::<F>(lookup, target.address, flow));
         let interface = interface.and_then(|number| ctx.snapshot.interface(number));
         interface.is_some_and(|interface| interface.outside)
     };
-    // What a rule names by the interface that it came in by goes on from there at once.
+    // A rule for the interface that the packet arrived on translates it directly, without hairpinning.
     let is_direct = redirection.is_some_and(|decided| decided.inbound);
     let comes_back = public && !outside && !is_direct && !target.as_ref().is_some_and(leads_out);
     let address = match target {
@@ -160,15 +160,15 @@ pub(super) fn route_flow<F: Family>(
     }
     let destination = match inside.filter(|_| !comes_back) {
         None => ctx.paths.find::<F>(lookup, address, flow),
-        // Nobody is asked for in a site.
+        // Terminals of a site are not resolved; their leases are known.
         Some(context) => match sites::hop::<F>(ctx.snapshot, context, address) {
             Some(hop) => ForwardingDecision::Hop(hop),
             None => return Err(FlowDecision::Drop(Own::SiteAddressLost.into())),
         },
     };
     if target.is_none() && public {
-        // An interface's own address may be a pool's too: what asks for the gateway itself is answered by it, and what
-        // no inside host expects is its host's.
+        // The address may belong to both an interface and a pool. Queries to the gateway are answered by it, and packets without a mapping go
+        // to the interface's host.
         let asks = layers.flags.has(Flags::ICMP_QUERY) && !layers.flags.has(Flags::ICMP_REPLY);
         let has_host = || ctx.snapshot.host(interface).is_some();
         let answers = layers.flags.has(Flags::ICMP_REPLY) && ctx.snapshot.probes.expects(tuple.destination_port());
@@ -179,11 +179,11 @@ pub(super) fn route_flow<F: Family>(
             return Err(FlowDecision::Drop(sluice_nat::Reason::Unsolicited.into()));
         }
     }
-    // A source that only a packet between inside hosts can have.
+    // Only a hairpinned packet can have a translated outside address as its source.
     if outside && !turned && is_outside_address::<F>(ctx.snapshot, context, tuple.source()) {
         return Err(FlowDecision::Drop(sluice_nat::Reason::ForgedSource.into()));
     }
-    // Of a site's terminals the lease says more than routes do.
+    // The source of a site's terminal is validated by its lease instead of by routes.
     if (destination != ForwardingDecision::Local || comes_back || target.is_some())
         && !turned
         && !is_site(tuple.context())
@@ -198,7 +198,7 @@ pub(super) fn route_flow<F: Family>(
     }
     let there = match destination {
         ForwardingDecision::Hop(_) | ForwardingDecision::Unknown(_) => destination,
-        // A rule leads it to the host of the router.
+        // A rule translates it to the host of the router.
         ForwardingDecision::Local if target.is_some() && mapped.is_none() && ctx.snapshot.host(interface).is_some() => {
             destination
         }
@@ -209,7 +209,7 @@ pub(super) fn route_flow<F: Family>(
         target,
         mapped,
         there,
-        // The source of what comes back has been translated before, and a mapping leads to where it was made from.
+        // The source of a hairpinned packet is translated already, and a mapping's host is inside.
         settled: there == ForwardingDecision::Local
             || exempt
             || mapped.is_some()
@@ -219,15 +219,15 @@ pub(super) fn route_flow<F: Family>(
     })
 }
 
-/// What becomes of what routes lead nowhere.
+/// The decision for a packet that the routing table rejects.
 pub fn refused<F: Family>(reason: sluice_route::Reason) -> FlowDecision<F> {
     match IcmpError::of(reason) {
-        Some(complaint) => FlowDecision::Complain(complaint, reason.into()),
+        Some(icmp_error) => FlowDecision::SendIcmpError(icmp_error, reason.into()),
         None => FlowDecision::Drop(reason.into()),
     }
 }
 
-/// What becomes of a flow whose way is known, and of which source rules have been asked.
+/// The decision for a flow whose route is known and whose source rules have been matched.
 pub(super) fn complete<F: Family>(
     ctx: &NodeContext<'_, '_>,
     meta: &Meta,
@@ -255,7 +255,7 @@ pub(super) fn complete<F: Family>(
         ForwardingDecision::Local if way.target.is_some() => AdjacencyIndex::LOCAL,
         ForwardingDecision::Local | ForwardingDecision::Refused(_) => return FlowDecision::Gateway,
     };
-    // An error about a flow that nobody knows has none of its own.
+    // An ICMP error about an unknown flow doesn't create a session.
     let kept = (ctx.snapshot.filters_sessions(tuple.context())
         || is_examined(ctx.snapshot, meta, F::protocol(key), there))
         && !meta.layers.flags.has(Flags::ICMP_ERROR);
@@ -310,8 +310,8 @@ pub(super) fn complete<F: Family>(
     })
 }
 
-/// Where the answers go to what comes in by an uplink to an inside host: back by that uplink. The sender knows the outside address
-/// of it, and others refuse what leaves by them with that.
+/// The next hop of the reverse direction for a flow that arrives on an uplink to an inside host: back through the same uplink. The sender uses
+/// that uplink's outside address, and other providers drop packets with it as their source.
 fn by_uplink<F: Family>(
     ctx: &NodeContext<'_, '_>,
     meta: &Meta,
@@ -336,8 +336,7 @@ fn by_uplink<F: Family>(
         })
 }
 
-/// Whether a flow that began outside, to an inside host's own address, needs a session for its answers to keep that address: a
-/// source rule would translate them otherwise.
+/// Whether a flow from outside to an inside host's own address needs a session, so that a source rule doesn't translate its reverse packets.
 pub fn keeps_address<F: Family>(snapshot: &Snapshot, interface: u16, tuple: &F::Tuple, protocol: u8) -> bool {
     if !snapshot.interface(interface).is_some_and(|interface| interface.outside) {
         return false;
@@ -369,24 +368,24 @@ pub(super) fn may_begin(layers: &Layers) -> bool {
     }
 }
 
-/// Whether a flow has a session as inspection, or the search for its application, needs one.
+/// Whether a flow gets a session for inspection or application identification.
 pub(super) fn is_examined(snapshot: &Snapshot, meta: &Meta, protocol: u8, there: AdjacencyIndex) -> bool {
     let inspection = snapshot.inspection.as_deref();
     inspection.is_some_and(|on| on.is_on(meta.interface) || on.is_on(there.interface() as u16))
         || is_identified(snapshot, meta, protocol, there)
 }
 
-/// Whether a flow has a session for the sake of its application: not a connection whose beginning was not seen, nor what its
-/// protocol says.
+/// Whether a flow gets a session for application identification. Midstream connections don't, nor do protocols that identify the application
+/// by themselves.
 fn is_identified(snapshot: &Snapshot, meta: &Meta, protocol: u8, there: AdjacencyIndex) -> bool {
     snapshot.identifies([meta.interface, there.interface() as u16])
         && !is_icmp(protocol)
         && (protocol != TCP || meta.layers.tcp_flags & (SYN | ACK | RST | FIN) == SYN)
 }
 
-/// Who is behind an outside address and port.
+/// Look up the inside host of an outside address and port.
 fn inbound<F: Family>(ctx: &NodeContext<'_, '_>, meta: &Meta, key: &F::Key) -> Inbound<F::Address> {
-    // Queries are answered to whom the inside host asked, and nobody asks it by an identifier.
+    // Replies to ICMP queries belong to existing sessions, and a query from outside can't select an inside host by its identifier.
     let class = PortClass::of(F::protocol(key), <F::Address as Address>::BITS);
     let class = class.filter(|&class| class != PortClass::Query);
     let (Some(class), Some(shard)) = (class, ctx.shard_of(meta)) else {
@@ -399,7 +398,7 @@ fn inbound<F: Family>(ctx: &NodeContext<'_, '_>, meta: &Meta, key: &F::Key) -> I
     F::bindings_ref(shard).inbound(F::tuple(key), class, is_known)
 }
 
-/// The interface that leads to a destination.
+/// The egress interface of a destination.
 pub(super) fn egress(destination: ForwardingDecision) -> Option<u16> {
     match destination {
         ForwardingDecision::Hop(hop) => Some(hop.interface() as u16),

@@ -1,4 +1,4 @@
-//! What rules see of a packet beside its bytes.
+//! Packet fields that inspection rules match, other than the payload.
 
 use std::net::IpAddr;
 
@@ -13,7 +13,7 @@ use sluice_wire::tcp::Tcp;
 
 use crate::session::family::{Family, Session};
 
-/// The two ends of a session's packet, as the inside sees them.
+/// The two endpoints of a session's packet, as inside hosts see them.
 pub fn ends<F: Family>(session: &F::Session, direction: Direction) -> Endpoints {
     let tuple = session.forward();
     let address = |address: F::Address| -> IpAddr { F::ip(address) };
@@ -42,7 +42,7 @@ pub fn ends<F: Family>(session: &F::Session, direction: Direction) -> Endpoints 
     }
 }
 
-/// What rules ask of headers: those of `datagram`, and of `transport`, which may have come in fragments.
+/// The header fields that rules match: those of `datagram`, and of `transport`, which may have been reassembled.
 pub fn facts(layers: &Layers, datagram: &[u8], transport: &[u8]) -> PacketFields {
     let ip = IpFields {
         ttl: layers.ttl,
@@ -53,7 +53,7 @@ pub fn facts(layers: &Layers, datagram: &[u8], transport: &[u8]) -> PacketFields
         Class::Ipv4 => Ipv4::new(datagram).map_or(ip, |header| IpFields {
             type_of_service: header.service(),
             identification: Some(header.identification()),
-            // What was put together has no fragments any more.
+            // A reassembled datagram has no fragment fields.
             fragment_bits: (header.fragment() >> 13) as u8 & !1,
             fragment_offset: 0,
             same_address: header.source() == header.destination(),
@@ -95,7 +95,7 @@ pub fn facts(layers: &Layers, datagram: &[u8], transport: &[u8]) -> PacketFields
     }
 }
 
-/// Where the payload begins in a segment or datagram of the fourth layer.
+/// Offset of the payload in a transport segment.
 pub fn payload(protocol: u8, segment: &[u8]) -> usize {
     let length = match protocol {
         protocol::TCP => usize::from(segment.get(12).copied().unwrap_or(0) >> 4) * 4,

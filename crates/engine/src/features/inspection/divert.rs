@@ -1,4 +1,4 @@
-//! Where packets go whose session is looked at, before anything is written.
+//! Diverts packets of sessions that are inspected, identified or denied, before they are translated.
 
 use sluice_inspect::Skipped;
 use sluice_table::flow::RecordIndex;
@@ -16,8 +16,9 @@ use crate::packet::time::Now;
 use crate::session::family::{Family, Session};
 use crate::snapshot::marks::{Marks, class_of, set_class};
 
-/// Whether a packet is looked at before anything is written: by inspection first, so that an application is known by what it
-/// has let go on, in order. Or it is dropped, as all of its session are. What goes on has the code point that its session has.
+/// Divert a packet before it is translated, if its session requires that. Returns whether it was diverted: dropped if its
+/// session is denied, inspected first, then identified, so that identification sees what inspection has passed, in order. A
+/// packet that is not diverted gets the code point of its session.
 #[inline(never)]
 pub fn divert<F: Family>(
     slot: BufferIndex,
@@ -31,7 +32,7 @@ pub fn divert<F: Family>(
     let inspect = session.inspect();
     let passed = lists.was_inspected(slot);
     if let InspectState::Denied(with) = inspect {
-        // As long as it goes on it is not to begin anew.
+        // The session of a denied flow stays alive, so that the flow isn't decided anew while packets still arrive.
         if session.refreshes(direction) && !layers.flags.has(Flags::ICMP_ERROR) {
             session.track_mut().last_seen = now.stamp();
         }
@@ -39,7 +40,7 @@ pub fn divert<F: Family>(
         return true;
     }
     if session.adjacency(direction) == AdjacencyIndex::UNRESOLVED {
-        // It may go nowhere: that is found out first.
+        // The packet may have no route, which must be checked first.
         return false;
     }
     if matches!(inspect, InspectState::Wanted | InspectState::Flow(_)) && !passed {

@@ -1,29 +1,29 @@
-//! Packets that inspection lets wait: fragments, for the rest of their datagram.
+//! Packets that inspection parks: fragments that wait for the rest of their datagram.
 
 use std::collections::VecDeque;
 
 use crate::features::context::WaitingPacket;
 use crate::packet::io::BufferIndex;
 
-/// What a fragment was told of its datagram: it comes back from waiting with it.
+/// What virtual reassembly has resolved for a fragment. It is kept while the fragment is parked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FragmentNote {
-    /// Ports.
+    /// Source and destination port of the datagram.
     pub ports: (u16, u16),
-    /// Identification that the fragments leave with.
+    /// IP ID with which the fragments leave.
     pub identification: u16,
 }
 
-/// Where a packet that waits is.
+/// State of a ticket's packet.
 #[derive(Debug)]
 enum ParkState {
-    /// No packet: the place is free.
+    /// No packet: the ticket is free.
     Free,
-    /// It is still in the hand, and will be parked at the end of the burst.
+    /// The packet is in the current burst, and is parked at the end of the burst.
     InHand(BufferIndex),
-    /// It waits.
+    /// The packet is parked.
     Parked(WaitingPacket),
-    /// It could not be parked, and was dropped.
+    /// The packet could not be parked and was dropped.
     Lost,
 }
 
@@ -31,47 +31,47 @@ enum ParkState {
 struct Place {
     held: ParkState,
     told: FragmentNote,
-    /// It waits no longer.
+    /// The packet has been released.
     leaves: bool,
-    /// It was inspected, and is not looked at again.
+    /// The packet has been inspected and skips inspection.
     passed: bool,
 }
 
-/// A packet that waits no longer.
+/// A released packet.
 #[derive(Debug)]
 pub struct ReleasedPacket {
-    /// Where it is.
+    /// The parked packet with its buffer.
     pub waiting: WaitingPacket,
-    /// What it was told.
+    /// What virtual reassembly has resolved for the packet.
     pub told: FragmentNote,
-    /// It was inspected, and is not looked at again.
+    /// The packet has been inspected and skips inspection.
     pub passed: bool,
 }
 
-/// Packets that wait, by ticket.
+/// Parked packets, by ticket.
 #[derive(Debug)]
 pub struct ParkedPackets {
     places: Box<[Place]>,
     free: Vec<u32>,
-    /// They wait no longer, in this order.
+    /// Released packets, in the order of their release.
     released: VecDeque<u32>,
-    /// Packets about which inspection has still to say something.
+    /// Number of packets whose verdict is pending.
     waiting: usize,
 }
 
-/// What has become of a packet whose ticket came back.
+/// Result of releasing a ticket.
 #[derive(Debug)]
 pub enum Released {
-    /// It is in the hand.
+    /// The packet is in the current burst.
     InHand(BufferIndex),
-    /// It goes on in a later burst.
+    /// The packet continues in a later burst.
     Later,
-    /// It was dropped.
+    /// The packet was dropped before.
     Gone,
 }
 
 impl ParkedPackets {
-    /// For so many packets.
+    /// Space for `most` parked packets.
     pub fn new(most: u32) -> Self {
         let place = |_| Place {
             held: ParkState::Free,
@@ -87,17 +87,17 @@ impl ParkedPackets {
         }
     }
 
-    /// How many at most.
+    /// Maximum number of packets.
     pub fn capacity(&self) -> usize {
         self.places.len()
     }
 
-    /// Packets about which inspection has still to say something.
+    /// Number of packets whose verdict is pending.
     pub fn waiting(&self) -> usize {
         self.waiting
     }
 
-    /// A ticket for a fragment in the hand.
+    /// A ticket for a fragment of the current burst.
     pub fn reserve(&mut self, slot: BufferIndex, told: FragmentNote) -> Option<u32> {
         let ticket = self.free.pop()?;
         *self.places.get_mut(ticket as usize)? = Place {
@@ -110,7 +110,7 @@ impl ParkedPackets {
         Some(ticket)
     }
 
-    /// Its packet waits no longer, or not at all.
+    /// Mark a packet as released or lost.
     fn finish(&mut self, ticket: u32) {
         if let Some(place) = self.places.get_mut(ticket as usize)
             && !std::mem::replace(&mut place.leaves, true)
@@ -131,14 +131,15 @@ impl ParkedPackets {
         held
     }
 
-    /// The slot of a packet that is still in the hand, whose ticket is used no more; none, and nothing done, where it is not.
+    /// Release the ticket of a packet in the current burst and return its slot. `None`, without changes, if the packet is
+    /// parked.
     pub fn take_from_burst(&mut self, ticket: u32) -> Option<BufferIndex> {
         let slot = self.in_burst(ticket)?;
         self.clear(ticket);
         Some(slot)
     }
 
-    /// The slot of a packet that is still in the hand.
+    /// The slot of a packet in the current burst.
     pub fn in_burst(&self, ticket: u32) -> Option<BufferIndex> {
         match self.places.get(ticket as usize)?.held {
             ParkState::InHand(slot) => Some(slot),
@@ -146,7 +147,7 @@ impl ParkedPackets {
         }
     }
 
-    /// The packet is parked now; `None`: it could not be. Whether it was inspected before.
+    /// Record that the packet is parked, or could not be (`None`). Returns whether it has been inspected before.
     pub fn park(&mut self, ticket: u32, waiting: Option<WaitingPacket>) -> bool {
         if waiting.is_none() {
             self.finish(ticket);
@@ -158,7 +159,7 @@ impl ParkedPackets {
         place.passed
     }
 
-    /// A ticket came back: its packet waits no longer, and is looked at again.
+    /// Release a ticket: its packet is processed again.
     pub fn release(&mut self, ticket: u32) -> Released {
         let Some(place) = self.places.get(ticket as usize) else {
             return Released::Gone;
@@ -180,7 +181,7 @@ impl ParkedPackets {
         }
     }
 
-    /// A packet was inspected while it waited: it goes on in a later burst, and is not looked at again.
+    /// Release a packet that was inspected while it was parked. It continues in a later burst and skips inspection.
     pub fn pass(&mut self, ticket: u32) {
         self.finish(ticket);
         if let Some(place) = self.places.get_mut(ticket as usize) {
@@ -189,7 +190,7 @@ impl ParkedPackets {
         }
     }
 
-    /// A parked packet of a ticket that came back, to be freed.
+    /// Take the parked packet of a ticket, to be freed.
     pub fn take(&mut self, ticket: u32) -> Option<WaitingPacket> {
         match self.clear(ticket) {
             ParkState::Parked(waiting) => Some(waiting),
@@ -197,7 +198,7 @@ impl ParkedPackets {
         }
     }
 
-    /// The next parked packet that waits no longer.
+    /// The next released packet.
     pub fn next_released(&mut self) -> Option<ReleasedPacket> {
         while let Some(ticket) = self.released.pop_front() {
             let place = self.places.get(ticket as usize)?;
@@ -209,7 +210,7 @@ impl ParkedPackets {
         None
     }
 
-    /// Whether packets that wait no longer are still here.
+    /// Whether released packets are left.
     pub fn has_released(&self) -> bool {
         !self.released.is_empty()
     }

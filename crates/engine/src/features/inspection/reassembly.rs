@@ -1,7 +1,7 @@
-//! Datagrams of inspected sessions, put together from their fragments: the bytes are copied as they come, the fragments wait.
+//! Reassembly of fragmented datagrams of inspected sessions: the bytes are copied on arrival, and the fragments are parked.
 //!
-//! No byte comes twice: a datagram whose fragments overlap is dropped whole, with what still comes of it, of either family
-//! (RFC 5722; RFC 8200, 4.5). The same fragment once more is dropped alone.
+//! No byte is accepted twice: a datagram with overlapping fragments is dropped as a whole, in both families, and so are its
+//! further fragments (RFC 5722; RFC 8200, 4.5). If a fragment is only repeated, the copy alone is dropped.
 
 use arrayvec::ArrayVec;
 use sluice_inspect::Reason;
@@ -11,47 +11,27 @@ use sluice_wire::layers::{Class, Layers};
 use sluice_wire::{ipv4, ipv6};
 
 use crate::features::virtual_reassembly::DatagramKey;
+use crate::snapshot::fragment_limits::ReassemblyLimits;
 
-/// Fragments of one datagram at most.
+/// Maximum number of fragments of one datagram.
 pub const FRAGMENTS: usize = 64;
 
-/// Bytes of the longest datagram.
+/// Maximum length of a datagram in bytes.
 const LONGEST: usize = 65_535;
-
-/// How much waits in one worker at most.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ReassemblyLimits {
-    /// Datagrams, each in a buffer of 64 KiB.
-    pub datagrams: usize,
-    /// Bytes of the fragments of all of them.
-    pub bytes: usize,
-    /// How long the fragments of one wait, in nanoseconds.
-    pub patience: u64,
-}
-
-impl Default for ReassemblyLimits {
-    fn default() -> Self {
-        Self {
-            datagrams: 64,
-            bytes: 1 << 20,
-            patience: 2_000_000_000,
-        }
-    }
-}
 
 /// Where a fragment belongs in its datagram's payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FragmentSpan<'a> {
-    /// Offset of its first byte.
+    /// Offset of the fragment's first byte.
     pub from: usize,
-    /// Nothing follows it.
+    /// The fragment is the last of its datagram.
     pub is_last: bool,
-    /// Its bytes.
+    /// The fragment's bytes.
     pub bytes: &'a [u8],
 }
 
 impl<'a> FragmentSpan<'a> {
-    /// What of a frame is the fragment; none where headers stand between the fragment's and the transport's.
+    /// The fragment of a frame. `None` if extension headers follow the fragment header.
     pub fn read(layers: &Layers, frame: &'a [u8]) -> Option<Self> {
         let datagram = layers.datagram(frame);
         let begin = layers.l4.checked_sub(layers.l3)? as usize;
@@ -79,21 +59,21 @@ impl<'a> FragmentSpan<'a> {
     }
 }
 
-/// A fragment that is there.
+/// A received fragment.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     from: u16,
     to: u16,
-    /// None: it is in the hand.
+    /// `None` while it is in the current burst.
     ticket: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
-    /// Fragments are missing.
+    /// Fragments of the datagram are missing.
     #[default]
     Gathering,
-    /// What comes of it is dropped.
+    /// The datagram is refused, and its further fragments are dropped.
     Spoilt(Reason),
 }
 
@@ -102,32 +82,32 @@ struct Entry {
     key: DatagramKey,
     source: Source,
     shard: u16,
-    /// Nanosecond at which it is given up.
+    /// Time in nanoseconds at which the datagram times out.
     until: u64,
     state: State,
-    /// Where it ends, once that is known.
+    /// Length of the payload, once known.
     end: Option<usize>,
-    /// Bytes that are there.
+    /// Number of bytes received.
     there: usize,
-    /// In the order of arrival.
+    /// Fragments in the order of arrival.
     parts: ArrayVec<Part, FRAGMENTS>,
 }
 
-/// What has become of a fragment.
+/// Result of adding a fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FragmentOutcome {
     /// Other fragments are missing: the caller parks this one and [keeps](Reassembly::keep) its ticket.
     Waits(u32),
-    /// All are there.
+    /// The datagram is complete.
     Whole(u32),
-    /// It is dropped, and those that wait in the place with it, where there is one.
+    /// The fragment is dropped, together with those that wait in the entry, if there is one.
     Refused(Reason, Option<u32>),
 }
 
-/// The datagrams of a worker.
+/// Fragmented datagrams of a worker.
 #[derive(Debug)]
 pub struct Reassembly {
-    /// Hashes of the keys; 0 where nothing is.
+    /// Hashes of the keys; 0 if the entry is free.
     tags: Box<[u64]>,
     entries: Box<[Entry]>,
     free: Vec<u32>,
@@ -137,12 +117,12 @@ pub struct Reassembly {
     hasher: Hasher,
     waiting: usize,
     next: usize,
-    /// Datagrams by source. One has at most as many as are left to all others.
+    /// Limits the number of datagrams per source to as many as are left for all other sources.
     shares: SourceQuota,
 }
 
 impl Reassembly {
-    /// Nothing yet, in memory for all that may be.
+    /// An empty table. All memory is allocated here.
     pub fn new(limits: ReassemblyLimits, secret: [u64; 2]) -> Self {
         let count = limits.datagrams;
         Self {
@@ -159,8 +139,8 @@ impl Reassembly {
         }
     }
 
-    /// The datagram that gives way to a fragment of another, where no place or no bytes are left: the oldest of those that
-    /// are not whole. Its tickets are to be taken, and it is to be cleared.
+    /// The datagram to evict for a fragment of another one if no entry or no bytes are left: the oldest incomplete one. The
+    /// caller takes its tickets and clears it.
     pub fn victim(&self, key: &DatagramKey, piece: &FragmentSpan<'_>) -> Option<u32> {
         let fits = self.waiting + piece.bytes.len() <= self.limits.bytes;
         if fits && !self.free.is_empty() {
@@ -173,7 +153,7 @@ impl Reassembly {
         }
         let others = self.tags.iter().zip(&self.entries).enumerate();
         let others = others.filter(|(_, (tag, entry))| **tag != 0 && entry.key != *key);
-        // One that was spoilt holds no bytes, and drops what still comes of it as long as it has a place.
+        // A refused datagram holds no bytes. It is kept as long as its entry isn't needed, to drop further fragments.
         let others = others.filter(|(_, (_, entry))| fits || entry.there > 0);
         let oldest = others.min_by_key(|(_, (_, entry))| entry.until);
         oldest.map(|(place, _)| place as u32)
@@ -194,7 +174,7 @@ impl Reassembly {
             .map(|place| place as u32)
     }
 
-    /// A fragment of a session in a shard has come.
+    /// Add a fragment of a session in a shard.
     pub fn place(&mut self, key: &DatagramKey, shard: u16, piece: FragmentSpan<'_>, now: u64) -> FragmentOutcome {
         let tag = key.hash(&self.hasher) | 1;
         let known = self.find(key, tag);
@@ -244,7 +224,7 @@ impl Reassembly {
             (false, end) => from < to && end.is_none_or(|end| to <= end),
         };
         if !fits_end {
-            return spoil(entry, Reason::FragmentMisfit);
+            return spoil(entry, Reason::FragmentInconsistent);
         }
         if !fits || entry.parts.is_full() {
             return FragmentOutcome::Refused(Reason::FragmentsFull, None);
@@ -266,7 +246,7 @@ impl Reassembly {
         FragmentOutcome::Waits(place)
     }
 
-    /// The ticket of the fragment that came last; `None`: it could not be kept, and is forgotten.
+    /// Store the ticket of the fragment that arrived last. `None`: the fragment could not be parked and is removed.
     pub fn keep(&mut self, place: u32, ticket: Option<u32>) {
         let Some(entry) = self.entries.get_mut(place as usize) else {
             return;
@@ -288,7 +268,7 @@ impl Reassembly {
         }
     }
 
-    /// The payload of a datagram that is whole, and a copy of it.
+    /// The payload of a complete datagram, and a copy of it.
     pub fn payload(&mut self, place: u32) -> (&mut [u8], &[u8]) {
         let end = self
             .entries
@@ -305,7 +285,7 @@ impl Reassembly {
         }
     }
 
-    /// The tickets of what waits, in the order of arrival: they are kept no more.
+    /// Take the tickets of the parked fragments, in the order of arrival.
     pub fn take_tickets(&mut self, place: u32) -> ArrayVec<u32, FRAGMENTS> {
         let Some(entry) = self.entries.get_mut(place as usize) else {
             return ArrayVec::new();
@@ -315,7 +295,7 @@ impl Reassembly {
         entry.parts.drain(..).filter_map(|part| part.ticket).collect()
     }
 
-    /// A datagram is forgotten, whose tickets were taken.
+    /// Remove a datagram whose tickets were taken.
     pub fn clear(&mut self, place: u32) {
         if let Some(tag) = self.tags.get_mut(place as usize)
             && std::mem::take(tag) != 0
@@ -327,7 +307,7 @@ impl Reassembly {
         }
     }
 
-    /// Give up those of `budget` datagrams that have waited too long: the tickets of their fragments go to `give`.
+    /// Remove the timed-out datagrams among the next `budget` ones. The tickets of their fragments go to `give`.
     pub fn sweep(&mut self, now: u64, budget: usize, mut give: impl FnMut(u32)) {
         if self.free.len() == self.entries.len() {
             return;
@@ -341,7 +321,7 @@ impl Reassembly {
         }
     }
 
-    /// Give up the datagrams of a shard.
+    /// Remove the datagrams of a shard.
     pub fn give_up(&mut self, shard: u16, mut give: impl FnMut(u32)) {
         for place in 0..self.entries.len() {
             if self.tags[place] != 0 && self.entries[place].shard == shard {

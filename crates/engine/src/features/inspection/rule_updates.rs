@@ -1,7 +1,7 @@
-//! Rules that change while packets flow: what they are searched with is made by the control thread, and freed by it.
+//! Replacement of inspection rules at run time. The control thread creates the pattern matching state and frees it.
 //!
-//! First every worker is given tools that serve the old rules and the new, then every shard its book, then the snapshot
-//! says that there are other rules. So whoever has seen that finds both.
+//! First each worker gets a detection context for the old and the new rules, then each shard gets its rule-set state, then the
+//! snapshot announces the new rules. A worker that has seen the snapshot therefore finds both.
 
 use std::sync::Arc;
 
@@ -9,70 +9,17 @@ use sluice_inspect::bindings::vectorscan;
 use sluice_inspect::inspector::{DetectionContext, InspectorCapacity, RulesetState};
 
 use super::InspectionPolicy;
+use crate::session::rule_channel::RuleSender;
 
-/// Nanoseconds for which flows that are under way go by the rules that they began with.
-pub const GRACE_PERIOD: u64 = 10_000_000_000;
-
-/// Changes that may wait for a worker that sleeps.
-const MAX_PENDING: usize = 4;
-
-/// Why rules can't give way to others.
+/// Why rules can't be replaced.
 #[derive(Debug, thiserror::Error)]
 pub enum RuleUpdateError {
-    /// There is no memory to search with.
+    /// Out of memory for pattern matching.
     #[error("no memory to search for other rules: {0}")]
     Memory(#[from] vectorscan::Error),
-    /// They change faster than workers follow.
+    /// Rules change faster than the workers take them over.
     #[error("a worker has not taken over the last changes of the rules of inspection: apply it again in a few seconds")]
     Unfollowed,
-}
-
-/// The control thread's end.
-pub struct RuleSender<T> {
-    fresh: rtrb::Producer<(u32, Box<T>)>,
-    spent: rtrb::Consumer<Box<T>>,
-}
-
-/// The end of a shard or worker.
-pub struct RuleReceiver<T> {
-    fresh: rtrb::Consumer<(u32, Box<T>)>,
-    spent: rtrb::Producer<Box<T>>,
-}
-
-/// Both ends.
-pub fn channel<T>() -> (RuleSender<T>, RuleReceiver<T>) {
-    let (give, fresh) = rtrb::RingBuffer::new(MAX_PENDING);
-    // With those that are in use, and those that are over.
-    let (spent, back) = rtrb::RingBuffer::new(MAX_PENDING + 2);
-    (
-        RuleSender {
-            fresh: give,
-            spent: back,
-        },
-        RuleReceiver { fresh, spent },
-    )
-}
-
-impl<T> RuleSender<T> {
-    /// Free what came back.
-    fn collect(&mut self) {
-        while self.spent.pop().is_ok() {}
-    }
-}
-
-impl<T> RuleReceiver<T> {
-    /// The next that was given, of a generation and those before: what is for later ones goes with what those are told.
-    pub fn take(&mut self, generation: u32) -> Option<Box<T>> {
-        let &(next, _) = self.fresh.peek().ok()?;
-        let is_due = generation.wrapping_sub(next).cast_signed() >= 0;
-        let (_, taken) = is_due.then(|| self.fresh.pop().ok()).flatten()?;
-        Some(taken)
-    }
-
-    /// It is no longer used. There is room for all that were ever given and not freed.
-    pub fn retire(&mut self, spent: Box<T>) {
-        let _ = self.spent.push(spent);
-    }
 }
 
 /// The control thread's ends of all shards and workers.
@@ -82,7 +29,7 @@ pub struct RuleUpdates {
     pub(crate) workers: Vec<RuleSender<DetectionContext>>,
 }
 
-/// What all of them get.
+/// The states for all shards and workers.
 pub struct NewRules {
     generation: u32,
     books: Vec<RulesetState>,
@@ -90,19 +37,19 @@ pub struct NewRules {
 }
 
 impl RuleUpdates {
-    /// Free what came back.
+    /// Free the retired states.
     pub fn collect(&mut self) {
         self.shards.iter_mut().for_each(RuleSender::collect);
         self.workers.iter_mut().for_each(RuleSender::collect);
     }
 
     fn have_capacity(&self) -> bool {
-        let of_shards = self.shards.iter().all(|giver| giver.fresh.slots() > 0);
-        of_shards && self.workers.iter().all(|giver| giver.fresh.slots() > 0)
+        let of_shards = self.shards.iter().all(|giver| giver.has_room());
+        of_shards && self.workers.iter().all(|giver| giver.has_room())
     }
 
-    /// What it takes that rules give way to those of another commit, which are of a generation; none where they are the
-    /// same, or nothing is inspected.
+    /// Create the states that replace the rules of one commit by those of another, with the generation of the latter. `None` if
+    /// the rules are the same, or inspection is disabled.
     pub fn make(
         &mut self,
         plan: Option<&InspectorCapacity>,
@@ -128,13 +75,13 @@ impl RuleUpdates {
         }))
     }
 
-    /// Give it to all of them. To be called before the snapshot says so.
+    /// Send the states to all shards and workers. Must be called before the snapshot is published.
     pub fn send(&mut self, fresh: NewRules) {
         for (giver, tools) in self.workers.iter_mut().zip(fresh.tools) {
-            let _ = giver.fresh.push((fresh.generation, Box::new(tools)));
+            giver.send(fresh.generation, Box::new(tools));
         }
         for (giver, book) in self.shards.iter_mut().zip(fresh.books) {
-            let _ = giver.fresh.push((fresh.generation, Box::new(book)));
+            giver.send(fresh.generation, Box::new(book));
         }
     }
 }

@@ -1,6 +1,6 @@
-//! Frames in memory: what tests and `replay` run on.
+//! Packet I/O in memory, for tests and `replay`.
 //!
-//! Ownership is by move: a buffer is in exactly one of the queues, the hand, the parking or a ring.
+//! Ownership is by move: a buffer is in exactly one of the queues, the burst buffers, the parking or a ring.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
@@ -14,13 +14,13 @@ use super::{
     WorkerIndex,
 };
 
-/// Bytes kept free before a received frame, as DPDK does.
+/// Headroom of a received frame, as DPDK has it.
 pub const HEADROOM: usize = 128;
 
-/// Packets that a worker parks at most.
+/// Maximum number of packets that a worker parks.
 const PARKING: usize = 16_384;
 
-/// Free buffers that are kept to be used again, at most.
+/// Maximum number of free buffers kept for reuse.
 const SPARE: usize = 64;
 
 /// A buffer with its frame.
@@ -31,7 +31,7 @@ struct Buffer {
 }
 
 impl Buffer {
-    /// In a spare buffer where one is there. Beside its frame that has what it had before, as a device's would.
+    /// Reuses a spare buffer if one is given. Outside the frame it keeps its old content, as a buffer of a device does.
     fn new(frame: &[u8], room: usize, headroom: u16, checksums: Checksums, spare: Option<Box<[u8]>>) -> Self {
         let start = usize::from(headroom);
         let room = room.max(start + frame.len());
@@ -53,17 +53,17 @@ impl Buffer {
 /// A frame that was sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sent {
-    /// The port that it left by.
+    /// The port that the frame was sent by.
     pub port: PortIndex,
-    /// The frame.
+    /// Bytes of the frame.
     pub frame: Vec<u8>,
-    /// What its device was told of the checksums: one that was left to it, it completes.
+    /// The checksum state given to the device. The device completes an offloaded checksum.
     pub checksums: Checksums,
 }
 
 type Ring = Mutex<VecDeque<(Buffer, NoteWords)>>;
 
-/// The far side of a worker's ports: what is put in is received, what is sent can be taken.
+/// The remote side of a worker's ports: it injects frames to receive and collects sent frames.
 #[derive(Clone, Debug)]
 pub struct Wires(Arc<Far>);
 
@@ -71,7 +71,7 @@ pub struct Wires(Arc<Far>);
 struct Far {
     incoming: Vec<Mutex<VecDeque<Buffer>>>,
     sent: Mutex<Vec<(PortIndex, Buffer)>>,
-    /// Buffers of frames that are gone.
+    /// Buffers of frames that are no longer used.
     spare: Mutex<Vec<Box<[u8]>>>,
     room: AtomicUsize,
     headroom: AtomicU16,
@@ -105,7 +105,7 @@ impl Wires {
         }
     }
 
-    /// What was sent since the last call, in order.
+    /// The frames sent since the last call, in order.
     pub fn take_sent(&self) -> Vec<Sent> {
         let mut sent = lock(&self.0.sent);
         let frames = sent.iter().map(|(port, buffer)| Sent {
@@ -118,32 +118,32 @@ impl Wires {
         frames
     }
 
-    /// Forget what was sent since the last call.
+    /// Discard the frames sent since the last call.
     pub fn forget_sent(&self) {
         self.0.take_back(lock(&self.0.sent).drain(..).map(|(_, buffer)| buffer));
     }
 
-    /// Whether nothing waits to be received.
+    /// Whether all receive queues are empty.
     pub fn is_idle(&self) -> bool {
         self.0.incoming.iter().all(|queue| lock(queue).is_empty())
     }
 
-    /// Bytes of each buffer from now on; jumbo frames need more than the 2,176 that are given by default.
+    /// Set the size of new buffers in bytes. Jumbo frames need more than the default of 2,176.
     pub fn set_room(&self, bytes: usize) {
         self.0.room.store(bytes.min(u16::MAX as usize), Ordering::Relaxed);
     }
 
-    /// Bytes before each frame from now on, instead of the default.
+    /// Set the headroom of new frames in bytes.
     pub fn set_headroom(&self, bytes: u16) {
         self.0.headroom.store(bytes, Ordering::Relaxed);
     }
 
-    /// Frames that each transmit takes at most, so that a device refuses the rest.
+    /// Limit the number of frames that each transmit accepts, so that the device refuses the rest.
     pub fn limit_transmit(&self, frames: usize) {
         self.0.transmit_limit.store(frames, Ordering::Relaxed);
     }
 
-    /// Buffers that each allocation gives at most, as if the pool were exhausted.
+    /// Limit the number of buffers per allocation, as if the pool were exhausted.
     pub fn limit_allocate(&self, buffers: usize) {
         self.0.allocate_limit.store(buffers, Ordering::Relaxed);
     }
@@ -156,16 +156,17 @@ pub struct MemoryIo {
     hand: ArrayVec<Option<Buffer>, BURST_BUFFERS>,
     nothing: [Window; BURST_BUFFERS],
     parking: Vec<Option<Buffer>>,
-    /// Places of it that are free.
+    /// Free entries of the parking.
     free: Vec<usize>,
-    /// From each worker to each other, by giver and taker: a flow that comes by two of them has no order.
+    /// One ring for each pair of sending and receiving worker. The packets of a flow that arrive from two workers are therefore
+    /// not ordered.
     rings: Arc<[Ring]>,
     workers: usize,
     own: usize,
     ring_limit: usize,
-    /// The ring that is asked first: each in turn.
+    /// The ring that is read first, in rotation.
     turn: usize,
-    /// By taker: packets given so far, and how many at the last mark.
+    /// Packets handed to each worker so far, and the number at the last mark.
     given: Vec<[usize; 2]>,
 }
 
@@ -175,7 +176,7 @@ impl MemoryIo {
         Self::workers(1, ports).remove(0)
     }
 
-    /// `workers` workers with `ports` ports each, joined by rings of 1,024 packets.
+    /// `workers` workers with `ports` ports each, connected by rings of 1,024 packets.
     pub fn workers(workers: usize, ports: usize) -> Vec<Self> {
         let rings: Arc<[Ring]> = (0..workers * workers).map(|_| Mutex::default()).collect();
         (0..workers)
@@ -203,17 +204,17 @@ impl MemoryIo {
             .collect()
     }
 
-    /// The far side of the ports.
+    /// The remote side of the ports.
     pub fn wires(&self) -> Wires {
         Wires(self.far.clone())
     }
 
-    /// Whether other workers have handed nothing over that is not yet taken.
+    /// Whether no packets from other workers are waiting.
     pub fn is_idle(&self) -> bool {
         self.waiting() == 0
     }
 
-    /// Packets that the ring to another worker holds, seen from this one.
+    /// Limit the number of packets that this worker's rings to other workers hold.
     pub fn limit_ring(&mut self, packets: usize) {
         self.ring_limit = packets;
     }
@@ -269,7 +270,7 @@ impl PacketIo for MemoryIo {
     fn free(&mut self, slots: &[BufferIndex]) {
         let hand = &mut self.hand;
         let freed = slots.iter().filter_map(|&slot| hand.get_mut(slot as usize)?.take());
-        // All of them are taken, however few are kept.
+        // The iterator has to be exhausted, because it frees the buffers even if only a few are kept for reuse.
         self.far.take_back(freed.collect::<ArrayVec<_, BURST_BUFFERS>>());
     }
 

@@ -1,4 +1,4 @@
-//! Packets for `ip4-fast-forward`.
+//! The packet list of the node `ip4-fast-forward`.
 
 use sluice_route::RouterIndex;
 
@@ -6,16 +6,16 @@ use crate::packet::batch::{BufferIndices, put};
 use crate::packet::io::{BURST_BUFFERS, BufferIndex};
 use crate::packet::lists::SlotList;
 
-/// Packets that need a route and nothing else, as a lookup wants them: side by side.
+/// Packets that need only a route, as separate arrays for the vectorised route lookup.
 #[derive(Clone, Debug)]
 pub struct FastForwardList {
     count: usize,
     slots: [BufferIndex; BURST_BUFFERS],
     routers: [RouterIndex; BURST_BUFFERS],
     destinations: [u32; BURST_BUFFERS],
-    /// Sources of some are to be validated.
+    /// The sources of some packets must be validated.
     pub validated: bool,
-    /// Some have tags.
+    /// Some packets have tags.
     pub tagged: bool,
 }
 
@@ -33,7 +33,8 @@ impl Default for FastForwardList {
 }
 
 impl FastForwardList {
-    /// Add a packet: where it is, the virtual router that routes it, and its IPv4 destination. There is room for the hand.
+    /// Add a packet: its slot, the virtual router that routes it, and its IPv4 destination. The list has room for all burst
+    /// buffers.
     #[inline(always)]
     pub fn put(&mut self, slot: BufferIndex, router: RouterIndex, destination: u32) {
         let at = self.count;
@@ -43,37 +44,37 @@ impl FastForwardList {
         }
     }
 
-    /// Where the packets are.
+    /// The slots of the packets.
     #[inline(always)]
     pub fn slots(&self) -> &[BufferIndex] {
         &self.slots[..self.count.min(BURST_BUFFERS)]
     }
 
-    /// Where the packet at a place of the list is.
+    /// The slot of the packet at a place of the list.
     #[inline(always)]
     pub fn slot(&self, place: usize) -> BufferIndex {
         self.slots[place % BURST_BUFFERS]
     }
 
-    /// Who routes them.
+    /// The virtual routers of the packets.
     #[inline(always)]
     pub fn routers(&self) -> &[RouterIndex] {
         &self.routers[..self.count.min(BURST_BUFFERS)]
     }
 
-    /// Where they go.
+    /// The destinations of the packets.
     #[inline(always)]
     pub fn destinations(&self) -> &[u32] {
         &self.destinations[..self.count.min(BURST_BUFFERS)]
     }
 
-    /// Whether there is none.
+    /// Whether the list is empty.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Forget all.
+    /// Clear the list.
     #[inline(always)]
     pub fn clear(&mut self) {
         (self.count, self.validated, self.tagged) = (0, false, false);

@@ -1,68 +1,68 @@
-//! When a shard is lent and when it goes back, and which.
+//! Decides when a shard is borrowed, which one, and when it is given back.
 //!
-//! A worker with sessions is busy while more than the threshold waits for it. Then a shard of it is taken, and another as soon
-//! as that has come, as long as the I/O worker keeps up with what it has. It goes back when next to nothing has waited anywhere
-//! for a while, or when the I/O worker has too much to do itself while the other has not. Between the threshold and the low mark
-//! nothing changes.
+//! A session worker is overloaded while more packets than the threshold wait for it. Then one of its shards is borrowed, and
+//! another one after the first has arrived, as long as the I/O worker keeps up with its shards. A shard is given back when
+//! almost no packets have waited anywhere for some time, or when the I/O worker is overloaded while the session worker is not.
+//! Between the low mark and the threshold nothing changes.
 
 use crate::packet::io::WorkerIndex;
 
-/// The low mark: the threshold by this.
+/// The low mark is the threshold divided by this.
 const LOW: usize = 4;
 
-/// Nanoseconds for which all rings stay below the low mark before a shard goes back.
+/// Nanoseconds for which all rings must stay below the low mark before a shard is given back.
 const CALM: u64 = 1_000_000;
 
-/// Nanoseconds for which no shard is taken after one was given back because the I/O worker had too much to do.
+/// Nanoseconds for which no shard is borrowed after one was given back because the I/O worker was overloaded.
 const REST: u64 = 10_000_000;
 
-/// Nanoseconds before a worker is asked again that refused, or has no shard that would help.
+/// Nanoseconds before the next request after a refusal, or after no suitable shard was found.
 const PATIENCE: u64 = 100_000;
 
-/// Nanoseconds after which what was seen of a shard counts half.
+/// Half-life of the packet counts of shards, in nanoseconds.
 const MEMORY: u64 = 1_000_000;
 
-/// A shard taken is at most this part of what its worker has: the rest, an elephant among it, stays.
+/// A borrowed shard has at most this part of its worker's packets, so that an elephant flow stays in place.
 const PART: u64 = 4;
 
-/// What to do.
+/// A decision of the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Take a shard over from a worker.
+    /// Borrow a shard from a worker.
     Take(u16, WorkerIndex),
-    /// Give a shard back to the worker that it came from.
+    /// Give a shard back to its worker.
     GiveBack(u16, WorkerIndex),
 }
 
-/// What an I/O worker sees at the end of a round.
+/// What an I/O worker observes at the end of a round.
 #[derive(Clone, Copy, Debug)]
 pub struct Load<'s> {
-    /// The moment, in nanoseconds.
+    /// Time in nanoseconds.
     pub now: u64,
-    /// Workers with sessions, and packets that wait for each in the ring from here.
+    /// Session workers, and the packets in the ring from this worker to each.
     pub rings: &'s [(WorkerIndex, usize)],
-    /// Packets that wait here, of the shards that were taken over.
+    /// Packets in the queue of the borrowed shards.
     pub queued: usize,
 }
 
-/// The judgement of one I/O worker.
+/// The controller of one I/O worker.
 #[derive(Debug)]
 pub struct Controller {
     threshold: usize,
-    /// Packets by shard that came lately.
+    /// Recent packets by shard.
     pub seen: Box<[u32]>,
     faded: u64,
-    /// Shards that others have lent, and who.
+    /// Borrowed shards, each with its session worker.
     lent: Vec<(u16, WorkerIndex)>,
     calm_since: Option<u64>,
-    /// Nobody is asked before.
+    /// Time of the earliest next request.
     not_before: u64,
-    /// Nothing is taken before.
+    /// Time until which no shard is borrowed.
     rests_until: u64,
 }
 
 impl Controller {
-    /// For so many shards.
+    /// A controller for a number of shards.
     pub fn new(threshold: u32, shards: usize) -> Self {
         Self {
             threshold: threshold as usize,
@@ -75,12 +75,12 @@ impl Controller {
         }
     }
 
-    /// Shards that others have lent.
+    /// Borrowed shards.
     pub fn borrowed(&self) -> &[(u16, WorkerIndex)] {
         &self.lent
     }
 
-    /// A shard has come from a worker.
+    /// Record that a shard has arrived from a worker.
     pub fn shard_came(&mut self, shard: u16, from: WorkerIndex) {
         if self.lent.len() < self.lent.capacity() {
             self.lent.push((shard, from));
@@ -88,18 +88,18 @@ impl Controller {
         self.calm_since = None;
     }
 
-    /// A shard has gone.
+    /// Record that a shard has been given back.
     pub fn shard_went(&mut self, shard: u16) {
         self.lent.retain(|&(lent, _)| lent != shard);
         self.calm_since = None;
     }
 
-    /// A worker refused, or nothing may go.
+    /// Record that a request was refused, or that no move is possible.
     pub fn is_refused(&mut self, now: u64) {
         self.not_before = now + PATIENCE;
     }
 
-    /// What to do. `owner` says who has a shard.
+    /// The next decision. `owner` returns the owner of a shard.
     pub fn decide(&mut self, sight: &Load<'_>, owner: impl Fn(u16) -> Option<WorkerIndex>) -> Option<Action> {
         let &Load { now, rings, queued } = sight;
         if now.saturating_sub(self.faded) >= MEMORY {
@@ -130,8 +130,8 @@ impl Controller {
         None
     }
 
-    /// The busiest of the shards that are a small part of what a worker has: one that takes an elephant over only changes who
-    /// is too busy. None where there is no other.
+    /// Borrow the busiest shard that has only a small part of a worker's packets, or else the least busy one. To take over an
+    /// elephant flow would only overload another worker. `None` if the worker has no other active shard.
     fn take(&mut self, from: WorkerIndex, now: u64, owner: impl Fn(u16) -> Option<WorkerIndex>) -> Option<Action> {
         let seen = (0u16..).zip(&self.seen);
         let mut all = 0;
@@ -156,7 +156,7 @@ impl Controller {
         chosen.map(|shard| Action::Take(shard, from))
     }
 
-    /// The busiest shard here whose worker has little to do.
+    /// The busiest borrowed shard whose session worker has little to do.
     fn surplus(&self, rings: &[(WorkerIndex, usize)], low: usize) -> Option<(u16, WorkerIndex)> {
         let is_idle = |home: WorkerIndex| rings.iter().any(|&(worker, waiting)| worker == home && waiting <= low);
         let idle = self.lent.iter().filter(|&&(_, home)| is_idle(home));
@@ -178,7 +178,7 @@ mod tests {
     }
 
     impl World {
-        /// Worker 0 receives, 1 and 2 have the shards in turn.
+        /// Worker 0 receives, workers 1 and 2 own the shards in turn.
         fn new(seen: &[u32]) -> Self {
             let mut judge = Controller::new(THRESHOLD as u32, seen.len());
             judge.seen.copy_from_slice(seen);
@@ -189,7 +189,7 @@ mod tests {
             }
         }
 
-        /// So many wait for each worker and here; some nanoseconds later.
+        /// The decision after some nanoseconds, with these numbers of packets in each ring and in the queue.
         fn after(&mut self, nanoseconds: u64, rings: [usize; 2], queued: usize) -> Option<Action> {
             self.now += nanoseconds;
             let rings = [(1, rings[0]), (2, rings[1])];
@@ -231,7 +231,7 @@ mod tests {
         for _ in 0..100 {
             assert_eq!(None, world.after(CALM, [26, 0], 0));
             assert_eq!(None, world.after(CALM, [100, 0], 0));
-            // Calm there, but not here.
+            // The rings are calm, but the queue is not.
             assert_eq!(None, world.after(CALM, [0, 0], 26));
         }
         assert_eq!(1, world.judge.borrowed().len());
@@ -244,7 +244,7 @@ mod tests {
         world.after(1, [0, 101], 0).unwrap();
         assert_eq!(None, world.after(1, [25, 25], 25));
         assert_eq!(None, world.after(CALM - 1, [0, 0], 0));
-        // A single moment above the low mark begins the calm anew.
+        // A single observation above the low mark restarts the calm period.
         assert_eq!(None, world.after(1, [26, 0], 0));
         assert_eq!(None, world.after(1, [0, 0], 0));
         assert_eq!(None, world.after(CALM - 1, [0, 0], 0));
@@ -262,7 +262,7 @@ mod tests {
         assert_eq!(Some(Action::Take(4, 1)), world.after(1, [101, 0], 0));
         assert_eq!(Some(Action::Take(2, 1)), world.after(1, [101, 0], 0));
         assert_eq!(Some(Action::Take(6, 1)), world.after(1, [101, 0], 0));
-        // Alone, it would only be too much for another.
+        // The only active shard is not borrowed, because it would overload another worker.
         assert_eq!(None, world.after(1, [101, 0], 0));
     }
 

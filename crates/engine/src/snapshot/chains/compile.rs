@@ -1,4 +1,4 @@
-//! Chains as they are written, put into one array in which every step leads to later ones alone.
+//! Compiles configured chains into one array in which steps only jump forwards.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,76 +10,77 @@ use super::{
     TallyIndex,
 };
 
-/// A chain as it is written.
+/// A configured chain.
 #[derive(Clone, Debug)]
 pub struct ChainText {
-    /// Its name.
+    /// Name of the chain.
     pub name: String,
-    /// Its steps in order.
+    /// Steps of the chain, in order.
     pub steps: Vec<ClassText>,
 }
 
-/// A step as it is written.
+/// A configured step.
 #[derive(Clone, Debug)]
 pub struct ClassText {
-    /// How it is listed.
+    /// Text of the step in lists.
     pub text: String,
-    /// What it does.
+    /// Action of the step.
     pub action: Action,
 }
 
-/// What a step does, other chains by name.
+/// The action of a step. Other chains are referred to by name.
 #[derive(Clone, Debug)]
 pub enum Action {
-    /// Counts what passes under a name, which several steps may share.
+    /// Count packets under a name, which several steps may share.
     Count(String),
-    /// Sends what one of the boxes holds to a chain.
+    /// Send packets that match one of the hyperrectangles to a chain.
     Classify {
-        /// Of IPv4.
+        /// Hyperrectangles for IPv4.
         four: Vec<Rule<u32>>,
-        /// Of IPv6.
+        /// Hyperrectangles for IPv6.
         six: Vec<Rule<u128>>,
-        /// The chain.
+        /// Name of the target chain.
         to: String,
     },
-    /// Drops what is above a rate, or sends it to a chain.
+    /// Drop packets above a rate, or send them to a chain.
     Police(PolicerRate, Option<String>),
-    /// The same by a policer that all steps share which name it, those of other routers too.
+    /// Drop packets above a rate, or send them to a chain, by a named policer that all steps with this name share, including
+    /// those of other routers.
     PoliceBy(String, PolicerRate, Option<String>),
-    /// Sends copies by an interface.
+    /// Send copies through an interface.
     Mirror(u16),
-    /// Goes on with a chain.
+    /// Continue with a chain.
     To(String),
-    /// Drops.
+    /// Drop packets.
     Drop,
-    /// To the sessions, and then to be routed.
+    /// Continue to session lookup, and then to routing.
     Sessions,
-    /// To be routed without a session.
+    /// Route packets without a session.
     Forward,
 }
 
 /// Why chains can't be compiled.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChainError {
-    /// Nothing says where to begin.
+    /// The entry chain is missing.
     #[error("there is no chain `{ENTRY}`, where packets begin")]
     NoEntry,
-    /// A chain that is not there.
+    /// A chain does not exist.
     #[error("there is no chain `{0}`")]
     Unknown(String),
-    /// Nothing says where its packets go.
+    /// A chain ends without a final action.
     #[error("the chain `{0}` does not end")]
     Endless(String),
-    /// It leads back to itself.
+    /// A chain leads back to itself.
     #[error("the chain `{0}` leads back to itself")]
     Loop(String),
-    /// Too many steps.
+    /// The chains have too many steps.
     #[error("{0} steps, and {MAX_STEPS} are possible")]
     TooMany(usize),
 }
 
 impl Action {
-    /// The chain that some of its packets, or all, go on at.
+    /// The chain where all or some of its packets continue.
     fn to(&self) -> Option<&String> {
         match self {
             Self::Classify { to, .. } | Self::To(to) => Some(to),
@@ -88,14 +89,14 @@ impl Action {
         }
     }
 
-    /// Whether no packet goes on with the next step.
+    /// Whether no packet continues with the next step.
     fn ends(&self) -> bool {
         matches!(self, Self::To(_) | Self::Drop | Self::Sessions | Self::Forward)
     }
 }
 
 impl Chains {
-    /// Compile chains for so many workers.
+    /// Compile chains for a number of workers.
     ///
     /// # Errors
     /// See [`ChainError`].
@@ -114,7 +115,7 @@ impl Chains {
             texts: HashMap::new(),
             tallied: HashMap::new(),
         };
-        // What leads somewhere comes before it: from the end of the order to its beginning.
+        // The topological order is built from its end, so it is reversed here: a chain precedes those that it leads to.
         let ordered: Vec<&ChainText> = order.done.iter().rev().copied().collect();
         let mut next = 0;
         for chain in &ordered {
@@ -140,7 +141,7 @@ impl Chains {
     }
 }
 
-/// Steps with the place of the first of each run: classes that stand in a row are one.
+/// Runs of steps that become one, each with the place of its first step: consecutive classes are one step.
 fn runs(steps: &[ClassText]) -> impl Iterator<Item = (usize, &[ClassText])> {
     let is_class = |step: &ClassText| matches!(step.action, Action::Classify { .. });
     let mut first = 0;
@@ -152,7 +153,7 @@ fn runs(steps: &[ClassText]) -> impl Iterator<Item = (usize, &[ClassText])> {
         })
 }
 
-/// The chains that packets come to, those first that lead nowhere else.
+/// The reachable chains in topological order, starting with those that lead to no other chain.
 struct Order<'w> {
     named: HashMap<&'w str, &'w ChainText>,
     under_way: Vec<&'w str>,
@@ -168,7 +169,7 @@ impl<'w> Order<'w> {
         }
     }
 
-    /// Each level is another chain, of which there are at most as many as steps.
+    /// The recursion depth is bounded by the number of chains, which is at most the number of steps.
     fn visit(&mut self, name: &'w str) -> Result<(), ChainError> {
         let chain = match self.named.get(name) {
             Some(chain) => *chain,
@@ -198,11 +199,11 @@ impl<'w> Order<'w> {
 struct Compile<'w> {
     workers: usize,
     chains: Chains,
-    /// Where each chain begins.
+    /// First step of each chain.
     begins: HashMap<&'w str, StepIndex>,
     /// Tallies by the names of `count`.
     counts: HashMap<&'w str, TallyIndex>,
-    /// How often a text was seen in its chain: the next one is another.
+    /// How often a text has occurred in its chain, to distinguish repeated texts.
     texts: HashMap<(&'w str, &'w str), usize>,
     /// Tallies by chain and place.
     tallied: HashMap<(&'w str, usize), TallyIndex>,
@@ -353,7 +354,7 @@ mod tests {
             }
         }
         assert_eq!(4, seen);
-        // Two classes in a row are one step.
+        // Two consecutive classes are one step.
         assert_eq!(7, chains.steps().len());
         assert_eq!(8, chains.listed().len());
     }
@@ -394,7 +395,7 @@ mod tests {
         let [one, other] = [(); 2].map(|()| made(2, &mut named));
         let admits = |chains: &Chains| chains.policer(0).unwrap().admits(1, 5);
         assert_eq!([true, true, false], [admits(&one), admits(&other), admits(&one)]);
-        // Of another router, later.
+        // A later router with the same policer.
         let mut named = NamedPolicers::default();
         other.note_named(&mut named);
         assert!(!admits(&made(2, &mut named)));
@@ -418,7 +419,7 @@ mod tests {
             .collect();
         assert_eq!(vec![(0, 0), (0, 0), (3, 200), (0, 0)], totals);
         assert!(!after.policer(0).unwrap().admits(1, 6));
-        // One counter for two steps of its name.
+        // Two steps with one name share a counter.
         let twice = Chains::new(&[chain("input", vec![count("a"), count("a"), Action::Drop])], 1).unwrap();
         assert_eq!(twice.listed()[0].tally, twice.listed()[1].tally);
     }

@@ -1,25 +1,27 @@
-//! A rate that all workers take from.
+//! A rate limit that all workers share.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const SECOND: u64 = 1_000_000_000;
 
-/// Parts of a nanosecond: at 10 million packets a second, one by one, rounding changes the rate by less than a thousandth.
+/// Fractions of a nanosecond. At 10 million packets a second, charged one by one, rounding changes the rate by less than a
+/// thousandth.
 const FINE: u64 = 16;
 
-/// A token bucket in one word: the moment at which it would be full again. What is taken is charged in bursts, so that
-/// workers meet at it once a burst; two that look at the same time may both take what is left, which is paid back later.
+/// A token bucket in one word, which holds the time at which the bucket is full again. Tokens are charged per burst, so that
+/// workers contend once per burst. Two workers that read it at the same time may both take the remaining tokens; the debt is
+/// repaid later.
 #[derive(Debug)]
 pub struct Bucket {
     rate: u64,
-    /// What may be taken in advance, in parts of nanoseconds.
+    /// Burst size in fractions of nanoseconds.
     ahead: u64,
     full_at: AtomicU64,
 }
 
 impl Bucket {
-    /// A full bucket of `rate` tokens a second, at least 1, that holds what comes in `burst` nanoseconds, but not less
-    /// than `least` tokens.
+    /// A full bucket of `rate` tokens a second, at least 1. It holds the tokens of `burst` nanoseconds, but at least `least`
+    /// tokens.
     pub fn new(rate: u64, burst: u64, least: u64) -> Self {
         let rate = rate.max(1);
         let ahead = u128::from(burst) * u128::from(FINE);
@@ -31,12 +33,12 @@ impl Bucket {
         }
     }
 
-    /// Whether another one has the same settings.
+    /// Whether another bucket has the same settings.
     pub fn is_like(&self, other: &Self) -> bool {
         (self.rate, self.ahead) == (other.rate, other.ahead)
     }
 
-    /// Whole tokens that are left at a moment in nanoseconds.
+    /// Whole tokens available at a time in nanoseconds.
     pub fn left(&self, now: u64) -> u64 {
         let debt = self
             .full_at
@@ -46,7 +48,7 @@ impl Bucket {
         (u128::from(room) * u128::from(self.rate) / u128::from(SECOND * FINE)) as u64
     }
 
-    /// Take tokens, whether they are there or not.
+    /// Take tokens, even if they are not available.
     pub fn charge(&self, tokens: u64, now: u64) {
         let cost = time(tokens, self.rate).min(u128::from(u64::MAX / 4)) as u64;
         let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
@@ -56,7 +58,7 @@ impl Bucket {
     }
 }
 
-/// Parts of nanoseconds in which so many tokens come, rounded up: never more than the rate.
+/// Time in which this many tokens accrue, in fractions of nanoseconds. It is rounded up, so that the rate is never exceeded.
 fn time(tokens: u64, rate: u64) -> u128 {
     (u128::from(tokens) * u128::from(SECOND * FINE)).div_ceil(u128::from(rate))
 }

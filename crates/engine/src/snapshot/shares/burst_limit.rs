@@ -1,31 +1,31 @@
-//! How much of a burst a worker can deal with, found out by what follows.
+//! Estimates how much of each burst an overloaded worker can process, by feedback from the following bursts.
 
 use super::deficit::Distribution;
 use super::senders::RecentSenders;
 use crate::packet::io::BURST_SIZE;
 
-/// Bursts one after the other that come full before a queue counts as behind: half of what a card's queue holds.
+/// Consecutive full bursts after which a queue is considered overloaded: half of what a card's queue holds.
 const PATIENCE: u32 = 8;
 
-/// Full bursts after which a budget that has never been enough is cut again.
+/// Full bursts after which a budget is reduced again if it has never been sufficient.
 const HASTE: u32 = 4;
 
-/// Full bursts after which a budget that has been enough before is cut again: a card's queue holds as many, and what has
-/// piled up there takes some to go.
+/// Full bursts after which a budget is reduced again if it was sufficient before. A card's queue holds as many, and its backlog
+/// takes some time to drain.
 const SETTLED: u32 = 16;
 
-/// The smallest budget: something of everybody goes on.
+/// Minimum budget, so that some packets of every router pass.
 const LEAST: usize = 8;
 
-/// Of a queue: how many packets of a burst go on while more come than the worker can deal with. The rest costs next to nothing,
-/// so that bursts come no longer full once the budget is small enough; then it grows again, packet by packet.
+/// Budget of a queue: how many packets of a burst pass while the worker is overloaded. Dropping the others costs almost
+/// nothing, so that bursts stop being full once the budget is small enough; then it grows again, packet by packet.
 #[derive(Clone, Copy, Debug)]
 pub struct BurstLimit {
-    /// What has been dealt of it.
+    /// Distribution state of the queue.
     pub dealt: Distribution,
-    /// Whose packets have come.
+    /// Routers that have sent recently.
     pub company: RecentSenders,
-    /// Full bursts without another one between.
+    /// Consecutive full bursts.
     full: u32,
     budget: usize,
     has_settled: bool,
@@ -44,7 +44,7 @@ impl Default for BurstLimit {
 }
 
 impl BurstLimit {
-    /// A burst of so many packets has come. Returns how many of them may go on.
+    /// Record a burst of `count` packets. Returns how many of them may pass.
     #[inline]
     pub fn observe(&mut self, count: usize) -> usize {
         if count < BURST_SIZE {
@@ -67,7 +67,7 @@ impl BurstLimit {
         self.budget
     }
 
-    /// A device took so many packets of a burst of `count`: the next ones may be a bit longer, or just as long.
+    /// Record how many packets of a burst of `count` a device has accepted. The budget is reduced, or grows by one.
     pub fn sent(&mut self, taken: usize, count: usize) {
         if taken < count {
             self.budget = taken.midpoint(self.budget.min(count)).clamp(LEAST, BURST_SIZE);
@@ -76,7 +76,7 @@ impl BurstLimit {
         }
     }
 
-    /// How many packets of a burst may go on.
+    /// Number of packets of a burst that may pass.
     pub fn budget(&self) -> usize {
         match self.is_closed() {
             true => self.budget,
@@ -88,7 +88,7 @@ impl BurstLimit {
         self.budget < BURST_SIZE
     }
 
-    /// Nothing has come at all.
+    /// Record that nothing was received.
     #[inline(always)]
     pub fn idle(&mut self) {
         if self.full > 0 || self.is_closed() {
@@ -115,7 +115,7 @@ mod tests {
         let seen: Vec<_> = (0..16).map(|_| gate.observe(BURST_SIZE)).collect();
         assert_eq!([64, 48, 48, 36, 36, 27], [6, 7, 10, 11, 14, 15].map(|at| seen[at]));
         assert_eq!([28, 29], [(); 2].map(|()| gate.observe(40)));
-        // Now more patiently.
+        // The budget is now reduced more slowly.
         let seen: Vec<_> = (0..16).map(|_| gate.observe(BURST_SIZE)).collect();
         assert_eq!((29, 26), (seen[14], seen[15]));
         (0..10_000).for_each(|_| assert!(gate.observe(BURST_SIZE) >= LEAST));

@@ -1,51 +1,52 @@
-//! What is to be dealt out by weight, dealt out: who wants less leaves the rest to the others, and has what it left, up to a
-//! limit, when it comes back.
+//! Weighted fair distribution of a budget, similar to deficit round robin. A claimant that demands less leaves the rest to the
+//! others and keeps it as credit, up to a limit.
 
-/// Fractions of a unit.
+/// One unit in fixed-point representation.
 const ONE: u64 = 1 << 24;
 
-/// Who wants something.
+/// Demand of a claimant.
 #[derive(Clone, Copy, Debug)]
 pub struct Demand {
-    /// Its number.
+    /// Number of the claimant.
     pub number: u16,
-    /// Its weight, at least 1.
+    /// Weight of the claimant, at least 1.
     pub weight: u64,
-    /// Units that it wants.
+    /// Number of units demanded.
     pub wants: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Deficit {
     level: u64,
-    /// The clock when it was last dealt to.
+    /// Value of the clock at the last distribution to this claimant.
     seen: u64,
 }
 
-/// What has been dealt at a place.
+/// State of the distribution at one queue.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Distribution {
-    /// Fractions of units dealt to a weight of 1 so far: who was not there gets its part of them when it comes.
+    /// Units (fixed point) distributed per weight of 1 so far. A claimant that was absent gets its part of them when it
+    /// returns.
     clock: u64,
-    /// Units that were there and were not taken, because nobody had a whole one left. Negative: those that were taken
-    /// although they were not there, because all came at once with what they had saved up.
+    /// Units that were available but not taken, because no claimant had a whole unit left. Negative: units that were taken
+    /// without being available, because several claimants used their credit together.
     left: i64,
 }
 
-/// Credits by number.
+/// Credits of claimants, by number.
 #[derive(Debug)]
 pub struct Deficits(Box<[Deficit]>);
 
-/// Times that is looked who still wants more: what is left after that is dealt out with the next burst.
+/// Maximum number of iterations to find claimants with unmet demand. The rest is distributed with the next burst.
 const STEPS: usize = 8;
 
 impl Deficits {
-    /// Of so many, without any.
+    /// Credits for a number of claimants, all empty.
     pub fn new(count: usize) -> Self {
         Self(vec![Deficit::default(); count].into())
     }
 
-    /// Deal `budget` units to claims, of whom none may save up more than `most`.
+    /// Distribute `budget` units to claimants. None of them may accumulate a credit above `most`.
     pub fn distribute(&mut self, claims: &[Demand], budget: u64, dealt: &mut Distribution, most: u64) {
         let Distribution { clock, left } = dealt;
         *left = (*left).min(most as i64).saturating_add(budget as i64);
@@ -86,7 +87,7 @@ impl Deficits {
         self.0.get(usize::from(claim.number)).map_or(0, |credit| credit.level)
     }
 
-    /// Take as many of so many units as there are. Returns how many.
+    /// Take units up to the credit. Returns how many.
     pub fn take_up_to(&mut self, number: u16, units: u64, dealt: &mut Distribution) -> u64 {
         let Some(credit) = self.0.get_mut(usize::from(number)) else {
             return units;
@@ -97,14 +98,14 @@ impl Deficits {
         taken
     }
 
-    /// Give units back that were taken in vain. They come out of what all others are dealt next.
+    /// Return units that were not used. They reduce what all others get next.
     pub fn refund(&mut self, number: u16, units: u64) {
         if let Some(credit) = self.0.get_mut(usize::from(number)) {
             credit.level = credit.level.saturating_add(units * ONE);
         }
     }
 
-    /// Take units; false, and nothing taken, where there are fewer.
+    /// Take units. Returns `false`, without changes, if the credit is lower.
     #[inline(always)]
     pub fn take(&mut self, number: u16, units: u64, dealt: &mut Distribution) -> bool {
         let Some(credit) = self.0.get_mut(usize::from(number)) else {
@@ -126,7 +127,7 @@ mod tests {
 
     const MOST: u64 = 128;
 
-    /// Deal and take as much as there is, one by one and at once.
+    /// Distribute and take as much as possible, one unit at a time and all together.
     fn taken(credits: &mut Deficits, claims: &[Demand], budget: u64, dealt: &mut Distribution) -> Vec<u64> {
         credits.distribute(claims, budget, dealt, MOST);
         all_taken(credits, claims, dealt)
@@ -146,7 +147,7 @@ mod tests {
         (0..).zip(all).map(claim).collect()
     }
 
-    /// All that is there is dealt, and no more, and by weight.
+    /// The budget is distributed completely, not exceeded, and divided by weight.
     fn is_fair(all: &[(u64, u64)], budget: u64) -> Result<(), TestCaseError> {
         let (mut credits, mut dealt) = (Deficits::new(8), Distribution::default());
         let claims = claims(all);
@@ -155,7 +156,7 @@ mod tests {
         const ROUNDS: u64 = 500;
         for _ in 0..ROUNDS {
             credits.distribute(&claims, budget, &mut dealt, MOST);
-            // What would be saved up beyond the limit is nobody's.
+            // Credit beyond the limit is lost.
             cut.iter_mut()
                 .zip(&credits.0)
                 .for_each(|(cut, credit)| *cut |= credit.level == MOST * ONE);
@@ -165,7 +166,7 @@ mod tests {
         let wanted: u64 = all.iter().map(|one| one.1).sum();
         let all_dealt: u64 = sums.iter().sum();
         prop_assert!(all_dealt.abs_diff(wanted.min(budget) * ROUNDS) <= 2 * all.len() as u64 + ROUNDS / 100);
-        // Nobody who wanted more has had less by its weight than anybody else, what it has saved up included.
+        // No claimant with unmet demand has received less by its weight than any other, including its credit.
         for (((sum, credit), (weight, wants)), cut) in sums.iter().zip(&credits.0).zip(all).zip(&cut) {
             for (other, (others, _)) in sums.iter().zip(all) {
                 let is_sated = *sum + 2 >= wants * ROUNDS || *cut;
@@ -199,7 +200,8 @@ mod tests {
             let taken = taken(&mut credits, &claims, 37, &mut dealt);
             sums.iter_mut().zip(taken).for_each(|(sum, taken)| *sum += taken);
         }
-        // All of it; a unit of the first is worth 151 of the second's, which has saved up what it has less.
+        // All of the budget is taken. A unit of the first counts as 151 of the second, which has accumulated the difference as
+        // credit.
         assert_eq!([125, 18_375], sums);
     }
 
@@ -207,10 +209,10 @@ mod tests {
     fn credits_of_who_was_away_are_its_part_up_to_a_limit() {
         let (mut credits, mut dealt) = (Deficits::new(8), Distribution::default());
         let both = claims(&[(10, 64), (10, 64)]);
-        // Alone, the first takes all.
+        // If the first is alone, it takes everything.
         assert_eq!(vec![16], taken(&mut credits, &both[..1], 16, &mut dealt));
         assert_eq!(vec![16], taken(&mut credits, &both[..1], 16, &mut dealt));
-        // What the other left is its own, but no more than there was.
+        // The second has the credit that it did not use, but at most the available units.
         assert_eq!(vec![0, 32], taken(&mut credits, &both, 16, &mut dealt));
         (0..1000).for_each(|_| drop(taken(&mut credits, &both[..1], 16, &mut dealt)));
         let much = claims(&[(10, 0), (10, 500)]);

@@ -1,23 +1,24 @@
-//! Who wanted something of a link lately: bursts may be of one interface alone each, and the next one's part is not for this one.
+//! Recent demands of interfaces for a link. Consecutive bursts may each hold packets of a single interface, which must not use
+//! the shares of the others.
 
 use super::deficit::Demand;
 
-/// Interfaces that are remembered of a link; with more, those that came first are forgotten.
+/// Maximum number of interfaces remembered for a link; beyond that, the oldest are forgotten.
 const PLACES: usize = 16;
 
-/// Bursts for which one is.
+/// Number of bursts for which a demand is remembered.
 const BURSTS: u32 = 8;
 
-/// The claims of the last bursts.
+/// Demands of the last bursts.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RecentDemands {
     burst: u32,
-    /// Each with its burst.
+    /// Recent demands, each with the number of its burst.
     claims: [Option<(Demand, u32)>; PLACES],
 }
 
 impl RecentDemands {
-    /// A burst has these claims. Calls `absent` with each that is not among them and was lately.
+    /// Record the demands of a burst. Calls `absent` with each recent demand that is not among them.
     pub fn observe(&mut self, claims: &[Demand], mut absent: impl FnMut(Demand)) {
         self.burst = self.burst.wrapping_add(1);
         let is_here = |number: u16| claims.iter().any(|claim| claim.number == number);
@@ -71,7 +72,7 @@ mod tests {
             }
         }
         assert_eq!([24, 8], sums.map(|sum| (sum + 450) / 900));
-        // One alone has all again.
+        // An interface that is alone again gets everything.
         (0..20).for_each(|_| assert!(burst(claim(1, 10)) > 0));
         assert_eq!([16; 4], [(); 4].map(|()| burst(claim(1, 10))));
     }

@@ -1,20 +1,20 @@
-//! Whether a router has a queue to itself, though others could send into it.
+//! Detects whether a router has a queue to itself although other routers share the port.
 
 use sluice_route::RouterIndex;
 
-/// Nanoseconds after which who has sent nothing counts as gone: longer than hellos of routing protocols are apart.
+/// Nanoseconds of silence after which a router counts as absent: longer than the interval of routing protocols' hello messages.
 const SILENCE: u64 = 15_000_000_000;
 
-/// Who has sent into a queue lately, as far as was looked.
+/// Routers that have recently sent into a queue, as far as observed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RecentSenders {
     last: Option<RouterIndex>,
-    /// Until then somebody else counts as there.
+    /// Time until which a second router counts as present.
     until: u64,
 }
 
 impl RecentSenders {
-    /// A burst has these routers' packets. Returns whether one router is all that there was lately.
+    /// Record the routers of a burst's packets. Returns whether only one router has sent recently.
     pub fn observe(&mut self, routers: impl Iterator<Item = RouterIndex>, now: u64) -> bool {
         for router in routers {
             if self.last.is_some_and(|last| last != router) {

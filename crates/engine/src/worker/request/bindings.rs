@@ -1,4 +1,4 @@
-//! Lists of what pools have lent: mappings, subscribers, and their port blocks.
+//! Lists of pool state: mappings, subscribers, and their port blocks.
 
 use std::net::IpAddr;
 
@@ -9,104 +9,105 @@ use super::{Cursor, Endpoint};
 use crate::session::family::{Family, V4, V6};
 use crate::session::shard::Shard;
 
-/// Which mappings, subscribers and blocks are meant: those that meet every condition given.
+/// A filter for mappings, subscribers and blocks. All given conditions must match.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BindingFilter {
-    /// The inside host; its port is asked of mappings alone.
+    /// The inside host. Its port only applies to mappings.
     pub inside: Option<Endpoint>,
-    /// What the outside sees in its place; of subscribers the paired address, of blocks any of their ports.
+    /// The outside address and port. For subscribers the paired address, for blocks any of their ports.
     pub outside: Option<Endpoint>,
-    /// What the port is of; asked of mappings alone.
+    /// Port class. It only applies to mappings.
     pub class: Option<PortClass>,
-    /// The pool.
+    /// Pool of the mapping, subscriber or block.
     pub pool: Option<PoolIndex>,
 }
 
-/// A mapping, to be shown.
+/// A mapping as lists show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MappingInfo {
     /// Inside address and port.
     pub inside: (IpAddr, u16),
     /// Outside address and port.
     pub outside: (IpAddr, u16),
-    /// What the ports are of.
+    /// Port class of the mapping.
     pub class: PortClass,
-    /// The pool.
+    /// Pool of the mapping.
     pub pool: PoolIndex,
-    /// Sessions that use it.
+    /// Number of sessions that use the mapping.
     pub sessions: u32,
-    /// Shard.
+    /// Shard of the mapping.
     pub shard: u16,
 }
 
-/// A subscriber, to be shown.
+/// A subscriber as lists show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SubscriberInfo {
-    /// Its inside address, or the first of its prefix.
+    /// Inside address of the subscriber, or the first address of its prefix.
     pub address: IpAddr,
     /// The outside address that it is paired with.
     pub paired: IpAddr,
-    /// The pool.
+    /// Pool of the subscriber.
     pub pool: PoolIndex,
-    /// Its sessions.
+    /// Number of sessions of the subscriber.
     pub sessions: u32,
     /// Outside ports in use, by class.
     pub ports: [u32; 3],
-    /// Its port blocks.
+    /// Number of port blocks of the subscriber.
     pub blocks: u16,
-    /// Shard.
+    /// Shard of the subscriber.
     pub shard: u16,
 }
 
-/// A port block, to be shown.
+/// A port block as lists show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockInfo {
-    /// The subscriber that has it: its inside address, or the first of its prefix.
+    /// Its subscriber: the inside address, or the first address of the prefix.
     pub subscriber: IpAddr,
-    /// Outside address.
+    /// Outside address of the block.
     pub address: IpAddr,
-    /// First port.
+    /// First port of the block.
     pub first: u16,
-    /// Last port.
+    /// Last port of the block.
     pub last: u16,
     /// Ports in use, by class.
     pub used: [u16; 3],
-    /// The pool.
+    /// Pool of the block.
     pub pool: PoolIndex,
-    /// Shard.
+    /// Shard of the block.
     pub shard: u16,
 }
 
-/// What is listed, and its memory.
+/// The kind of list, and its memory.
 #[derive(Debug)]
 pub enum BindingList {
-    /// Mappings.
+    /// A list of mappings.
     Mappings(Vec<MappingInfo>),
-    /// Subscribers.
+    /// A list of subscribers.
     Subscribers(Vec<SubscriberInfo>),
-    /// Port blocks. Those of one subscriber come together: there must be room for as many as one may have.
+    /// Port blocks. The blocks of one subscriber are listed together, so there must be room for the maximum number per
+    /// subscriber.
     Blocks(Vec<BlockInfo>),
 }
 
-/// What the shards of a worker have lent.
+/// Allocations of a worker's shards.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BindingUsage {
-    /// Ports lent by pool and class.
+    /// Allocated ports by pool and class.
     pub ports: Vec<[u64; 3]>,
-    /// Mappings, permissions among them, and most.
+    /// Mappings including filtering entries, and their maximum.
     pub mappings: [u64; 2],
-    /// Subscribers, and most.
+    /// Subscribers, and their maximum.
     pub subscribers: [u64; 2],
-    /// Port blocks, and most.
+    /// Port blocks, and their maximum.
     pub blocks: [u64; 2],
-    /// Ports and blocks that wait.
+    /// Ports and blocks in quarantine.
     pub held: u64,
-    /// Ports and blocks that were free at once for want of room to wait.
+    /// Ports and blocks released without quarantine, because its table was full.
     pub not_held: u64,
 }
 
 impl BindingUsage {
-    /// Add what a shard has lent.
+    /// Add the allocations of a shard.
     pub(crate) fn add(&mut self, shard: &Shard<'_>) {
         let bindings = &shard.bindings4;
         for (pool, ports) in self.ports.iter_mut().enumerate() {
@@ -129,7 +130,7 @@ impl BindingUsage {
 }
 
 impl BindingList {
-    /// Whether nothing was found.
+    /// Whether the list is empty.
     pub fn is_empty(&self) -> bool {
         match self {
             Self::Mappings(into) => into.is_empty(),
@@ -138,7 +139,7 @@ impl BindingList {
         }
     }
 
-    /// For how many more there is memory.
+    /// Number of items that still fit the list.
     fn room(&self) -> usize {
         match self {
             Self::Mappings(into) => into.capacity() - into.len(),
@@ -148,15 +149,15 @@ impl BindingList {
     }
 }
 
-/// How far a round has come.
+/// Progress of a list in one round.
 pub(super) struct Progress {
-    /// Where to go on.
+    /// Where the list continues.
     pub next: Option<Cursor>,
-    /// The memory is full.
+    /// The list's memory is full.
     pub full: bool,
 }
 
-/// Look at the next `count` records.
+/// Visit the next `count` records.
 pub(super) fn step(
     shards: &[Option<Box<Shard<'_>>>],
     mut cursor: Cursor,
@@ -194,13 +195,13 @@ pub(super) fn step(
     }
 }
 
-/// How far a scan of a shard has come.
+/// Progress of the scan of a shard.
 enum Scan {
     /// There is no memory for this record.
     Full(u32),
-    /// This record is the next.
+    /// This record is the next one.
     Some(u32),
-    /// There are no more.
+    /// There are no more records.
     End,
 }
 

@@ -1,4 +1,4 @@
-//! The worker's end of requests: lists and clearing take several rounds, a portion of records in each.
+//! The worker's end of requests. Lists and clearing take several rounds, with a number of records in each.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
@@ -12,15 +12,16 @@ use sluice_wire::{Context, Direction};
 use super::bindings::{self, BindingFilter, BindingList};
 use super::{Cursor, Filter, Flow, RECORDS_PER_ROUND, Reply, Request, SessionInfo};
 use crate::features::inspection::Alerts;
-use crate::features::punt;
+use crate::features::session_end::{SessionTools, end, remaining};
+use crate::packet::punt;
 use crate::packet::time::TICKS_PER_SECOND;
 use crate::session::events::Taken;
 use crate::session::family::{Family, Session, V4, V6};
 use crate::session::records;
-use crate::session::shard::{SessionTools, Shard, end, remaining};
+use crate::session::shard::Shard;
 use crate::snapshot::Snapshot;
 
-/// The worker's end.
+/// The worker's end of the request channel.
 #[derive(Debug)]
 pub struct RequestServer {
     requests: Receiver<Request>,
@@ -30,30 +31,30 @@ pub struct RequestServer {
     binding: Option<(Cursor, BindingFilter, BindingList)>,
 }
 
-/// The control thread's end.
+/// The control thread's end of the request channel.
 #[derive(Debug)]
 pub struct WorkerHandle {
-    /// Where requests go.
+    /// Sends requests to the worker.
     pub requests: SyncSender<Request>,
-    /// Where answers come from, in the order of the requests.
+    /// Receives answers, in the order of the requests.
     pub replies: Receiver<Reply>,
-    /// The worker's events of translation, where they are wanted.
+    /// The worker's translation events, if enabled.
     pub events: Option<Taken>,
-    /// The worker's alerts, where it inspects.
+    /// The worker's alerts, if it inspects.
     pub alerts: Option<Alerts>,
-    /// The worker's records of inspected flows, where they are wanted.
+    /// The worker's records of inspected flows, if enabled.
     pub records: Option<records::Taken>,
-    /// What the worker has for routers' hosts.
+    /// Packets from the worker to routers' hosts.
     pub to_hosts: Option<punt::PuntReceiver>,
-    /// Where routers' hosts send by, of the worker that owns what the gateway itself sends.
+    /// Packets from routers' hosts to the worker, if it owns the gateway's own traffic.
     pub from_hosts: Option<punt::PuntSender>,
-    /// What the worker has for who serves subscribers' sites.
+    /// Packets from the worker to the subscriber service.
     pub to_subscribers: Option<punt::PuntReceiver>,
-    /// Where that one sends by, of the same worker as hosts.
+    /// Packets from the subscriber service to the worker, if it owns the gateway's own traffic.
     pub from_subscribers: Option<punt::PuntSender>,
 }
 
-/// Both ends of a worker's requests.
+/// Both ends of a worker's request channel.
 pub fn channel() -> (RequestServer, WorkerHandle) {
     let (requests, inbox) = sync_channel(8);
     let (outbox, replies) = sync_channel(8);
@@ -80,7 +81,7 @@ pub fn channel() -> (RequestServer, WorkerHandle) {
 }
 
 impl RequestServer {
-    /// The next request, while none is under way.
+    /// The next request, unless one is in progress.
     pub(crate) fn next(&mut self) -> Option<Request> {
         if self.is_answering() {
             return None;
@@ -88,32 +89,32 @@ impl RequestServer {
         self.requests.try_recv().ok()
     }
 
-    /// Whether an answer that takes several rounds is under way.
+    /// Whether a request that takes several rounds is in progress.
     pub(crate) fn is_answering(&self) -> bool {
         self.clearing.is_some() || self.listing.is_some() || self.binding.is_some()
     }
 
-    /// Answer; where nobody listens any more the answer is dropped.
+    /// Send an answer. If the requester is gone, the answer is dropped.
     pub(crate) fn answer(&self, reply: Reply) {
         let _ = self.replies.try_send(reply);
     }
 
-    /// Begin a list.
+    /// Start a list of sessions.
     pub(crate) fn list(&mut self, cursor: Cursor, filter: Filter, into: Vec<SessionInfo>) {
         self.listing = Some((cursor, filter, into));
     }
 
-    /// Begin a list of what pools have lent.
+    /// Start a list of pool state.
     pub(crate) fn list_bindings(&mut self, cursor: Cursor, filter: BindingFilter, into: BindingList) {
         self.binding = Some((cursor, filter, into));
     }
 
-    /// Begin to clear.
+    /// Start to clear sessions.
     pub(crate) fn clear(&mut self, cursor: Cursor, filter: Filter, ended: u64) {
         self.clearing = Some((cursor, filter, ended));
     }
 
-    /// Go on with what is under way, by the records of a [`portion`](super::portion).
+    /// Continue a request in progress by a [`portion`](super::portion) of records.
     pub(crate) fn advance(
         &mut self,
         shards: &mut [Option<Box<Shard<'_>>>],
@@ -172,7 +173,7 @@ impl RequestServer {
     }
 }
 
-/// Visit the next `count` records; where to go on.
+/// Visit the next `count` records. Returns where to continue.
 fn step(
     shards: &[Option<Box<Shard<'_>>>],
     mut cursor: Cursor,
@@ -217,7 +218,7 @@ fn scan<F: Family>(
     })
 }
 
-/// A direction of a session; of ICMP queries with the identifier in the place of both ports.
+/// A direction of a session. For ICMP queries, both ports are the identifier.
 fn flow<T: Tuple>(tuple: &T, protocol: u8, direction: Direction) -> Flow {
     let ports = match direction {
         _ if !is_icmp(protocol) => [tuple.source_port(), tuple.destination_port()],
@@ -264,13 +265,13 @@ fn show<F: Family>(
     }
 }
 
-/// The context of a session: that of its inside key, where it is of a site.
+/// The context of a session: that of its inside key if it belongs to a site.
 fn context<F: Family>(session: &F::Session) -> Context {
     let (forward, reverse) = (session.forward().context(), session.reverse().context());
     if is_site(reverse) { reverse } else { forward }
 }
 
-/// What is known of a session's application; of ICMP its protocol says it.
+/// The application of a session. That of ICMP is determined by the protocol.
 fn application<F: Family>(session: &F::Session, tools: &SessionTools<'_>, snapshot: &Snapshot) -> Option<ProtocolPair> {
     let interfaces = [
         session.interface(),

@@ -1,9 +1,11 @@
-//! A fixed piece of memory, cut into blocks by halving it. Every block belongs to an owner and goes with it.
+//! A buddy allocator: memory of fixed size, divided into blocks by halving. Every block belongs to an owner and is
+//! released with it.
 
 /// Bytes of the smallest block.
 pub const BLOCK_UNIT: usize = 64;
 
-/// Bytes that one owner holds at most: a TLS handshake of a jumbo frame's size, doubled while it grows.
+/// Maximum number of bytes of one owner: enough for a TLS handshake of a jumbo frame's size, which is doubled as it
+/// grows.
 pub const MAX_OWNER_BYTES: usize = 256 << 10;
 
 const NONE: u32 = u32::MAX;
@@ -17,8 +19,8 @@ enum State {
     Taken,
 }
 
-/// What is known of the block that begins at a unit; `next` and `previous` link the free ones of a size, or those of
-/// an owner.
+/// State of the block that begins at a unit; `next` and `previous` link the free blocks of a size, or the blocks of an
+/// owner.
 #[derive(Clone, Copy)]
 struct Block {
     next: u32,
@@ -34,7 +36,7 @@ struct Owner {
     bytes: u32,
 }
 
-/// The book of an arena; it does not hold the memory itself, only offsets into it.
+/// Metadata of an arena: it manages offsets and does not hold the memory itself.
 pub struct Arena {
     blocks: Box<[Block]>,
     free: [u32; ORDERS],
@@ -42,13 +44,13 @@ pub struct Arena {
     used: usize,
     peak: usize,
     refused: u64,
-    /// What is asked for until one is refused, for tests.
+    /// Number of allocations until one is refused, for tests.
     #[cfg(test)]
     pub refuse_in: Option<u32>,
 }
 
 impl Arena {
-    /// Of this many units.
+    /// Creates an arena of this many units.
     pub fn new(units: u32, owners: u32) -> Self {
         let block = Block {
             next: NONE,
@@ -77,17 +79,17 @@ impl Arena {
         arena
     }
 
-    /// Bytes taken, rounded up to blocks; the most that ever were; how often one was refused.
+    /// Allocated bytes, rounded up to blocks; their maximum so far; number of failed allocations.
     pub fn figures(&self) -> (usize, usize, u64) {
         (self.used, self.peak, self.refused)
     }
 
-    /// How often one was refused.
+    /// Number of failed allocations.
     pub fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// The offset of a block of at least this many bytes, for an owner.
+    /// Allocates a block of at least this many bytes for an owner, and returns its offset.
     pub fn allocate(&mut self, owner: u32, bytes: usize) -> Option<usize> {
         let taken = self.take(owner, bytes);
         self.refused += u64::from(taken.is_none());
@@ -128,13 +130,13 @@ impl Arena {
         Some(at as usize * BLOCK_UNIT)
     }
 
-    /// Bytes of the block that was handed out at this offset, if one was.
+    /// Size in bytes of the block allocated at this offset, if there is one.
     pub fn size(&self, offset: usize) -> Option<usize> {
         let block = self.blocks.get(offset / BLOCK_UNIT)?;
         (offset.is_multiple_of(BLOCK_UNIT) && block.state == State::Taken).then(|| BLOCK_UNIT << block.order)
     }
 
-    /// Takes back a block; false where none was handed out at this offset.
+    /// Frees a block; false if no block is allocated at this offset.
     pub fn free(&mut self, offset: usize) -> bool {
         let Some(bytes) = self.size(offset) else {
             return false;
@@ -171,7 +173,7 @@ impl Arena {
         true
     }
 
-    /// Takes back everything that an owner has.
+    /// Frees all blocks of an owner.
     pub fn release(&mut self, owner: u32) {
         while self.owners[owner as usize].first != NONE {
             self.free(self.owners[owner as usize].first as usize * BLOCK_UNIT);

@@ -1,10 +1,10 @@
-//! Where nDPI and libgcrypt get their memory: while a core works on a packet, from that core's arena; else, which is
-//! when modules are made and unmade, from the C library.
+//! Allocator hooks of nDPI and libgcrypt. While a core processes a packet, memory is from that core's arena; at all
+//! other times, which is when modules are created and destroyed, it is from the C library.
 //!
-//! libgcrypt ends the process where it gets no memory in the middle of a digest, so it has an arena of its own, which is
-//! empty before and after each packet.
+//! libgcrypt terminates the process if an allocation fails during a digest. Therefore it has an arena of its own, which
+//! is empty before and after each packet.
 //!
-//! The hooks are of the process and are told a size only, so which arena it is stands in a variable of the thread.
+//! The hooks are global to the process and receive only a size, so a thread-local variable holds the current arena.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::cell::Cell;
@@ -15,14 +15,14 @@ use std::sync::Once;
 use super::arena::{Arena, BLOCK_UNIT};
 use super::raw;
 
-/// The memory of a core, and its book.
+/// Memory of a core with its arena.
 pub struct Memory {
     base: NonNull<u8>,
     layout: Layout,
     pub arena: Arena,
-    /// Whose blocks are handed out.
+    /// Owner of the blocks that are allocated.
     owner: u32,
-    /// Pointers that came back and were never handed out from here; they are left alone.
+    /// Pointers that were freed without having been allocated here; they are ignored.
     pub foreign: u64,
 }
 
@@ -48,13 +48,13 @@ impl Memory {
 
     fn allocate(&mut self, size: usize) -> *mut c_void {
         match self.arena.allocate(self.owner, size) {
-            // SAFETY: the book hands out offsets of blocks that lie in the memory whole.
+            // SAFETY: the arena returns offsets of blocks that lie completely within the memory.
             Some(offset) => unsafe { self.base.as_ptr().add(offset) }.cast(),
             None => ptr::null_mut(),
         }
     }
 
-    /// Where in the memory this is, if a block was handed out there.
+    /// Offset of a pointer, if a block is allocated there.
     fn offset(&self, pointer: *const c_void) -> Option<usize> {
         let offset = pointer.addr().checked_sub(self.base.addr().get())?;
         self.arena.size(offset).map(|_| offset)
@@ -98,7 +98,7 @@ impl Drop for Memory {
 /// Bytes for libgcrypt: the ciphers and digests of one QUIC packet take about a third.
 const CIPHERS: usize = 64 << 10;
 
-/// The arenas of a core.
+/// Arenas of a core.
 pub struct Memories {
     pub flows: Memory,
     pub ciphers: Memory,
@@ -117,19 +117,19 @@ thread_local! {
     static CURRENT: Cell<*mut Memories> = const { Cell::new(ptr::null_mut()) };
 }
 
-/// Calls into nDPI with these memories, for this owner. The call must not unwind, which C code does not.
+/// Calls nDPI with these arenas, on behalf of this owner. The call must not unwind, and C code does not.
 pub fn within<R>(memories: &mut Memories, owner: u32, call: impl FnOnce() -> R) -> R {
     memories.flows.owner = owner;
     let memories = ptr::from_mut(memories);
     CURRENT.set(memories);
     let result = call();
     CURRENT.set(ptr::null_mut());
-    // SAFETY: from the borrow that this function holds; the hooks use it no longer.
+    // SAFETY: derived from the borrow that this function holds; the hooks no longer use it.
     unsafe { (*memories).ciphers.arena.release(0) };
     result
 }
 
-/// Which of them a library uses.
+/// Selects the arena of a library.
 trait Use {
     fn memory(memories: &mut Memories) -> &mut Memory;
 }
@@ -150,20 +150,21 @@ impl Use for Ciphers {
     }
 }
 
-/// What to do where the thread is inside of [`within`].
+/// Runs a function with the current arena, if the thread is inside of [`within`].
 fn current<U: Use, R>(inside: impl FnOnce(&mut Memory) -> R) -> Option<R> {
-    // SAFETY: `within` borrows the memories mutably for as long as they stand here, and nobody but the hooks, which do
-    // not call each other, uses that borrow meanwhile.
+    // SAFETY: `within` borrows the arenas mutably as long as the pointer is set, and only the hooks, which do not call
+    // each other, use that borrow meanwhile.
     unsafe { CURRENT.get().as_mut() }.map(|memories| inside(U::memory(memories)))
 }
 
 unsafe extern "C" fn allocate<U: Use>(size: usize) -> *mut c_void {
-    // SAFETY: any size may be asked for.
+    // SAFETY: `malloc` accepts any size.
     current::<U, _>(|memory| memory.allocate(size)).unwrap_or_else(|| unsafe { raw::malloc(size) })
 }
 
 unsafe extern "C" fn reallocate<U: Use>(pointer: *mut c_void, size: usize) -> *mut c_void {
-    // SAFETY: outside of packets every pointer is the C library's: what packets allocated went with their flow.
+    // SAFETY: outside of packets every pointer is the C library's, because memory allocated for packets was released
+    // with its flow.
     current::<U, _>(|memory| memory.reallocate(pointer, size)).unwrap_or_else(|| unsafe { raw::realloc(pointer, size) })
 }
 
@@ -176,11 +177,11 @@ unsafe extern "C" fn is_secure(_: *const c_void) -> c_int {
     0
 }
 
-/// Sets the hooks, once, before the first module is made.
+/// Sets the hooks, once, before the first module is created.
 pub fn set() {
     static SET: Once = Once::new();
-    // SAFETY: the hooks have the types that both libraries declare and are sound on every thread; no memory of either
-    // library is older than this.
+    // SAFETY: the hooks have the types that both libraries declare and are sound on every thread; neither library has
+    // allocated memory before.
     SET.call_once(|| unsafe {
         raw::gcry_set_allocation_handler(
             allocate::<Ciphers>,

@@ -1,4 +1,4 @@
-//! nDPI's interface as its installed header has it, and what we call of libgcrypt, on which it stands.
+//! nDPI's interface as declared in the installed header, and the functions of libgcrypt that are called.
 #![allow(
     missing_docs,
     non_camel_case_types,
@@ -39,7 +39,7 @@ unsafe extern "C" {
     pub fn gcry_md_close(digest: *mut c_void);
 }
 
-// Of the C library.
+// Functions of the C library.
 unsafe extern "C" {
     pub fn malloc(size: usize) -> *mut c_void;
     pub fn realloc(pointer: *mut c_void, size: usize) -> *mut c_void;

@@ -1,12 +1,12 @@
-//! Which packets nDPI is shown. Once it takes a flow for TLS over TCP, it looks for a TCP header in every packet of the
-//! flow, and does not ask whether there is one.
+//! Selects the packets that are passed to nDPI. Once nDPI has identified TLS over TCP in a flow, it reads a TCP header
+//! in every packet of the flow without checking that there is one.
 
 /// IP version and transport protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape(u8, u8);
 
-/// The shape of a packet with all its headers and all its bytes, and the packet without what is behind its end. `None`
-/// for every other packet, later fragments among them.
+/// The shape of a complete packet with all of its headers, and the packet without trailing bytes. `None` for every
+/// other packet, including fragments other than the first.
 pub fn shape(packet: &[u8]) -> Option<(Shape, &[u8])> {
     let (protocol, packet, transport) = match packet.first()? >> 4 {
         4 => version4(packet)?,
@@ -92,7 +92,8 @@ mod tests {
             packet[place] = value;
             shape(&packet).is_some()
         };
-        // Header lengths too small and too large, total length within the headers, a later fragment.
+        // Header lengths that are too small and too large, a total length within the headers, and a fragment that is
+        // not the first.
         let places = [
             (4, 0, 0x44),
             (4, 0, 0x4f),

@@ -8,8 +8,8 @@ use crate::applications::{ApplicationCapacity, ApplicationDetector, DetectionHan
 #[path = "../../../tests/captured/mod.rs"]
 mod captured;
 
-/// What every kind of flow asks for, refused at the first request of a packet, at the second, and so on: no crash, and
-/// what the flow had is back.
+/// For every kind of flow, the first allocation of a packet fails, then the second, and so on: nDPI must not crash, and
+/// the memory of the flow must be released.
 #[test]
 fn flows_refused_memory_at_any_request_are_given_up() {
     let mut applications = ApplicationDetector::new(ApplicationCapacity::default()).unwrap();

@@ -1,8 +1,8 @@
-//! The scans that were asked for, written down: what a search costs alone is measured by doing them again.
+//! Recorded scans. Replaying them measures the cost of the search alone.
 
 use std::ops::Range;
 
-/// Scans in their order, with what they looked at. Made for measurements: writing them down allocates.
+/// Scans in order, with their data. For measurements only, because recording allocates.
 #[derive(Debug, Default)]
 pub struct ScanLog {
     calls: Vec<ScanRecord>,
@@ -14,7 +14,7 @@ pub struct ScanLog {
 struct ScanRecord {
     /// Serial number of the database.
     database: u64,
-    /// The stream, and whether it was at its begin; none in block mode.
+    /// The stream, and whether it was at its start; `None` in block mode.
     stream: Option<(u32, bool)>,
     bytes: Range<usize>,
 }
@@ -30,17 +30,17 @@ impl ScanLog {
         });
     }
 
-    /// How many.
+    /// Number of scans.
     pub fn count(&self) -> usize {
         self.calls.len()
     }
 
-    /// Bytes that they looked at.
+    /// Number of scanned bytes.
     pub fn bytes(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Database, stream and data of each.
+    /// Database, stream and data of each scan.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u64, Option<(u32, bool)>, &[u8])> {
         let call = |call: &ScanRecord| (call.database, call.stream, &self.bytes[call.bytes.clone()]);
         self.calls.iter().map(call)

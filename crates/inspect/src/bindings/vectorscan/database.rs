@@ -7,25 +7,25 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{Error, MatchAction, Platform, ScanEnd, Scratch, check, length, raw, report, scanned};
 
-/// Bytes that are searched for as they are.
+/// A literal pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pattern<'a> {
-    /// At least one; the first is not zero: the library takes such a pattern for an empty one.
+    /// At least one byte, the first of which is not zero: the library treats such a pattern as empty.
     pub bytes: &'a [u8],
     /// ASCII letters match in either case.
     pub caseless: bool,
-    /// What its matches are reported by; several patterns may share one.
+    /// Identifier that is reported with a match; several patterns may share one.
     pub id: u32,
 }
 
-/// How a database is scanned.
+/// Scan mode of a database.
 pub trait Mode: sealed::Sealed + 'static {}
 
-/// Each piece of data is looked at by itself.
+/// Each block of data is scanned on its own.
 #[derive(Debug)]
 pub enum Block {}
 
-/// Pieces of data follow one another; see [`super::Streams`].
+/// Data is scanned as parts of a stream; see [`super::ScanStreams`].
 #[derive(Debug)]
 pub enum Streaming {}
 
@@ -48,14 +48,14 @@ mod sealed {
 #[derive(Debug)]
 pub struct Database<M: Mode> {
     raw: NonNull<raw::HsDatabase>,
-    /// Tells it from every other of this process, also from freed ones.
+    /// Serial number, unique among all databases of this process, including freed ones.
     serial: u64,
     mode: PhantomData<M>,
 }
 
-// SAFETY: nothing writes a database between its making and its freeing, and it knows no thread.
+// SAFETY: a database is not written between its creation and its destruction, and is not bound to a thread.
 unsafe impl<M: Mode> Send for Database<M> {}
-// SAFETY: as above; scans write only the scratch and the stream.
+// SAFETY: as for `Send`; scans write only the scratch and the stream.
 unsafe impl<M: Mode> Sync for Database<M> {}
 
 impl<M: Mode> Database<M> {
@@ -106,7 +106,7 @@ impl<M: Mode> Database<M> {
         })
     }
 
-    /// Bytes in memory.
+    /// Size in bytes.
     pub fn size(&self) -> usize {
         let mut size = 0;
         // SAFETY: the database is alive; the library writes one number.
@@ -114,13 +114,13 @@ impl<M: Mode> Database<M> {
         size
     }
 
-    /// Its bytes, for the same version of the library on an equal processor.
+    /// Serialises the database, for the same version of the library on an equal processor.
     pub fn serialise(&self) -> Result<Vec<u8>, Error> {
         let (mut bytes, mut length) = (ptr::null_mut(), 0);
         // SAFETY: the database is alive; the library writes a pointer and a length.
         check(unsafe { raw::hs_serialize_database(self.raw(), &raw mut bytes, &raw mut length) })?;
-        // SAFETY: after success, `bytes` has `length` bytes from the C library's allocator, as we set no other; they
-        // are copied once and freed once.
+        // SAFETY: after success, `bytes` has `length` bytes from the C library's allocator, because no other is set;
+        // they are copied once and freed once.
         unsafe {
             let copy = std::slice::from_raw_parts(bytes.cast::<u8>(), length).to_vec();
             raw::free(bytes.cast());
@@ -128,16 +128,18 @@ impl<M: Mode> Database<M> {
         }
     }
 
-    /// A database from what [`Database::serialise`] gave. Only for bytes that are known to be that, by a digest in a file
-    /// that nobody else can write: the library checks its version, the processor and a checksum, but scans believe
-    /// every offset, and forged bytes make them read and write anywhere. For this reason it is not offered to others.
+    /// Restores a database from the output of [`Database::serialise`]. The caller must ensure that the bytes are genuine,
+    /// by a digest in a file that no other user can write: the library checks its version, the processor and a checksum,
+    /// but scans trust every offset, and forged bytes cause reads and writes at any address. Therefore the function is
+    /// not public.
     pub(crate) fn deserialise(bytes: &[u8]) -> Result<Self, Error> {
         let mut database = ptr::null_mut();
         // SAFETY: the bytes are readable for their length; the library copies them.
         check(unsafe { raw::hs_deserialize_database(bytes.as_ptr().cast(), bytes.len(), &raw mut database) })?;
         let database = Self::from_raw(database)?;
         let mut size = 0;
-        // SAFETY: the database is alive; the library writes one number. It refuses databases without streams.
+        // SAFETY: the database is alive; the library writes one number. It returns an error for databases without
+        // streams.
         let code = unsafe { raw::hs_stream_size(database.raw(), &raw mut size) };
         if (code == raw::SUCCESS) == (<M as sealed::Sealed>::FLAG == raw::MODE_STREAM) {
             Ok(database)
@@ -156,17 +158,18 @@ impl<M: Mode> Database<M> {
 }
 
 impl Database<Block> {
-    /// Looks at a piece of data; the sink gets identifier and end of each match, not always in the order of the ends.
+    /// Scans a block of data. The sink receives the identifier and the end of each match, not always in the order of
+    /// the ends.
     ///
     /// # Panics
     ///
-    /// Where the scratch does not serve this database, or the data is 4 GiB or longer. A panic of the sink aborts the
+    /// The scratch was not enlarged for this database, or the data is 4 GiB or longer. A panic of the sink aborts the
     /// process.
     pub fn scan<S: FnMut(u32, u64) -> MatchAction>(&self, data: &[u8], scratch: &mut Scratch, mut sink: S) -> ScanEnd {
         scratch.log_scan(self.serial, || None, data);
         let memory = scratch.memory_for(self.serial);
         // SAFETY: the database is alive and of block mode, the data readable, the scratch large enough and borrowed
-        // mutably, and `report::<S>` is handed the sink that it expects, which outlives the call.
+        // mutably, and `report::<S>` receives the sink that it expects, which outlives the call.
         scanned(unsafe {
             raw::hs_scan(
                 self.raw(),
@@ -182,7 +185,7 @@ impl Database<Block> {
 }
 
 impl Database<Streaming> {
-    /// Bytes that each stream takes.
+    /// Bytes of the state of each stream.
     pub fn stream_size(&self) -> usize {
         let mut size = 0;
         // SAFETY: the database is alive and of streaming mode; the library writes one number.
@@ -193,17 +196,18 @@ impl Database<Streaming> {
 
 impl<M: Mode> Drop for Database<M> {
     fn drop(&mut self) {
-        // SAFETY: the database came from the library, and what borrows or shares it is gone.
+        // SAFETY: the database came from the library, and no borrow or share of it is left.
         unsafe { raw::hs_free_database(self.raw.as_ptr()) };
     }
 }
 
-/// What the compiler answered; frees what it said.
+/// Converts the result of a compilation, and frees its error message.
 fn compiled(code: c_int, error: *mut raw::HsCompileError, id: impl Fn(usize) -> Option<u32>) -> Result<(), Error> {
     if error.is_null() {
         return check(code);
     }
-    // SAFETY: the library handed out a structure of this layout with a terminated text; it is read and then freed once.
+    // SAFETY: the library returned a structure of this layout with a null-terminated text; it is read and then freed
+    // once.
     let (at, message) = unsafe {
         let at = usize::try_from((*error).expression);
         let message = CStr::from_ptr((*error).message).to_string_lossy().into();

@@ -1,7 +1,7 @@
-//! What we call of `hs.h`, declared as Vectorscan 5.4 declares it.
+//! The functions of `hs.h` that are called, as Vectorscan 5.4 declares them.
 //!
-//! The library holds what searches several times, built for different processors, and chooses among them by itself. Its builds for
-//! AVX2 and AVX-512 pass over matches (decision 0022), so the one for SSE4.2 is called by its own name.
+//! The library contains the search code several times, built for different processors, and selects one of the builds at run time.
+//! Its builds for AVX2 and AVX-512 miss matches (decision 0022), so the build for SSE4.2 is called by its own name.
 
 use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
 
@@ -33,7 +33,7 @@ opaque! { HsDatabase HsScratch HsStream }
 #[repr(C)]
 pub struct HsCompileError {
     pub message: *mut c_char,
-    /// Position of the pattern, negative where none is to blame.
+    /// Index of the invalid pattern; negative if the error is not about a pattern.
     pub expression: c_int,
 }
 
@@ -46,7 +46,7 @@ pub struct HsPlatform {
     pub reserved2: c_ulonglong,
 }
 
-/// Identifier, begin (0 unless asked for), end, flags, context; other than 0 stops the scan.
+/// Identifier, start (0 unless requested), end, flags, context; a result other than 0 stops the scan.
 pub type MatchHandler = unsafe extern "C" fn(c_uint, c_ulonglong, c_ulonglong, c_uint, *mut c_void) -> c_int;
 
 unsafe extern "C" {
@@ -118,6 +118,6 @@ unsafe extern "C" {
         context: *mut c_void,
     ) -> c_int;
 
-    /// Of the C library: Vectorscan's own default, which frees what it hands out.
+    /// `free` of the C library: Vectorscan's default deallocator for memory that it returns.
     pub fn free(pointer: *mut c_void);
 }

@@ -1,10 +1,10 @@
-//! Scans done again, without anything around them.
+//! Replays recorded scans without other work.
 
 use std::sync::Arc;
 
 use super::{Block, Database, Error, MatchAction, ScanLog, ScanStreams, Scratch, Streaming};
 
-/// Databases to scan again with, and states of their streams.
+/// Databases of the replayed scans, and the states of their streams.
 #[derive(Debug)]
 pub struct Replay<'d> {
     blocks: Vec<&'d Database<Block>>,
@@ -13,10 +13,10 @@ pub struct Replay<'d> {
 }
 
 impl<'d> Replay<'d> {
-    /// With these databases, and so many streams for each that has streams.
+    /// Creates a replay with these databases, and `count` streams for each streaming database.
     ///
     /// # Errors
-    /// There is no memory.
+    /// No memory is left.
     pub fn new(
         blocks: Vec<&'d Database<Block>>,
         streams: &[Arc<Database<Streaming>>],
@@ -40,10 +40,10 @@ impl<'d> Replay<'d> {
         })
     }
 
-    /// Do all scans again; how many matches there were.
+    /// Replays all scans, and returns the number of matches.
     ///
     /// # Panics
-    /// Where the scans are of other databases, or of more streams.
+    /// The scans are of other databases, or of more streams.
     pub fn run(&mut self, calls: &ScanLog) -> u64 {
         let mut found = 0;
         let mut sink = |_, _| {

@@ -1,20 +1,20 @@
-//! The memory that a scan works in.
+//! Scratch memory of scans.
 
 use std::ptr::{self, NonNull};
 
 use super::{Database, Error, Mode, ScanLog, check, raw};
 
-/// The memory that scans of one core work in. It serves every database that it was grown for.
+/// Scratch memory of the scans of one core, for every database that it was enlarged for.
 #[derive(Debug)]
 pub struct Scratch {
     memory: *mut raw::HsScratch,
-    /// Serial numbers of the databases that it is large enough for: the library does not check.
+    /// Serial numbers of the databases that the scratch is large enough for: the library does not check that.
     serves: Vec<u64>,
-    /// What was scanned, where it is written down.
+    /// Recorded scans, if recording is on.
     log: Option<Box<ScanLog>>,
 }
 
-// SAFETY: the memory belongs to this value alone and knows no thread; a scan borrows it mutably.
+// SAFETY: the memory belongs to this value alone and is not bound to a thread; a scan borrows it mutably.
 unsafe impl Send for Scratch {}
 
 impl Default for Scratch {
@@ -24,7 +24,7 @@ impl Default for Scratch {
 }
 
 impl Scratch {
-    /// One that serves no database yet.
+    /// Creates a scratch that no database can use yet.
     pub fn new() -> Scratch {
         Scratch {
             memory: ptr::null_mut(),
@@ -33,7 +33,7 @@ impl Scratch {
         }
     }
 
-    /// Grows it to serve this database too. Where that fails, it serves what it served.
+    /// Enlarges the scratch for this database. If that fails, the scratch remains usable for the other databases.
     pub fn serve<M: Mode>(&mut self, database: &Database<M>) -> Result<(), Error> {
         if self.serves(database.serial()) {
             return Ok(());
@@ -42,7 +42,7 @@ impl Scratch {
         // mutably.
         let code = unsafe { raw::hs_alloc_scratch(database.raw(), &raw mut self.memory) };
         if let Err(error) = check(code) {
-            // The library may have let go of the old memory before it failed to get more: it left null there then.
+            // The library may have freed the old memory before the allocation failed; then the pointer is null.
             if self.memory.is_null() {
                 self.serves.clear();
             }
@@ -52,7 +52,7 @@ impl Scratch {
         Ok(())
     }
 
-    /// Another one that serves the same databases, for another core.
+    /// Creates another scratch for the same databases, for another core.
     pub fn try_clone(&self) -> Result<Scratch, Error> {
         let mut clone = Scratch {
             memory: ptr::null_mut(),
@@ -66,17 +66,17 @@ impl Scratch {
         Ok(clone)
     }
 
-    /// Write down from now on what is scanned.
+    /// Records scans from now on.
     pub fn record(&mut self) {
         self.log.get_or_insert_default();
     }
 
-    /// What was written down; nothing more is.
+    /// Ends recording, and returns the recorded scans.
     pub fn take_log(&mut self) -> Option<Box<ScanLog>> {
         self.log.take()
     }
 
-    /// Write a scan down, where they are.
+    /// Records a scan, if recording is on.
     #[inline(always)]
     pub(super) fn log_scan(&mut self, database: u64, stream: impl FnOnce() -> Option<(u32, bool)>, data: &[u8]) {
         if let Some(calls) = &mut self.log {
@@ -84,7 +84,7 @@ impl Scratch {
         }
     }
 
-    /// Bytes.
+    /// Size in bytes.
     pub fn size(&self) -> usize {
         let mut size = 0;
         if !self.memory.is_null() {
@@ -98,7 +98,7 @@ impl Scratch {
         self.serves.contains(&serial)
     }
 
-    /// The memory, large enough for the database of this serial number.
+    /// The memory, which is large enough for the database of this serial number.
     pub(super) fn memory_for(&mut self, serial: u64) -> NonNull<raw::HsScratch> {
         assert!(self.serves(serial), "the scratch was grown for this database");
         NonNull::new(self.memory).expect("a scratch that serves a database has memory")
@@ -108,7 +108,7 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         if !self.memory.is_null() {
-            // SAFETY: the memory is a scratch of our own, no scan runs, and nobody uses it afterwards.
+            // SAFETY: the memory is a scratch of this value, no scan runs, and it is not used afterwards.
             unsafe { raw::hs_free_scratch(self.memory) };
         }
     }

@@ -1,8 +1,9 @@
-//! What scans remember of streams.
+//! States of streaming scans.
 //!
-//! The states of a pool lie in one piece of zeroed memory, which the system commits page by page as states are first
-//! used. The library opens a stream by asking its allocator for one piece of memory and owns nothing else of it, so an
-//! allocator that hands out the state's place in the pool makes opening free of allocation, and closing unnecessary.
+//! The states of a pool are in one contiguous piece of zeroed memory, which the system commits page by page when states
+//! are first used. To open a stream the library makes a single allocation and owns nothing else. The allocator returns
+//! the state's slot in the pool, so that opening a stream does not allocate, and closing it in the library is
+//! unnecessary.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::cell::Cell;
@@ -12,10 +13,10 @@ use std::sync::{Arc, Once};
 
 use super::{Database, Error, MatchAction, ScanEnd, Scratch, Streaming, check, length, raw, report, scanned};
 
-/// States begin at cache lines.
+/// States are aligned to cache lines.
 const LINE: usize = 64;
 
-/// What `malloc` aligns to, so that zeroed memory comes from it untouched.
+/// Alignment of `malloc`; with it zeroed memory is not touched when it is allocated.
 const ALIGNMENT: usize = 16;
 
 /// A fixed pool of stream states for one database.
@@ -26,25 +27,26 @@ pub struct ScanStreams {
     layout: Layout,
     first: NonNull<u8>,
     stride: usize,
-    /// States that are not in use, the last given back on top: its memory is likely still cached.
+    /// Free states. The one released last is allocated first, because its memory is likely in the cache.
     free: Vec<u32>,
     used: Box<[bool]>,
-    /// States that the library has initialised: those before this one.
+    /// Number of states that the library has initialised; they are the first ones.
     initialised: u32,
-    /// Streams at their begin, where scans are written down; and the number of the first stream there.
+    /// Whether each stream is at its start, while scans are recorded; and the number of the first stream in the record.
     begun: Option<Box<[bool]>>,
     first_number: u32,
 }
 
-// SAFETY: the memory belongs to this value alone and knows no thread; the database is shared and never written.
+// SAFETY: the memory belongs to this value alone and is not bound to a thread; the database is shared and never
+// written.
 unsafe impl Send for ScanStreams {}
 
 impl ScanStreams {
-    /// A pool of `count` streams. It allocates; nothing else here does.
+    /// Creates a pool of `count` streams. It allocates; all other functions do not.
     pub fn new(database: Arc<Database<Streaming>>, count: u32) -> Result<ScanStreams, Error> {
         static HOOK: Once = Once::new();
         HOOK.call_once(|| {
-            // SAFETY: the hooks have the signatures that the library asks for, and no stream exists before this call:
+            // SAFETY: the hooks have the signatures that the library requires, and no stream exists before this call:
             // only pools open streams.
             unsafe { raw::hs_set_stream_allocator(take_place, leave_place) };
         });
@@ -74,18 +76,19 @@ impl ScanStreams {
         })
     }
 
-    /// The database that they are scanned for.
+    /// Database of the streams.
     pub fn database(&self) -> &Arc<Database<Streaming>> {
         &self.database
     }
 
-    /// Scans are written down from now on, under numbers from `first` on: which streams are at their begin is kept for that.
+    /// Records scans from now on, with streams numbered from `first` on. The record includes which streams are at their
+    /// start.
     pub fn record(&mut self, first: u32) {
         self.first_number = first;
         self.begun = Some(vec![false; self.used.len()].into());
     }
 
-    /// How many more can be opened.
+    /// Number of free states.
     pub fn available(&self) -> usize {
         self.free.len()
     }
@@ -95,11 +98,11 @@ impl ScanStreams {
         self.stride
     }
 
-    /// A stream at its begin; `None`: all are in use.
+    /// Opens a stream at its start; `None` if all states are in use.
     pub fn open(&mut self) -> Option<u32> {
         let stream = self.free.pop()?;
         self.used[stream as usize] = true;
-        // States are first given out in their order, so that what was never used was never touched.
+        // States are first allocated in ascending order, so that unused states are never touched.
         if stream < self.initialised {
             self.reset(stream);
         } else {
@@ -113,7 +116,7 @@ impl ScanStreams {
         Some(stream)
     }
 
-    /// Gives a stream back. One that is not open is left as it is.
+    /// Closes a stream. Without effect if it is not open.
     pub fn close(&mut self, stream: u32) {
         if let Some(used) = self.used.get_mut(stream as usize)
             && std::mem::take(used)
@@ -122,7 +125,7 @@ impl ScanStreams {
         }
     }
 
-    /// Ask for the state of a stream, some time before it is scanned.
+    /// Prefetches the state of a stream before it is scanned.
     #[inline(always)]
     pub fn prefetch(&self, stream: u32) {
         let place = self.first.as_ptr().wrapping_add(stream as usize * self.stride);
@@ -131,12 +134,13 @@ impl ScanStreams {
         }
     }
 
-    /// Looks at the next piece of a stream; the sink gets identifier and end of each match, counted from the begin of
-    /// the stream. After [`Next::Stop`], further pieces are not looked at until the stream is reset or finished.
+    /// Scans the next data of a stream. The sink receives the identifier and the end of each match, counted from the
+    /// start of the stream. After [`MatchAction::Stop`] later data is not scanned until the stream is reset or
+    /// finished.
     ///
     /// # Panics
     ///
-    /// Where the scratch does not serve the database, the stream is not open, or the data is 4 GiB or longer. A panic
+    /// The scratch was not enlarged for the database, the stream is not open, or the data is 4 GiB or longer. A panic
     /// of the sink aborts the process.
     pub fn scan<S: FnMut(u32, u64) -> MatchAction>(
         &mut self,
@@ -153,8 +157,8 @@ impl ScanStreams {
         let memory = scratch.memory_for(self.database.serial());
         let state = self.state(stream);
         // SAFETY: the state is initialised for the database that `self` keeps alive and borrowed mutably with `self`,
-        // the data is readable, the scratch large enough and borrowed mutably, and `report::<S>` is handed the sink
-        // that it expects, which outlives the call.
+        // the data is readable, the scratch large enough and borrowed mutably, and `report::<S>` receives the sink that
+        // it expects, which outlives the call.
         scanned(unsafe {
             raw::hs_scan_stream(
                 state,
@@ -168,11 +172,11 @@ impl ScanStreams {
         })
     }
 
-    /// Says that the stream ended, which is a match for expressions that end in `$`, and puts it back to its begin.
+    /// Signals the end of the stream, at which expressions that end in `$` match, and resets the stream to its start.
     ///
     /// # Panics
     ///
-    /// As [`Streams::scan`].
+    /// As [`ScanStreams::scan`].
     pub fn finish<S: FnMut(u32, u64) -> MatchAction>(&mut self, stream: u32, scratch: &mut Scratch, mut sink: S) {
         let memory = scratch.memory_for(self.database.serial());
         let state = self.state(stream);
@@ -182,11 +186,11 @@ impl ScanStreams {
         scanned(code);
     }
 
-    /// Puts a stream back to its begin.
+    /// Resets a stream to its start.
     ///
     /// # Panics
     ///
-    /// Where the stream is not open.
+    /// The stream is not open.
     pub fn reset(&mut self, stream: u32) {
         if let Some(begun) = &mut self.begun {
             begun[stream as usize] = true;
@@ -212,7 +216,8 @@ impl ScanStreams {
         let place = self.place(stream);
         ALLOCATION.set((place.as_ptr().cast(), self.stride));
         let mut state = ptr::null_mut();
-        // SAFETY: the database is alive and of streaming mode; the library writes one pointer and asks the hook once.
+        // SAFETY: the database is alive and of streaming mode; the library writes one pointer and calls the allocator
+        // once.
         let code = unsafe { raw::hs_open_stream(self.database.raw(), 0, &raw mut state) };
         ALLOCATION.set((ptr::null_mut(), 0));
         check(code).expect("a stream fits where its database said it would");
@@ -228,15 +233,15 @@ impl Drop for ScanStreams {
 }
 
 thread_local! {
-    /// Where the stream that is being opened on this thread is to lie, and its bytes.
+    /// Address and size of the slot for the stream that is being opened on this thread.
     static ALLOCATION: Cell<(*mut c_void, usize)> = const { Cell::new((ptr::null_mut(), 0)) };
 }
 
-/// The library's allocator of streams.
+/// Stream allocator that the library calls.
 unsafe extern "C" fn take_place(size: usize) -> *mut c_void {
     let (place, room) = ALLOCATION.replace((ptr::null_mut(), 0));
     if size <= room { place } else { ptr::null_mut() }
 }
 
-/// Its counterpart: the pool keeps the memory.
+/// Stream deallocator that the library calls; without effect, because the pool owns the memory.
 unsafe extern "C" fn leave_place(_place: *mut c_void) {}

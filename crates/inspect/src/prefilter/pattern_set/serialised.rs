@@ -1,4 +1,4 @@
-//! A plan as bytes: what tells it from others, and what another process is given to compile.
+//! Serialisation of a pattern set: for its fingerprint, and for another process that compiles it.
 
 use sha2::{Digest, Sha256};
 
@@ -7,12 +7,12 @@ use super::super::bytes::{Reader, Truncated, Writer};
 use super::{Fingerprint, Literal, Literals, PatternSet};
 
 impl PatternSet {
-    /// What tells it from others.
+    /// Fingerprint of the pattern set.
     pub fn fingerprint(&self) -> Fingerprint {
         Fingerprint(Sha256::digest(self.bytes()).into())
     }
 
-    /// All of it. No two plans are written alike.
+    /// Serialises the pattern set. Different pattern sets have different bytes.
     pub fn bytes(&self) -> Vec<u8> {
         let mut out = Writer(Vec::new());
         for literals in &self.literals {
@@ -33,7 +33,7 @@ impl PatternSet {
         out.0
     }
 
-    /// What [`Plan::bytes`] wrote.
+    /// Parses the output of [`PatternSet::bytes`].
     pub fn from_bytes(bytes: &[u8]) -> Result<PatternSet, Truncated> {
         let mut from = Reader(bytes);
         let mut literals: [Literals; PatternClass::COUNT] = std::array::from_fn(|_| Literals::default());
@@ -64,7 +64,7 @@ impl PatternSet {
         }
     }
 
-    /// Every rule that is named anywhere.
+    /// All rule numbers that occur in the pattern set.
     fn rule_numbers(&self) -> impl Iterator<Item = u32> {
         let literals = self.literals.iter().flat_map(|literals| literals.values().flatten());
         let unconditional = self.unconditional.iter().flat_map(|(_, rules)| rules);

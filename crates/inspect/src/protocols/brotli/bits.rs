@@ -1,19 +1,20 @@
-//! Bits of a stream that arrives in pieces: the first bit is the lowest one of its byte (RFC 7932 section 1.5.1).
+//! Bit reader for a stream that arrives in segments: the first bit is the lowest one of its byte (RFC 7932 section
+//! 1.5.1).
 
 use super::Stop;
 
 /// Bits of the root of a table of [`super::code`].
 pub const ROOT: u32 = 8;
 
-/// Bits that were taken and not used yet.
+/// Bits that were read from the input and are not consumed yet.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Bits {
     held: u64,
     count: u32,
 }
 
-/// Reads bits of a piece behind those that are held. A read that fails has taken all of the piece, and uses all that is held
-/// once the rest has come: so what is made of the bytes up to one does not depend on how they are cut.
+/// Reads bits of a segment after those that are held. A failed read has loaded the whole segment; it is repeated with all
+/// held bits when the next segment has arrived. Therefore the output up to a given byte does not depend on the segmentation.
 pub struct Reader<'a> {
     held: u64,
     count: u32,
@@ -26,7 +27,7 @@ fn mask(bits: u32) -> u64 {
 }
 
 impl<'a> Reader<'a> {
-    /// At the begin of a piece.
+    /// Creates a reader at the start of a segment.
     pub fn new(bits: Bits, input: &'a [u8]) -> Self {
         Self {
             held: bits.held,
@@ -36,14 +37,14 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What is held at the end of the piece, and how many bytes of it were taken.
+    /// Held bits at the end of the segment, and the number of its bytes that were loaded.
     pub fn suspend(self) -> (Bits, usize) {
         let Self { held, count, at, .. } = self;
         let held = held & mask(count);
         (Bits { held, count }, at)
     }
 
-    /// Returns whole bytes to the piece.
+    /// Returns whole bytes to the segment.
     pub fn unload(&mut self) {
         let bytes = (self.count as usize / 8).min(self.at);
         self.at -= bytes;
@@ -69,7 +70,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// `bits` bits behind the next `skip`, which stay; 56 together at most.
+    /// The `bits` bits after the next `skip`, without consuming them; at most 56 together.
     #[inline]
     pub fn peek(&mut self, skip: u32, bits: u32) -> Result<u32, Stop> {
         if self.count < skip + bits {
@@ -81,14 +82,14 @@ impl<'a> Reader<'a> {
         Ok((self.held >> skip & mask(bits)) as u32)
     }
 
-    /// The next bits are used.
+    /// Consumes bits.
     #[inline]
     pub fn skip(&mut self, bits: u32) {
         self.held >>= bits;
         self.count -= bits;
     }
 
-    /// The next bits.
+    /// Reads bits.
     #[inline]
     pub fn read(&mut self, bits: u32) -> Result<u32, Stop> {
         let value = self.peek(0, bits)?;
@@ -96,7 +97,7 @@ impl<'a> Reader<'a> {
         Ok(value)
     }
 
-    /// The entry of a short table that the bits behind `skip` lead to, if all of its bits are there: its value and its bits.
+    /// Looks up the bits after `skip` in a short table, if enough bits are available: value and number of bits of the entry.
     pub fn short<const N: usize>(&mut self, skip: u32, table: &[u16; N]) -> Result<(u32, u32), Stop> {
         const { assert!(N.is_power_of_two()) };
         if self.count < skip + N.ilog2() {
@@ -110,7 +111,7 @@ impl<'a> Reader<'a> {
         Ok((value, length))
     }
 
-    /// The symbol that the bits behind `skip` stand for by a table of [`super::code`], and its bits.
+    /// Looks up the bits after `skip` in a table of [`super::code`]: symbol and number of bits.
     #[inline]
     pub fn peek_symbol(&mut self, skip: u32, table: &[u16]) -> Result<(u32, u32), Stop> {
         if self.count < skip + 15 {
@@ -133,7 +134,7 @@ impl<'a> Reader<'a> {
         Ok((value, length))
     }
 
-    /// The next symbol.
+    /// Reads a symbol.
     #[inline]
     pub fn symbol(&mut self, table: &[u16]) -> Result<u32, Stop> {
         let (value, length) = self.peek_symbol(0, table)?;
@@ -141,7 +142,7 @@ impl<'a> Reader<'a> {
         Ok(value)
     }
 
-    /// Skips to the begin of a byte; false where a bit on the way is set.
+    /// Skips to the next byte boundary; false if a skipped bit is set.
     pub fn align(&mut self) -> bool {
         let bits = self.count % 8;
         let clear = self.held & mask(bits) == 0;
@@ -149,7 +150,7 @@ impl<'a> Reader<'a> {
         clear
     }
 
-    /// Up to `most` of the bytes that follow, at the begin of a byte; none where the piece is at its end.
+    /// Up to `max` of the following bytes, at a byte boundary; empty at the end of the segment.
     pub fn bytes(&mut self, max: usize) -> &'a [u8] {
         self.unload();
         debug_assert_eq!(0, self.count, "what is held belongs to a read that was not over");

@@ -1,16 +1,18 @@
-//! Prefix codes (RFC 7932 section 3): how they are described, and the tables that they are decoded by.
+//! Prefix codes (RFC 7932 section 3): their description, and the decoding tables.
 
 use super::Stop;
 use super::bits::{ROOT, Reader};
 
-/// Symbols of the largest alphabet.
+/// Number of symbols of the largest alphabet.
 pub const ALPHABET: usize = 704;
-/// Entries that a table may take beyond one for each symbol of its alphabet: 256 of the root, and what second levels may waste.
+/// Maximum number of entries of a table beyond one for each symbol of its alphabet: 256 of the root, and unused ones in
+/// second-level tables.
 pub const EXTRA_ENTRIES: usize = 376;
 
 const CODE_LENGTHS: usize = 18;
 const ORDER: [u8; CODE_LENGTHS] = [1, 2, 3, 4, 0, 5, 17, 6, 16, 7, 8, 9, 10, 11, 12, 13, 14, 15];
-/// Lengths of the code of code lengths, by the next four bits: the length, and how many bits say it.
+/// Lengths in the code of code lengths, indexed by the next four bits: the length, and the number of bits that encode
+/// it.
 const LENGTHS: [u16; 16] = {
     const VALUES: [u16; 16] = [0, 4, 3, 2, 0, 4, 3, 1, 0, 4, 3, 2, 0, 4, 3, 5];
     const BITS: [u16; 16] = [2, 2, 2, 3, 2, 2, 2, 4, 2, 2, 2, 3, 2, 2, 2, 4];
@@ -24,7 +26,7 @@ const LENGTHS: [u16; 16] = {
 /// Bits of the longest code of a code length.
 const SHORT_ROOT: u32 = 5;
 const REPEAT_LAST: u32 = 16;
-/// All codes of 15 bits.
+/// Code space of 15 bits.
 const WHOLE: i32 = 1 << 15;
 
 #[derive(Clone, Copy, Debug)]
@@ -46,7 +48,7 @@ enum Stage {
     },
 }
 
-/// Reads the description of one prefix code after the other.
+/// Reads the descriptions of prefix codes, one after the other.
 #[derive(Debug)]
 pub struct Code {
     stage: Stage,
@@ -56,7 +58,7 @@ pub struct Code {
 }
 
 impl Code {
-    /// Before the first.
+    /// Creates a reader before the first code.
     pub fn new() -> Self {
         Self {
             stage: Stage::Kind,
@@ -66,12 +68,13 @@ impl Code {
         }
     }
 
-    /// Forgets a code that was not read to its end.
+    /// Discards a code that was not read completely.
     pub fn reset(&mut self) {
         self.stage = Stage::Kind;
     }
 
-    /// Reads a code of so many symbols into a table, which has [`BESIDE`] more entries. Returns how many it takes.
+    /// Reads a code of `alphabet` symbols into a table with [`EXTRA_ENTRIES`] additional entries. Returns the number of
+    /// used entries.
     pub fn read(&mut self, reader: &mut Reader<'_>, alphabet: usize, table: &mut [u16]) -> Result<usize, Stop> {
         loop {
             match self.stage {
@@ -115,7 +118,8 @@ impl Code {
                         repeat: 0,
                     };
                 }
-                // Where more codes were given than there are, other decoders read on, too.
+                // If the description has more lengths than the code space allows, other decoders continue to read, so
+                // this one does, too.
                 Stage::Symbols { at, space, .. } if at < alphabet && space != 0 => self.length(reader, alphabet)?,
                 Stage::Symbols { space, .. } => {
                     if space != 0 {
@@ -128,7 +132,7 @@ impl Code {
         }
     }
 
-    /// One length, or several that are alike (section 3.5).
+    /// Reads one length, or several equal ones (section 3.5).
     fn length(&mut self, reader: &mut Reader<'_>, alphabet: usize) -> Result<(), Stop> {
         let Stage::Symbols {
             at,
@@ -162,7 +166,7 @@ impl Code {
         if *repeated != length {
             (*repeated, *repeat) = (length, 0);
         }
-        // A repetition of a repetition multiplies it.
+        // A repetition that follows a repetition multiplies it.
         let before = *repeat;
         if before > 0 {
             *repeat = (before - 2) << extra;
@@ -181,7 +185,7 @@ impl Code {
     }
 }
 
-/// A code of up to four symbols, which are named (section 3.4).
+/// Reads a simple code: up to four explicit symbols (section 3.4).
 fn simple(reader: &mut Reader<'_>, alphabet: usize, table: &mut [u16]) -> Result<usize, Stop> {
     let count = reader.peek(2, 2)? as usize + 1;
     let width = usize::BITS - (alphabet - 1).leading_zeros();
@@ -199,7 +203,7 @@ fn simple(reader: &mut Reader<'_>, alphabet: usize, table: &mut [u16]) -> Result
     }
     let skewed = count == 4 && reader.peek(used, 1)? == 1;
     reader.skip(used + u32::from(count == 4));
-    // Symbols of one length are in order. The codes repeat every two bits, or three.
+    // Symbols of equal length are sorted. The codes repeat every two or three bits.
     let lengths: &[u16] = match count {
         1 => &[0],
         2 => &[1, 1],
@@ -223,9 +227,10 @@ fn simple(reader: &mut Reader<'_>, alphabet: usize, table: &mut [u16]) -> Result
     Ok(table.len())
 }
 
-/// Makes the table of a complete code, or of one with a single symbol, which takes no bits. By the next `root` bits, an entry
-/// is a symbol in its high 12 bits and how many bits it takes in the low 4. Where those are more than `root`, so many bits
-/// choose an entry of the second level that begins at what the high bits say. Returns how many entries it takes.
+/// Builds the table of a complete code, or of one with a single symbol, which takes no bits. The table is indexed by the next
+/// `root` bits. An entry has a symbol in its high 12 bits and the number of code bits in the low 4. If that number is greater
+/// than `root`, the high bits are the offset of a second-level table, which is indexed by the remaining bits. Returns the
+/// number of entries.
 fn build(table: &mut [u16], lengths: &[u8], root: u32) -> usize {
     let mut counts = [0u16; 16];
     lengths.iter().for_each(|&length| counts[usize::from(length)] += 1);

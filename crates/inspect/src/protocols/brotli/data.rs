@@ -1,4 +1,4 @@
-//! Commands of a meta-block, and what they make (RFC 7932 sections 4 to 8).
+//! Commands of a meta-block and their output (RFC 7932 sections 4 to 8).
 
 use brotli_decompressor::dictionary::{
     kBrotliDictionary, kBrotliDictionaryOffsetsByLength, kBrotliDictionarySizeBitsByLength,
@@ -12,15 +12,16 @@ use super::{
     State, Stop,
 };
 
-/// Literals that are decoded at a time.
+/// Number of literals decoded at a time.
 const RUN: usize = 512;
-/// What a window lacks of a power of two.
+/// Difference between a power of two and the size of a window.
 const GAP: usize = 16;
-/// So many bytes are copied where there are fewer: what is overwritten behind them is further back than a window reaches.
+/// Copies up to this length always copy this number of bytes: the excess overwrites only bytes that are outside of the
+/// window.
 const SHORT: usize = GAP;
 
 impl Brotli {
-    /// How many of so many bytes there is room for: in the output, and to the end of the page, which is there then.
+    /// How many of `bytes` bytes fit: in the output, and up to the end of the current page, which is allocated.
     pub(super) fn capacity(&mut self, bytes: usize, pages: &mut Pages, io: &Io<'_>) -> Result<usize, Stop> {
         let at = self.place(self.at);
         if at / PAGE == self.pages.len() {
@@ -29,12 +30,12 @@ impl Brotli {
         Ok(bytes.min(io.out.len() - io.made).min(PAGE - at % PAGE))
     }
 
-    /// Where a byte of the stream is in the window, whose memory is a page at least.
+    /// Index of a byte of the stream in the window, whose memory is at least a page.
     fn place(&self, at: usize) -> usize {
         at & (self.window.max(PAGE) - 1)
     }
 
-    /// So many bytes are in the output, which [`Brotli::room`] had room for: puts them into the window.
+    /// Copies bytes of the output into the window, after [`Brotli::capacity`] has ensured the space.
     pub(super) fn made(&mut self, count: usize, pages: &mut Pages, io: &mut Io<'_>) {
         let all = &io.out[io.made..];
         let bytes = &all[..count];
@@ -198,7 +199,7 @@ impl Brotli {
         self.reach(distance, symbol > 0)
     }
 
-    /// What is copied from so far back; the distance is remembered if it is `new`.
+    /// Starts a copy from this distance; a `new` distance is remembered.
     fn reach(&mut self, distance: usize, new: bool) -> Result<State, Stop> {
         let far = self.at.min(self.window - GAP);
         if distance <= far {
@@ -241,7 +242,7 @@ impl Brotli {
             return Ok(self.copied(count, distance, pages, io));
         }
         let out = &mut io.out[io.made..io.made + count];
-        // What is repeated within itself comes once from the window.
+        // Of an overlapping repetition only the first period is copied from the window.
         let mut done = 0;
         while done < count.min(distance) {
             let at = self.place(self.at - distance + done);
@@ -258,7 +259,7 @@ impl Brotli {
         Ok(self.copied(count, distance, pages, io))
     }
 
-    /// So many bytes of a copy are in the output.
+    /// Completes a part of a copy that is in the output.
     fn copied(&mut self, count: usize, distance: usize, pages: &mut Pages, io: &mut Io<'_>) -> State {
         self.made(count, pages, io);
         self.copy -= count;
@@ -269,5 +270,5 @@ impl Brotli {
     }
 }
 
-/// What the symbols of near distances add.
+/// Offsets that the symbols of near distances add.
 const BY: [isize; 6] = [-1, 1, -2, 2, -3, 3];

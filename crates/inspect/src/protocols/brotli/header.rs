@@ -9,16 +9,16 @@ use super::{
     State, Stop,
 };
 
-/// Units of work of an entry of a context map that is moved to the front.
+/// Units of work of a context map entry that is moved to the front.
 const MOVE: u32 = 8;
-/// Entries that are moved at a time.
+/// Number of entries moved at a time.
 const MOVES: usize = 128;
-/// Distances that are said by those before them.
+/// Number of distance symbols that refer to preceding distances.
 pub const NEAR_DISTANCES: usize = 16;
-/// Symbols of the largest alphabet of distances.
+/// Number of symbols of the largest distance alphabet.
 pub const DISTANCE_ALPHABET: usize = NEAR_DISTANCES + (15 << 3) + (48 << 3);
 
-/// A count of 1 to 256 (section 9.2), and its bits.
+/// Reads a count of 1 to 256 (section 9.2).
 fn small_count(reader: &mut Reader<'_>) -> Result<usize, Stop> {
     if reader.peek(0, 1)? == 0 {
         reader.skip(1);
@@ -30,7 +30,7 @@ fn small_count(reader: &mut Reader<'_>) -> Result<usize, Stop> {
     Ok((1 << bits) + more as usize + 1)
 }
 
-/// The count of a block behind `skip` bits, and the bits of both.
+/// The block count after `skip` bits, and the number of bits of symbol and count.
 pub fn block_count(reader: &mut Reader<'_>, skip: u32, code: &[u16]) -> Result<(u32, u32), Stop> {
     let (symbol, used) = reader.peek_symbol(skip, code)?;
     let Range { base, bits } = BLOCK_COUNTS[symbol as usize];
@@ -45,7 +45,7 @@ impl Brotli {
             _ => match reader.peek(1, 3)? {
                 0 => match reader.peek(4, 3)? {
                     0 => (17, 7),
-                    // A window of more than 16 MiB: no client of HTTP takes it.
+                    // A window of more than 16 MiB, which HTTP clients reject.
                     1 => return Err(Stop::Broken),
                     more => (8 + more, 7),
                 },
@@ -81,7 +81,7 @@ impl Brotli {
         let mut left = 0;
         for index in 0..units {
             let more = reader.peek(at, unit)?;
-            // The last digit is not 0 where it need not be there.
+            // A superfluous last digit must not be 0.
             if more == 0 && index + 1 == units && units > if size == 3 { 1 } else { 4 } {
                 return Err(Stop::Broken);
             }
@@ -109,7 +109,7 @@ impl Brotli {
         })
     }
 
-    /// A part of the header of a meta-block that is compressed.
+    /// Decodes a part of the header of a compressed meta-block.
     pub(super) fn header(&mut self, io: &mut Io<'_>) -> Result<State, Stop> {
         let reader = &mut io.reader;
         io.work += 1;
@@ -245,7 +245,7 @@ impl Brotli {
         }
     }
 
-    /// The code of a tree.
+    /// Reads the code of a tree.
     pub(super) fn tree(&mut self, kind: usize, at: usize, pages: &mut Pages, io: &mut Io<'_>) -> Result<State, Stop> {
         let (count, alphabet) = match kind {
             LITERALS => (self.map_trees[0], 256),
@@ -258,7 +258,7 @@ impl Brotli {
                 _ => State::Trees { kind: kind + 1, at: 0 },
             });
         }
-        // No table crosses a page.
+        // No table crosses a page boundary.
         let most = alphabet + EXTRA_ENTRIES;
         if self.used % WORDS + most > WORDS {
             self.used = self.used.next_multiple_of(WORDS);

@@ -1,13 +1,13 @@
-//! Memory that the decoders of a shard share: windows and tables, in pages that are taken as they are needed.
+//! Memory that the decoders of a shard share: windows and tables, in pages that are allocated on demand.
 
 use crate::source_quota::SlotPool;
 
 /// Bytes of a page.
 pub const PAGE: usize = 64 << 10;
-/// Entries of tables in a page.
+/// Table entries in a page.
 pub const WORDS: usize = PAGE / size_of::<u16>();
 
-/// Pages, and who has them.
+/// Pages and their owners.
 #[derive(Debug)]
 pub struct Pages {
     words: Box<[u16]>,
@@ -15,7 +15,7 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// So many pages. The system provides the memory of each when it is used for the first time.
+    /// Creates a pool of `count` pages. The system provides the memory of each page at its first use.
     pub fn new(count: u32) -> Self {
         Self {
             words: vec![0; count as usize * WORDS].into(),
@@ -29,7 +29,7 @@ impl Pages {
         &self.words
     }
 
-    /// All entries of all pages.
+    /// All entries of all pages, mutably.
     pub fn words_mut(&mut self) -> &mut [u16] {
         &mut self.words
     }
@@ -41,7 +41,7 @@ impl Pages {
         bytemuck::cast_slice(&self.words[begin..begin + WORDS])
     }
 
-    /// The bytes of a page.
+    /// The bytes of a page, mutably.
     #[inline]
     pub fn bytes_mut(&mut self, page: u32) -> &mut [u8] {
         let begin = page as usize * WORDS;

@@ -1,14 +1,14 @@
-//! Tables of RFC 7932: what the symbols of block counts and commands stand for (sections 5 and 6), and contexts of literals
+//! Tables of RFC 7932: values of the symbols of block counts and commands (sections 5 and 6), and contexts of literals
 //! (section 7.1).
 
-/// Values from `base` on, by so many bits more.
+/// A range of values from `base` on, selected by `bits` extra bits.
 #[derive(Clone, Copy)]
 pub struct Range {
     pub base: u32,
     pub bits: u32,
 }
 
-/// Ranges, each of which begins where the one before it ends.
+/// Contiguous ranges.
 const fn ranges<const N: usize>(mut base: u32, bits: [u32; N]) -> [Range; N] {
     let (mut all, mut at) = ([Range { base: 0, bits: 0 }; N], 0);
     while at < N {
@@ -38,10 +38,10 @@ pub const COPIES: [Range; 24] = ranges(
     [0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 7, 8, 9, 10, 24],
 );
 
-/// Symbols of commands below this one repeat the last distance.
+/// Command symbols below this one repeat the last distance.
 pub const REPEATS: u32 = 128;
 
-/// Ranges of the insert and of the copy length that a symbol of a command stands for.
+/// Ranges of the insert length and the copy length of a command symbol.
 pub fn command(symbol: u32) -> (Range, Range) {
     const CELLS: [(u8, u8); 11] = [
         (0, 0),
@@ -63,7 +63,8 @@ pub fn command(symbol: u32) -> (Range, Range) {
     )
 }
 
-/// By the mode of a literal block type: what the last byte adds to the context of a literal, and what the one before it adds.
+/// For each context mode of a literal block type: contribution of the last byte to the context of a literal, and contribution
+/// of the byte before it.
 pub static CONTEXTS: [[[u8; 256]; 2]; 4] = {
     let (mut all, mut byte) = ([[[0; 256]; 2]; 4], 0);
     while byte < 256 {

@@ -18,10 +18,10 @@ fn encoded(content: &[u8], quality: i32, window: i32) -> Vec<u8> {
     out
 }
 
-/// How decoding ended, what was made, and how many bytes of the input were left.
+/// How decoding ended, the output, and the number of remaining input bytes.
 type Outcome = (Stop, Vec<u8>, usize);
 
-/// Decodes pieces of so many bytes into so many; checks that no step does more than it may.
+/// Decodes segments of `piece` bytes into buffers of `room` bytes. Checks that no step exceeds its work limit.
 fn decoded(bytes: &[u8], piece: usize, room: usize) -> Outcome {
     let (mut pages, mut brotli) = (Pages::new(FEW), Box::new(Brotli::new()));
     brotli.reset(&mut pages);
@@ -53,7 +53,7 @@ fn through(brotli: &mut Brotli, pages: &mut Pages, bytes: &[u8], piece: usize, r
     (Stop::Input, all, left)
 }
 
-/// What another decoder makes of it.
+/// Output of the reference decoder.
 fn expected(bytes: &[u8]) -> Outcome {
     let alloc = StandardAlloc::default;
     let mut state = BrotliState::new_strict(alloc(), alloc(), alloc());
@@ -66,7 +66,8 @@ fn expected(bytes: &[u8]) -> Outcome {
         all.extend_from_slice(&out[..made]);
         let stop = match result {
             BrotliResult::NeedsMoreOutput => continue,
-            // A command makes more than the meta-block may have: it is broken, and that is told when its bytes have come.
+            // A command produces more than the meta-block may have: the stream is invalid, which this decoder reports
+            // once the bytes have arrived.
             BrotliResult::NeedsMoreInput if state.meta_block_remaining_len < 0 => Stop::Broken,
             BrotliResult::NeedsMoreInput => Stop::Input,
             BrotliResult::ResultSuccess => Stop::Done,
@@ -85,13 +86,14 @@ fn agrees(bytes: &[u8], piece: usize, room: usize) -> Result<(), TestCaseError> 
             prop_assert!(content == made);
             prop_assert_eq!(behind, left);
         }
-        // How much was made of what is broken is not the same: the other makes what fits into its window at once.
+        // For an invalid stream the lengths of the output may differ, because the reference decoder produces as much as
+        // its window holds at a time.
         _ => prop_assert!(content.starts_with(&made) || made.starts_with(&content)),
     }
     Ok(())
 }
 
-/// Content that an encoder finds something to do with: words of the dictionary, repetitions near and far, noise, runs.
+/// Content that exercises an encoder: words of the dictionary, near and far repetitions, noise, runs.
 fn content() -> impl Strategy<Value = Vec<u8>> {
     let word = prop_oneof![
         Just(b" International, government; <div class=\"the\"> Because of which ".to_vec()),
@@ -170,12 +172,12 @@ impl Bits {
         Self::default().put(0b1111, 4)
     }
 
-    /// The begin of a meta-block of 16 MiB that is not the last.
+    /// The start of a meta-block of 16 MiB that is not the last.
     fn longest(self) -> Self {
         self.put(0, 1).put(2, 2).put(0xff_ffff, 24).put(0, 1)
     }
 
-    /// One block type and one tree of each kind; distances from 1 on by symbols from 16 on, so many.
+    /// One block type and one tree of each category; `direct` direct distance codes from symbol 16 on.
     fn plain(self, direct: u32) -> Self {
         self.put(0, 3).put(direct << 2, 6).put(0, 2).put(0, 2)
     }
@@ -191,15 +193,15 @@ fn begun(pages: u32) -> (Pages, Box<Brotli>) {
 fn few_bits_that_stand_for_16_mib_make_no_more_at_a_time_than_there_is_room_for() {
     let begin = || Bits::largest_window().longest();
     let cases = [
-        // Five literals and a copy of two bytes, again and again.
+        // Five literals and a copy of two bytes, repeated.
         begin().plain(0).only(u32::from(b'x'), 8).only(5 << 3, 10).only(0, 6),
-        // A literal and a copy of two bytes from just before.
+        // A literal and a copy of the two bytes before.
         begin()
             .plain(1)
             .only(u32::from(b'x'), 8)
             .only(128 + (1 << 3), 10)
             .only(16, 7),
-        // One copy of all.
+        // One copy of everything.
         begin()
             .plain(1)
             .only(u32::from(b'x'), 8)
@@ -223,7 +225,7 @@ fn few_bits_that_stand_for_16_mib_make_no_more_at_a_time_than_there_is_room_for(
     }
 }
 
-/// A meta-block with 256 block types and 256 trees of each kind.
+/// A meta-block with 256 block types and 256 trees of each category.
 fn most_codes(content: &[u8]) -> Vec<u8> {
     let count = |bits: Bits| bits.put(1, 1).put(7, 3).put(127, 7);
     let mut bits = Bits::largest_window()
@@ -232,7 +234,7 @@ fn most_codes(content: &[u8]) -> Vec<u8> {
         .put(0, 2)
         .put(content.len() as u32 - 1, 16);
     for _ in 0..3 {
-        // A block type and a count without bits, the count of blocks as long as they can be.
+        // A block type and a count without bits, the count of blocks of maximum length.
         bits = count(bits).only(0, 9).only(25, 5).put(0, 24);
     }
     bits = bits.put(0, 6);
@@ -240,7 +242,7 @@ fn most_codes(content: &[u8]) -> Vec<u8> {
         bits = bits.put(0, 2);
     }
     for _ in 0..2 {
-        // Each entry is the tree that was used longest ago.
+        // Each entry is the least recently used tree.
         bits = count(bits).put(0, 1).only(255, 8).put(1, 1);
     }
     for _ in 0..256 {
@@ -301,7 +303,7 @@ fn metadata_and_empty_blocks_make_nothing() {
     for byte in *b"12345" {
         bits = bits.put(byte.into(), 8);
     }
-    // What is not compressed, and the end.
+    // An uncompressed meta-block, and the end.
     bits = aligned(bits.put(0, 1).put(0, 2).put(3, 16).put(1, 1));
     for byte in *b"data" {
         bits = bits.put(byte.into(), 8);
@@ -311,7 +313,7 @@ fn metadata_and_empty_blocks_make_nothing() {
         assert_eq!((Stop::Done, b"data".to_vec(), 0), decoded(&bytes, piece, 3));
         agrees(&bytes, piece, 3).unwrap();
     }
-    // A bit on the way to the next byte, and a length with a byte too many.
+    // A set bit before the byte boundary, and a length with a superfluous byte.
     for (at, bit) in [(0, 7), (2, 7)] {
         let mut bytes = bytes.clone();
         bytes[at] |= 1 << bit;
@@ -356,7 +358,7 @@ fn decoder_that_was_used_before_is_as_a_new_one() {
     let (mut pages, mut brotli) = begun(FEW);
     for content in [&b"a first one, ".repeat(500)[..], b"another", b""] {
         let bytes = encoded(content, 9, 22);
-        // A part of it, then all.
+        // A part of the stream, then the whole stream.
         for bytes in [&bytes[..bytes.len() / 2], &bytes] {
             let outcome = through(&mut brotli, &mut pages, bytes, 7, 100);
             assert_eq!(decoded(bytes, 7, 100), outcome);

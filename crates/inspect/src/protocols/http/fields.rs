@@ -1,10 +1,10 @@
-//! What header fields say about the message: how long its body is, how it is encoded, what host it is for.
+//! Header fields that determine the length, the encoding and the host of a message.
 
 use crate::protocols::Anomaly;
 use crate::protocols::inflate::{Format, Formats};
 use crate::signature::Buffer;
 
-/// A field that matters.
+/// A header field that the parser evaluates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Field {
     #[default]
@@ -19,7 +19,7 @@ pub(super) enum Field {
 }
 
 impl Field {
-    /// By its name in lower case.
+    /// The field with this name, in lower case.
     pub fn of(name: &[u8], client: bool) -> Self {
         match name {
             b"host" if client => Self::Host,
@@ -34,7 +34,7 @@ impl Field {
         }
     }
 
-    /// The buffer of its value.
+    /// Buffer of the field's value.
     pub fn buffer(self) -> Option<Buffer> {
         match self {
             Self::Host => Some(Buffer::HttpRawHost),
@@ -44,7 +44,7 @@ impl Field {
         }
     }
 
-    /// Its value is read.
+    /// Whether the parser evaluates the field's value.
     pub fn is_read(self) -> bool {
         matches!(
             self,
@@ -53,7 +53,7 @@ impl Field {
     }
 }
 
-/// How the body of a message is framed and encoded.
+/// Framing and encoding of a message body.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Framing {
     pub length: Option<u64>,
@@ -61,12 +61,12 @@ pub(super) struct Framing {
     transfer: bool,
     content: Formats,
     coding: Formats,
-    /// More encodings than are decoded.
+    /// The body has more encodings than are supported.
     too_many: bool,
 }
 
 impl Framing {
-    /// Takes the value of a field, in lower case and trimmed at its end; `cut` if it was longer than `value`.
+    /// Evaluates the value of a field, in lower case and trimmed at its end; `cut` if it was longer than `value`.
     pub fn field(&mut self, field: Field, value: &[u8], cut: bool, odd: &mut impl FnMut(Anomaly)) {
         match field {
             Field::ContentLength => {
@@ -128,13 +128,13 @@ impl Framing {
                 None if matches!(part, b"" | b"identity" | b"none") => continue,
                 None => {}
             }
-            // What is within it can't be decoded.
+            // The encodings within the unknown one can't be decoded.
             odd(Anomaly::UnknownEncoding);
             self.content.clear();
         }
     }
 
-    /// How the body is encoded, in the order in which that was done.
+    /// Encodings of the body, in the order in which they were applied.
     pub fn formats(&self, odd: &mut impl FnMut(Anomaly)) -> Formats {
         let mut formats = self.content.clone();
         let all = self.coding.iter().all(|&format| formats.try_push(format).is_ok());
@@ -150,7 +150,7 @@ impl Framing {
 }
 
 impl Format {
-    /// By its name in lower case.
+    /// The encoding with this name, in lower case.
     fn of(name: &[u8]) -> Option<Self> {
         match name {
             b"gzip" | b"x-gzip" => Some(Self::Gzip),
@@ -161,7 +161,7 @@ impl Format {
     }
 }
 
-/// The host of a value like `user@HOST:80`, made in place and in lower case; returns its length.
+/// Extracts the host from a value like `user@HOST:80`, in lower case; returns its length.
 pub(super) fn host(value: &[u8], into: &mut [u8]) -> usize {
     let value = match value.iter().rposition(|&byte| byte == b'@') {
         Some(at) => &value[at + 1..],
@@ -169,7 +169,7 @@ pub(super) fn host(value: &[u8], into: &mut [u8]) -> usize {
     };
     let digits = value.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
     let value = match value[..value.len() - digits].split_last() {
-        // Within brackets colons are the address's own.
+        // Colons within brackets belong to the address.
         Some((b':', host)) if !host.contains(&b':') || host.ends_with(b"]") => host,
         _ => value,
     };

@@ -1,4 +1,4 @@
-//! The lines of a message, byte by byte: start line, header fields, and those between chunks.
+//! The lines of a message, byte by byte: start line, header fields, and chunk headers.
 
 use arrayvec::ArrayVec;
 
@@ -14,7 +14,7 @@ use crate::signature::Buffer;
 const HTTP: &[u8] = b"HTTP/";
 const LONGEST_METHOD: u32 = 32;
 const LONGEST_CHUNK: u64 = 1 << 60;
-/// Bytes before a status line that are skipped at most.
+/// Maximum number of skipped bytes before a status line.
 const LONGEST_JUNK: usize = 4;
 
 fn is_space(byte: u8) -> bool {
@@ -48,7 +48,7 @@ impl Side {
         (at, event)
     }
 
-    /// Bytes that mean nothing but themselves, taken together.
+    /// Handles a run of bytes without special meaning.
     fn run<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, bytes: &[u8], w: &mut MessageWriter<'_, S>) -> usize {
         let ordinary = |byte: u8| !matches!(byte, b'\r' | b'\n' | 0 | b' ' | b'\t');
         let length = |means: &[u8]| {
@@ -94,7 +94,7 @@ impl Side {
         !matches!(self.step, Length | UntilClose | ChunkData | Opaque)
     }
 
-    /// One byte; false if it was not taken, because it is of the body.
+    /// Handles one byte; returns false if it belongs to the body.
     fn byte<S: FnMut(Slot<'_>, MessageEvent)>(
         &mut self,
         byte: u8,
@@ -134,7 +134,7 @@ impl Side {
         (self.plain(byte, w), None)
     }
 
-    /// `HTTP/` of a response.
+    /// Matches `HTTP/` of a response.
     fn protocol<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, byte: u8, w: &mut MessageWriter<'_, S>) -> bool {
         let matched = self.count as usize;
         if byte.eq_ignore_ascii_case(&HTTP[matched]) {
@@ -151,7 +151,7 @@ impl Side {
         }
         let junk = self.word.len();
         let begins = byte.eq_ignore_ascii_case(&HTTP[0]);
-        // Where the request was of HTTP/0.9 all of it is a body.
+        // After a request of HTTP/0.9 the whole response is a body.
         if self.kind == RequestKind::Bare || junk + usize::from(!begins) > LONGEST_JUNK {
             let begin = std::mem::take(&mut self.word);
             self.no_status_line(&begin, w);
@@ -162,7 +162,7 @@ impl Side {
         true
     }
 
-    /// A byte that ends no line; false if it was not taken.
+    /// Handles a byte other than a line end; returns false if it belongs to the body.
     fn plain<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, byte: u8, w: &mut MessageWriter<'_, S>) -> bool {
         match self.step {
             Step::Method if is_token(byte) && self.count < LONGEST_METHOD => {
@@ -230,7 +230,7 @@ impl Side {
         true
     }
 
-    /// A line ended.
+    /// Handles the end of a line.
     fn line_end<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, w: &mut MessageWriter<'_, S>) -> Option<Event> {
         match self.step {
             Step::Method | Step::Gap => self.not_http(w),
@@ -273,7 +273,7 @@ impl Side {
             }
             Step::LineStart => {
                 self.end_header_line(w);
-                // The empty line is part of it: many rules look for the end of the headers.
+                // The empty line is part of the header buffer, because many rules search for the end of the headers.
                 w.append(Buffer::HttpHeader, b"\r\n");
                 return Some(Event::Headers);
             }
@@ -321,7 +321,7 @@ impl Side {
         self.step = Step::Gap;
     }
 
-    /// Behind white space in the target: `HTTP/`, or more of the target.
+    /// After white space in the target: either `HTTP/` or more of the target follows.
     fn version<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, byte: u8, w: &mut MessageWriter<'_, S>) {
         if byte.eq_ignore_ascii_case(&HTTP[self.count as usize]) {
             self.spell(byte);
@@ -342,7 +342,7 @@ impl Side {
         }
     }
 
-    /// A byte of the version, unless more follows the white space behind it: then all of it was the target's.
+    /// Handles a byte of the version. If more follows white space after the version, everything belongs to the target.
     fn version_number<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, byte: u8, w: &mut MessageWriter<'_, S>) {
         let over = self.word.last().is_some_and(|&last| is_space(last));
         if (is_space(byte) || !over) && !self.word.is_full() {
@@ -381,7 +381,7 @@ impl Side {
         version.first().copied()
     }
 
-    /// A byte of a field's name, or the colon behind it.
+    /// Handles a byte of a field name, or the colon after it.
     fn name<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, byte: u8, w: &mut MessageWriter<'_, S>) {
         if is_space(byte) {
             self.count = self.count.saturating_add(1);
@@ -428,7 +428,7 @@ impl Side {
         (self.step, self.value_begun) = (Step::ValueStart, false);
     }
 
-    /// The buffers that the value goes to.
+    /// Buffers that the field's value is written to.
     fn each_target(&self, mut to: impl FnMut(Buffer)) {
         if self.field != Field::Cookie {
             to(Buffer::HttpHeader);
@@ -447,7 +447,7 @@ impl Side {
         }
     }
 
-    /// Bytes of a value that are no white space.
+    /// Handles bytes of a value other than white space.
     fn value<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, bytes: &[u8], w: &mut MessageWriter<'_, S>) {
         if self.field.is_read() {
             bytes.iter().for_each(|byte| self.spell(byte.to_ascii_lowercase()));
@@ -467,7 +467,7 @@ impl Side {
         (self.step, self.line_open) = (Step::ValueStart, false);
     }
 
-    /// The header line before is over, if there is one.
+    /// Ends the preceding header line, if there is one.
     fn end_header_line<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, w: &mut MessageWriter<'_, S>) {
         if !std::mem::take(&mut self.line_open) {
             return;
@@ -507,7 +507,7 @@ impl Side {
         true
     }
 
-    /// Where chunks end is not known any more: the rest is a body. False: so is the byte at hand.
+    /// Chunk boundaries are lost: the rest is treated as body. Returns false, because the current byte belongs to it.
     fn bad_chunk<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, w: &mut MessageWriter<'_, S>) -> bool {
         w.anomaly(Anomaly::BadChunk);
         self.step = Step::UntilClose;

@@ -1,4 +1,4 @@
-//! One direction of an HTTP connection: which part of a message its bytes are.
+//! One direction of an HTTP connection: tracks the part of the message that bytes belong to.
 
 use arrayvec::ArrayVec;
 
@@ -11,7 +11,7 @@ use crate::protocols::writer::MessageWriter;
 use crate::protocols::{Anomaly, MessageEvent, ParserPools, Slot, SlotHandle};
 use crate::signature::Buffer;
 
-/// The part of a message that is expected.
+/// The expected part of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Start,
@@ -19,7 +19,7 @@ pub(super) enum Step {
     /// White space before the target.
     Gap,
     Target,
-    /// White space behind the target, and perhaps `HTTP/`.
+    /// White space after the target, and possibly `HTTP/`.
     Version,
     VersionNumber,
     /// `HTTP/` of a response.
@@ -42,14 +42,14 @@ pub(super) enum Step {
     Opaque,
 }
 
-/// What a message came to.
+/// A part of a message that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
-    /// The request line is over.
+    /// The request line has ended.
     Line,
-    /// The header block is over.
+    /// The header block has ended.
     Headers,
-    /// The body is over.
+    /// The body has ended.
     End,
 }
 
@@ -84,26 +84,26 @@ pub(super) struct Side {
     pub status: u16,
     pub target: Target,
     pub framing: Framing,
-    /// A carriage return waits for what follows it.
+    /// A carriage return was received, and the next byte is not known yet.
     pub carriage: bool,
-    /// A name, or the value of a field that is read.
+    /// A name, or the value of an evaluated field.
     pub word: ArrayVec<u8, 64>,
     pub word_cut: bool,
     pub field: Field,
-    /// A header line is over unless the next one is folded.
+    /// A header line is complete unless the next line is folded.
     pub line_open: bool,
-    /// Some of the line's value is there.
+    /// A part of the line's value was received.
     pub value_begun: bool,
     pub hosts: u8,
-    /// It asks for another protocol.
+    /// The message asks for an upgrade to another protocol.
     pub upgrade: bool,
-    /// Its method needs no body.
+    /// The method needs no body.
     pub bodiless: bool,
-    /// It is older than HTTP/1.1.
+    /// The message is older than HTTP/1.1.
     pub old: bool,
-    /// Bytes of what is being counted: method, literal, digits, spaces.
+    /// Bytes counted in the current part: method, literal, digits, spaces.
     pub count: u32,
-    /// Bytes that are left of the body or the chunk.
+    /// Remaining bytes of the body or the chunk.
     pub left: u64,
     decoding: Option<Decoding>,
 }
@@ -193,7 +193,7 @@ impl Side {
         }
     }
 
-    /// A message begins.
+    /// Begins a message.
     pub fn begin<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, w: &mut MessageWriter<'_, S>) {
         w.begin(self.client);
         let step = if self.client { Step::Method } else { Step::Protocol };
@@ -205,7 +205,7 @@ impl Side {
         };
     }
 
-    /// The header block is over.
+    /// Handles the end of the header block.
     pub fn headers<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, w: &mut MessageWriter<'_, S>) {
         if self.client {
             let (mut value, mut length) = ([0; LONGEST_HOST], 0);
@@ -218,7 +218,7 @@ impl Side {
         w.complete(if self.client { REQUEST_HEAD } else { RESPONSE_HEAD });
     }
 
-    /// The body begins, or there is none.
+    /// Begins the body, if there is one.
     pub fn body_begins<S>(&mut self, request: bool, pool: &mut Inflaters, w: &mut MessageWriter<'_, S>)
     where
         S: FnMut(Slot<'_>, MessageEvent),
@@ -252,7 +252,7 @@ impl Side {
         }
     }
 
-    /// There is no body, whatever the header says.
+    /// Skips the body, whatever the header says.
     pub fn no_body<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, pool: &mut Inflaters, w: &mut MessageWriter<'_, S>) {
         if self.framing.chunked || self.framing.length > Some(0) {
             w.anomaly(Anomaly::UnexpectedBody);
@@ -260,7 +260,7 @@ impl Side {
         self.finish(pool, w);
     }
 
-    /// The message is over.
+    /// Ends the message.
     pub fn finish<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, pool: &mut Inflaters, w: &mut MessageWriter<'_, S>) {
         if let Some(decoding) = self.decoding.take()
             && !decoding.release(pool)
@@ -272,7 +272,7 @@ impl Side {
         self.step = Step::Start;
     }
 
-    /// What follows is not HTTP.
+    /// Handles data that is not HTTP: nothing more is parsed.
     pub fn not_http<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, w: &mut MessageWriter<'_, S>) {
         w.anomaly(Anomaly::NotHttp);
         w.complete(REQUEST_HEAD);
@@ -281,7 +281,7 @@ impl Side {
         self.step = Step::Opaque;
     }
 
-    /// A status line was expected and something else came: `begin` and what follows is a body.
+    /// Handles other data in place of a status line: `begin` and the bytes after it are a body.
     pub fn no_status_line<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, begin: &[u8], w: &mut MessageWriter<'_, S>) {
         if self.kind != RequestKind::Bare {
             w.anomaly(Anomaly::ResponseNotHttp);
@@ -292,7 +292,7 @@ impl Side {
         self.step = Step::UntilClose;
     }
 
-    /// The connection closed.
+    /// Handles the end of the stream.
     pub fn close<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, pool: &mut Inflaters, w: &mut MessageWriter<'_, S>) {
         if self.step == Step::Protocol {
             let begin = std::mem::take(&mut self.word);
@@ -322,12 +322,12 @@ impl Side {
         start || matches!(self.step, Code | Message | LineStart | Name | ValueStart | Value)
     }
 
-    /// No message is open.
+    /// Whether no message is open.
     pub fn is_between(&self) -> bool {
         matches!(self.step, Step::Start | Step::Opaque)
     }
 
-    /// Gives everything back.
+    /// Releases all resources.
     pub fn release(&mut self, store: &mut ParserPools) {
         if let Some(decoding) = self.decoding.take() {
             decoding.release(&mut store.inflaters);

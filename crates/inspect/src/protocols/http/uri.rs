@@ -1,9 +1,10 @@
-//! The target of a request: as sent, and as rules expect it.
+//! The target of a request: raw and normalised.
 //!
-//! What rule writers expect is what the servers make of it that they protect, as the parsers of the common engines do:
-//! per cent signs decoded once (`%u` too: a full-width form becomes its ASCII letter, any other beyond one byte a
-//! question mark), `+` left; in the path also a backslash a slash, slashes joined, `.` and `..` resolved; `http://host`
-//! taken off. The path is shown when it ends, because `..` takes back; the query is shown as it comes.
+//! The normalisation follows what the protected servers do, and what the parsers of common engines do. Percent escapes
+//! are decoded once. `%u` is decoded, too: a full-width form becomes its ASCII letter, any other character beyond one
+//! byte a question mark. `+` is left unchanged. In the path backslashes become slashes, adjacent slashes are joined,
+//! `.` and `..` are resolved, and `http://host` is removed. The path is published when it ends, because `..` removes
+//! parts of it; the query is published as it arrives.
 
 use arrayvec::ArrayVec;
 
@@ -27,14 +28,14 @@ enum Phase {
     Connect,
 }
 
-/// A target that is being read.
+/// A target that is being parsed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Target {
     phase: Phase,
     escape: ArrayVec<u8, 6>,
-    /// An escape became a per cent sign: 1, and one for each hexadecimal digit behind it.
+    /// An escape was decoded to a percent sign: 1, plus 1 for each hexadecimal digit after it.
     percent: u8,
-    /// It names a host, which counts more than the field (RFC 9112, section 3.2.2).
+    /// The target contains a host, which takes precedence over the field (RFC 9112, section 3.2.2).
     pub names_host: bool,
 }
 
@@ -84,12 +85,13 @@ impl Target {
         }
     }
 
-    /// Bytes other than per cent sign, question mark, number sign and backslash mean nothing but themselves here.
+    /// Whether all bytes but percent sign, question mark, number sign and backslash have no special meaning in this
+    /// state.
     pub fn is_plain(&self) -> bool {
         matches!(self.phase, Phase::Path | Phase::Rest) && self.escape.is_empty() && self.percent == 0
     }
 
-    /// Such bytes.
+    /// Handles bytes without special meaning.
     pub fn plain_bytes<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, bytes: &[u8], w: &mut MessageWriter<'_, S>) {
         w.append(Buffer::HttpRawUri, bytes);
         w.push(Buffer::HttpUri, bytes);
@@ -98,7 +100,7 @@ impl Target {
         }
     }
 
-    /// The target is over.
+    /// Ends the target.
     pub fn end<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, w: &mut MessageWriter<'_, S>) {
         self.spill(w);
         match self.phase {
@@ -120,7 +122,7 @@ impl Target {
         w.push(Buffer::HttpUri, &[byte]);
     }
 
-    /// A byte of path or query.
+    /// Handles a byte of path or query.
     fn part<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, byte: u8, w: &mut MessageWriter<'_, S>) {
         let hexadecimal = byte.is_ascii_hexdigit();
         let goes_on = match self.escape.as_slice() {
@@ -160,7 +162,7 @@ impl Target {
         }
     }
 
-    /// An escape that is none stays as it is.
+    /// Writes an invalid escape unchanged.
     fn spill<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, w: &mut MessageWriter<'_, S>) {
         if !self.escape.is_empty() {
             w.anomaly(Anomaly::BadEscape);
@@ -209,7 +211,7 @@ fn nibble(digit: u8) -> u32 {
     }
 }
 
-/// Joins slashes, takes out `.` and resolves `..` (RFC 3986, section 5.2.4); returns the new length.
+/// Joins slashes, removes `.` and resolves `..` (RFC 3986, section 5.2.4); returns the new length.
 fn resolve(path: &mut [u8]) -> usize {
     let (mut from, mut to) = (0, 0);
     while from < path.len() {

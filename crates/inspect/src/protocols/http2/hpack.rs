@@ -1,35 +1,36 @@
-//! HPACK (RFC 7541) without allocation: the dynamic table lies in memory of fixed size, and strings are decoded into
-//! memory that all connections share. The crates that decode HPACK allocate each field, which no packet may.
+//! HPACK (RFC 7541) without allocation: the dynamic table is in memory of fixed size, and strings are decoded into
+//! memory that all connections share. Existing crates for HPACK allocate each field, which is not allowed on the packet
+//! path.
 
 use super::huffman;
 use crate::work_budget::WorkBudget;
 
-/// Bytes of the dynamic table, as RFC 7541, section 4.1 counts them: the default of SETTINGS_HEADER_TABLE_SIZE.
+/// Size of the dynamic table in bytes as defined in RFC 7541, section 4.1: the default of SETTINGS_HEADER_TABLE_SIZE.
 pub const TABLE: usize = 4096;
-/// Entries of a table of this size: each counts 32 bytes at least.
+/// Maximum number of entries in a table of this size: each counts at least 32 bytes.
 const ENTRIES: usize = TABLE / OVERHEAD;
 const OVERHEAD: usize = 32;
-/// Bytes of a name or value that are kept.
+/// Maximum number of retained bytes of a name or value.
 pub const STRING: usize = 16 << 10;
 
-/// Why a header block can not be decoded: what follows on the connection can not be either.
+/// Why a header block can't be decoded. The rest of the connection can't be decoded either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// It ends within a field, or names an entry that there is not.
+    /// The block ends within a field, or refers to an entry that does not exist.
     Malformed,
-    /// It has more bytes, decoded, than are allowed.
+    /// The decoded block is larger than allowed.
     TooLarge,
-    /// It is more work than the packet may cause.
+    /// The block is more work than the packet may cause.
     TooMuchWork,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Entry {
-    /// Where its name begins, counted from the first entry ever, modulo 2^16.
+    /// Position of the name, counted from the first entry ever, modulo 2^16.
     at: u16,
     name: u16,
     value: u16,
-    /// It did not fit: only its place is known.
+    /// The entry did not fit: its content is unknown.
     unknown: bool,
 }
 
@@ -39,22 +40,22 @@ type Field<'a> = (&'a [u8], &'a [u8]);
 /// The dynamic table of one direction.
 #[derive(Debug)]
 pub struct Table {
-    /// Entries from the oldest on, without gaps, from `begin` to `end`.
+    /// Contiguous entries from the oldest on, from `begin` to `end`.
     bytes: [u8; 2 * TABLE],
     begin: usize,
     end: usize,
-    /// What [`Entry::at`] has above the place in `bytes`.
+    /// Offset of [`Entry::at`] relative to the position in `bytes`.
     moved: u16,
     entries: [Entry; ENTRIES],
     oldest: usize,
     count: usize,
     size: usize,
-    /// What the encoder has set, and as much of it as there is room for.
+    /// Table size that the encoder has set, and its part that fits in memory.
     said: usize,
     limit: usize,
-    /// The encoder uses a larger table: old entries are not known.
+    /// The encoder uses a larger table than is supported: old entries are unknown.
     pub beyond: bool,
-    /// A field was left out because its entry is not known.
+    /// A field was omitted because its entry is unknown.
     pub missed: bool,
 }
 
@@ -78,7 +79,7 @@ impl Default for Table {
 }
 
 impl Table {
-    /// As at the begin of a connection.
+    /// Resets the table to its state at the start of a connection.
     pub fn clear(&mut self) {
         (self.begin, self.end, self.oldest, self.count, self.size) = (0, 0, 0, 0, 0);
         (self.said, self.limit, self.beyond, self.missed) = (TABLE, TABLE, false, false);
@@ -108,7 +109,7 @@ impl Table {
     fn insert(&mut self, name: &[u8], value: &[u8]) {
         let size = name.len() + value.len() + OVERHEAD;
         let fits = size <= self.limit;
-        // An entry that the encoder keeps has a place, even if there is no room for it.
+        // An entry that the encoder keeps occupies an index, even if it does not fit here.
         if !fits && size > self.said {
             return self.evict(usize::MAX / 2);
         }
@@ -137,7 +138,7 @@ impl Table {
         (self.count, self.size) = (self.count + 1, self.size + size);
     }
 
-    /// The entry of an index (section 2.3.3). `Ok(None)` where it is not known.
+    /// The entry of an index (section 2.3.3). `Ok(None)` if its content is unknown.
     fn entry(&self, index: usize) -> Result<Option<Field<'_>>, Error> {
         if let Some((name, value)) = index.checked_sub(1).and_then(|index| STATIC.get(index)) {
             return Ok(Some((name, value)));
@@ -154,7 +155,7 @@ impl Table {
     }
 }
 
-/// A string that is decoded: its first bytes.
+/// The first bytes of a decoded string.
 #[derive(Debug, Default)]
 pub struct Text {
     bytes: Box<[u8]>,
@@ -187,7 +188,7 @@ impl Text {
     }
 }
 
-/// An integer (section 5.1) with a prefix of so many bits.
+/// Decodes an integer (section 5.1) with a prefix of this number of bits.
 fn integer(bytes: &[u8], prefix: u32) -> Result<(usize, &[u8]), Error> {
     let (&first, mut rest) = bytes.split_first().ok_or(Error::Malformed)?;
     let most = (1 << prefix) - 1;
@@ -206,7 +207,7 @@ fn integer(bytes: &[u8], prefix: u32) -> Result<(usize, &[u8]), Error> {
     Err(Error::Malformed)
 }
 
-/// A string (section 5.2).
+/// Decodes a string (section 5.2).
 fn string<'b>(bytes: &'b [u8], into: &mut Text) -> Result<&'b [u8], Error> {
     let coded = bytes.first().is_some_and(|byte| byte & 0x80 != 0);
     let (length, rest) = integer(bytes, 7)?;
@@ -222,8 +223,8 @@ fn string<'b>(bytes: &'b [u8], into: &mut Text) -> Result<&'b [u8], Error> {
     Ok(rest)
 }
 
-/// Decodes a whole header block. `budget` is how many bytes fields may have; what they have is taken from it, and charged to
-/// the account of the packet.
+/// Decodes a complete header block. `budget` is the number of field bytes allowed; the decoded bytes are subtracted from it,
+/// and charged to the work budget of the packet.
 pub fn decode(
     mut block: &[u8],
     table: &mut Table,
@@ -272,7 +273,7 @@ pub fn decode(
         if adds {
             match known {
                 true => table.insert(name.get(), value.get()),
-                // An entry of a name that is not known has its place.
+                // An entry with an unknown name occupies an index.
                 false => table.insert(b"", b""),
             }
         }
@@ -385,7 +386,7 @@ mod tests {
         }
     }
 
-    /// A field that is kept.
+    /// A literal field with incremental indexing.
     fn kept(name: &str, value: &str) -> Vec<u8> {
         let mut block = vec![0x40, name.len() as u8];
         block.extend(name.as_bytes());

@@ -1,7 +1,7 @@
-//! The Huffman code of HPACK (RFC 7541, appendix B). It is canonical: codes of one length follow each other in the order of
-//! their symbols, and longer codes behind shorter ones, so that lengths are all that has to be known.
+//! The Huffman code of HPACK (RFC 7541, appendix B). It is canonical: codes of one length are consecutive in the order of
+//! their symbols, and longer codes follow shorter ones, so that the lengths determine the code.
 
-/// Bits of each symbol's code; the last one ends a string.
+/// Code length of each symbol in bits; the last symbol ends a string.
 #[rustfmt::skip]
 const LENGTHS: [u8; 257] = [
     13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28, 28, 28, 28, 28,
@@ -24,7 +24,7 @@ const END: u16 = 256;
 struct Code {
     /// Symbols by length, then by number.
     symbols: [u16; 257],
-    /// Of each length the first code, and the place of its symbol.
+    /// For each length the first code, and the index of its symbol.
     first: [u32; LONGEST + 1],
     place: [u16; LONGEST + 1],
     count: [u16; LONGEST + 1],
@@ -59,7 +59,8 @@ const fn code() -> Code {
     code
 }
 
-/// Decodes a string; false where it is none (RFC 7541, section 5.2: the padding is shorter than a byte, and ones).
+/// Decodes a string; false if it is invalid (RFC 7541, section 5.2: the padding must be shorter than a byte, and all
+/// ones).
 pub(super) fn decode(bytes: &[u8], write: &mut impl FnMut(u8)) -> bool {
     let (mut value, mut length) = (0u32, 0);
     for &byte in bytes {

@@ -3,7 +3,7 @@
 use super::{Certain, Confidence, Head, Likely, NeedMore, NoMatch, best_of};
 use crate::signature::Toward;
 
-/// Compares bytes with a pattern in which `None` is any byte.
+/// Compares bytes with a pattern in which `None` matches any byte.
 pub fn pattern(bytes: &[u8], pattern: &[Option<u8>], then: Confidence) -> Confidence {
     let agrees = bytes
         .iter()
@@ -16,12 +16,12 @@ pub fn pattern(bytes: &[u8], pattern: &[Option<u8>], then: Confidence) -> Confid
     }
 }
 
-/// Options of Telnet that are assigned (IANA), and the extended list.
+/// Assigned Telnet options (IANA), and the extended list.
 fn is_telnet_option(option: u8) -> bool {
     matches!(option, 0..=49 | 138..=140 | 255)
 }
 
-/// Negotiations of Telnet (RFC 854): IAC, WILL to DONT, an option. Two are certain, one fits.
+/// Telnet negotiations (RFC 854): IAC, WILL to DONT, an option. Two are certain, one is likely.
 pub fn telnet(head: &Head<'_>) -> Confidence {
     let mut count = 0;
     for command in head.bytes.chunks(3) {
@@ -29,7 +29,7 @@ pub fn telnet(head: &Head<'_>) -> Confidence {
             [255, 251..=254, option] if is_telnet_option(option) => count += 1,
             [255, 250, option] if count > 0 && is_telnet_option(option) => return Certain,
             [255] | [255, 250..=254] if count < 2 => return if count == 0 { NeedMore } else { Likely },
-            // What follows the negotiation is text.
+            // Text follows the negotiation.
             _ if count == 1 && command[0] != 255 => return Likely,
             _ if count > 1 => return Certain,
             _ => return NoMatch,
@@ -42,7 +42,7 @@ pub fn telnet(head: &Head<'_>) -> Confidence {
     }
 }
 
-/// SMB 1, 2 and 3 over TCP (MS-SMB2, section 2.1), and sessions of NetBIOS (RFC 1002, section 4.3).
+/// SMB 1, 2 and 3 over TCP (MS-SMB2, section 2.1), and NetBIOS sessions (RFC 1002, section 4.3).
 pub fn smb(head: &Head<'_>) -> Confidence {
     let bytes = head.bytes;
     let message = best_of([0xff, 0xfe, 0xfd, 0xfc].map(|version| {
@@ -79,7 +79,7 @@ pub fn smb(head: &Head<'_>) -> Confidence {
     best_of([message, session])
 }
 
-/// RDP: TPKT (RFC 2126) with a connection request or confirmation of X.224, and no more behind it than RDP puts there
+/// RDP: TPKT (RFC 2126) with a connection request or confirmation of X.224, and nothing after it but what RDP allows
 /// (MS-RDPBCGR, sections 2.2.1.1 and 2.2.1.2).
 pub fn rdp(head: &Head<'_>) -> Confidence {
     let bytes = head.bytes;
@@ -111,7 +111,7 @@ pub fn rdp(head: &Head<'_>) -> Confidence {
     }
 }
 
-/// A length in BER (X.690, section 8.1.3) of up to four bytes, and what follows it. `Err` where it is none, or not whole.
+/// A BER length (X.690, section 8.1.3) of up to four bytes, and the bytes after it. `Err` if it is invalid or incomplete.
 pub fn length(bytes: &[u8]) -> Result<(usize, &[u8]), Confidence> {
     match *bytes {
         [] => Err(NeedMore),
@@ -125,7 +125,7 @@ pub fn length(bytes: &[u8]) -> Result<(usize, &[u8]), Confidence> {
     }
 }
 
-/// A message of LDAP (RFC 4511, section 4.1.1): a sequence of a number and an operation of this side.
+/// An LDAP message (RFC 4511, section 4.1.1): a sequence of a number and an operation of this side.
 pub fn ldap(head: &Head<'_>) -> Confidence {
     ldap_message(head.toward, head.bytes).unwrap_or_else(|said| said)
 }
@@ -150,7 +150,7 @@ pub fn ldap_message(toward: Toward, bytes: &[u8]) -> Result<Confidence, Confiden
         return Ok(NeedMore);
     };
     let own = match toward {
-        // Those of a bind, a search, an extended request and their like.
+        // Bind, search, extended request and other requests.
         Toward::Server => matches!(
             operation,
             0x42 | 0x4a | 0x50 | 0x60 | 0x63 | 0x66 | 0x68 | 0x6c | 0x6e | 0x77
@@ -171,7 +171,7 @@ pub fn ldap_message(toward: Toward, bytes: &[u8]) -> Result<Confidence, Confiden
         return Ok(if inner == 0 { Likely } else { NeedMore });
     };
     Ok(match (operation, first, rest) {
-        // A bind has a version, 1 to 3; a search a base object.
+        // A bind has a version of 1 to 3; a search has a base object.
         (0x60, 2, [1, 1..=3, ..]) => Certain,
         (0x60, 2, [] | [1]) => NeedMore,
         (0x60, ..) => NoMatch,
@@ -192,7 +192,7 @@ pub fn ldap_message(toward: Toward, bytes: &[u8]) -> Result<Confidence, Confiden
 pub fn kerberos(head: &Head<'_>) -> Confidence {
     let bytes = head.bytes;
     let Some(rest) = bytes.get(4..).filter(|rest| !rest.is_empty()) else {
-        // A message has a few kilobytes.
+        // A message has a few kilobytes at most.
         return if bytes.first().is_some_and(|&byte| byte != 0) {
             NoMatch
         } else {
@@ -203,12 +203,12 @@ pub fn kerberos(head: &Head<'_>) -> Confidence {
     kerberos_message(head.toward, rest, length).unwrap_or_else(|said| said)
 }
 
-/// A message of so many bytes: an application tag, a sequence, and the version in its first field (section 5.4, 5.9).
+/// A message of `whole` bytes: an application tag, a sequence, and the version in its first field (section 5.4, 5.9).
 pub fn kerberos_message(toward: Toward, bytes: &[u8], whole: usize) -> Result<Confidence, Confidence> {
     let Some((&tag, rest)) = bytes.split_first() else {
         return Ok(NeedMore);
     };
-    // AS-REQ, TGS-REQ and AP-REQ; their answers, and KRB-ERROR.
+    // AS-REQ, TGS-REQ and AP-REQ; their responses, and KRB-ERROR.
     let own = match toward {
         Toward::Server => matches!(tag, 0x6a | 0x6c | 0x6e),
         Toward::Client => matches!(tag, 0x6b | 0x6d | 0x6f | 0x7e),
@@ -253,7 +253,7 @@ fn record(head: &Head<'_>, nfs: bool) -> Confidence {
     let size = u32::from_be_bytes([mark[0] & 0x7f, mark[1], mark[2], mark[3]]);
     match (head.toward, size) {
         (Toward::Server, 40..) => rpc_call(rest, nfs),
-        // A reply does not name its program: the call does.
+        // A reply does not contain the program number, only the call does.
         (Toward::Client, 12..) => match rpc_reply(rest) {
             Certain => Likely,
             said => said,
@@ -274,7 +274,7 @@ pub fn rpc_call(bytes: &[u8], nfs: bool) -> Confidence {
         |_| true,
         |kind| kind == 0,
         |version| version == 2,
-        // Programs that are assigned, by users, or transient.
+        // Program numbers that are assigned, user-defined, or transient.
         |program| (1..0x6000_0000).contains(&program),
         |version| version <= 0xff,
         |procedure| procedure <= 0xff,
@@ -311,7 +311,7 @@ fn rpc_reply(bytes: &[u8]) -> Confidence {
     }
 }
 
-/// DCE RPC over TCP (C706, section 12.6): a bind, or its answer.
+/// DCE RPC over TCP (C706, section 12.6): a bind, or its acknowledgement.
 pub fn dcerpc(head: &Head<'_>) -> Confidence {
     let own = |kind| match head.toward {
         Toward::Server => kind == 11,
@@ -338,7 +338,7 @@ pub fn dcerpc(head: &Head<'_>) -> Confidence {
     if length >= 18 { Certain } else { NoMatch }
 }
 
-/// PostgreSQL (documentation, section 55.7): a start packet, or a request for encryption or cancellation.
+/// PostgreSQL (documentation, section 55.7): a startup packet, or a request for encryption or cancellation.
 pub fn postgres(head: &Head<'_>) -> Confidence {
     let bytes = head.bytes;
     if head.toward == Toward::Client {
@@ -356,7 +356,7 @@ pub fn postgres(head: &Head<'_>) -> Confidence {
         Certain,
     ) {
         Certain => {
-            // Names of parameters: `user` first, of most clients.
+            // Names of parameters; most clients send `user` first.
             match bytes.get(8) {
                 None => NeedMore,
                 Some(_) if bytes[7] > 2 || bytes[2] > 0x27 => NoMatch,
@@ -376,7 +376,7 @@ pub fn postgres(head: &Head<'_>) -> Confidence {
     best_of(asks.into_iter().chain([start]))
 }
 
-/// MySQL and MariaDB: the greeting of the server, protocol 10, with its version as text; the client's answer.
+/// MySQL and MariaDB: the greeting of the server, protocol 10, with its version as text; the client's response.
 pub fn mysql(head: &Head<'_>) -> Confidence {
     let bytes = head.bytes;
     if head.toward == Toward::Server {

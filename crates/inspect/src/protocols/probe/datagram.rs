@@ -1,4 +1,4 @@
-//! Protocols over UDP: a datagram is whole.
+//! Protocols over UDP: each datagram is complete.
 
 use super::binary::{kerberos_message, ldap_message, length, rpc_call};
 use super::{Certain, Head, is_class, text};
@@ -8,7 +8,7 @@ const DNS: u16 = 53;
 const MULTICAST_DNS: u16 = 5353;
 const NTP: u16 = 123;
 
-/// Which protocol a datagram speaks, with the ports of its source and destination.
+/// Identifies the protocol of a datagram, with the ports of its source and destination.
 pub fn probe_datagram(toward: Toward, ports: [u16; 2], bytes: &[u8]) -> Option<Service> {
     let by = |wanted: &[u16]| ports.iter().any(|port| wanted.contains(port));
     let head = Head {
@@ -39,7 +39,8 @@ pub fn probe_datagram(toward: Toward, ports: [u16; 2], bytes: &[u8]) -> Option<S
     }
 }
 
-/// One question (RFC 1035, section 4.1), with flags that fit the direction, and nothing behind it but what is counted.
+/// One question (RFC 1035, section 4.1), with flags that fit the direction, and after it only the records that the
+/// header counts.
 fn dns(toward: Toward, bytes: &[u8]) -> bool {
     let Some((header, mut rest)) = bytes.split_at_checked(12) else {
         return false;
@@ -55,7 +56,7 @@ fn dns(toward: Toward, bytes: &[u8]) -> bool {
     {
         return false;
     }
-    // Names of NetBIOS (RFC 1002, section 4.2.1.2) stand in the same header.
+    // NetBIOS names (RFC 1002, section 4.2.1.2) have the same header.
     if let [32, name @ ..] = rest
         && name.len() > 32
         && name[..32].iter().all(|byte| (b'A'..=b'P').contains(byte))
@@ -74,8 +75,8 @@ fn dns(toward: Toward, bytes: &[u8]) -> bool {
     }
 }
 
-/// A long header of a known version (RFC 9000, section 17.2; RFC 9369), and of an Initial packet the size that a client's
-/// has (section 14.1).
+/// A long header of a known version (RFC 9000, section 17.2; RFC 9369); an Initial packet of a client must have its
+/// minimum size (section 14.1).
 fn quic(bytes: &[u8]) -> bool {
     let &[first, a, b, c, d, dcid, ref rest @ ..] = bytes else {
         return false;
@@ -97,8 +98,8 @@ fn dhcp(bytes: &[u8]) -> bool {
         && bytes.get(236..240) == Some(&[99, 130, 83, 99])
 }
 
-/// A request to read or write: a name and a mode, each with a zero behind it (RFC 1350, section 5). Data and errors go
-/// between other ports and are no requests.
+/// A read or write request: a name and a mode, each with a zero after it (RFC 1350, section 5). Data and errors use
+/// other ports and are not requests.
 fn tftp(bytes: &[u8]) -> bool {
     let [0, 1 | 2, rest @ ..] = bytes else { return false };
     let mut words = rest.split(|&byte| byte == 0);
@@ -109,8 +110,8 @@ fn tftp(bytes: &[u8]) -> bool {
     !name.is_empty() && modes.iter().any(|known| mode.eq_ignore_ascii_case(known))
 }
 
-/// A message of SNMP: version 1 and 2c with a community and a PDU (RFC 1157, RFC 1901), version 3 with its header
-/// (RFC 3412, section 6).
+/// An SNMP message: versions 1 and 2c with a community and a PDU (RFC 1157, RFC 1901), version 3 with its header (RFC
+/// 3412, section 6).
 fn snmp(bytes: &[u8]) -> Option<()> {
     let (outer, rest) = length(bytes.strip_prefix(&[0x30])?).ok()?;
     if outer != rest.len() {
@@ -142,7 +143,7 @@ fn ntp(bytes: &[u8]) -> bool {
     (1..=4).contains(&version) && bytes.len() >= least
 }
 
-/// A call of ONC RPC (RFC 5531, section 9). A reply does not name its program.
+/// An ONC RPC call (RFC 5531, section 9). A reply does not contain the program number.
 fn rpc(toward: Toward, bytes: &[u8]) -> Option<Service> {
     match toward {
         Toward::Server if rpc_call(bytes, true) == Certain => Some(Service::Nfs),

@@ -4,10 +4,10 @@ use ProbeResult::{Identified, NeedMore as Undecided, Unknown};
 const TO_SERVER: Toward = Toward::Server;
 const TO_CLIENT: Toward = Toward::Client;
 
-/// A conversation, in order, and the protocol that it is of.
+/// A conversation, in order, and its protocol.
 type Case = (&'static str, Service, &'static [(Toward, &'static [u8])]);
 
-/// First bytes as in the protocols' documents and in captures.
+/// First bytes as in the specifications of the protocols and in captures.
 const POSITIVE: &[Case] = &[
     ("http", Service::Http, &[(TO_SERVER, b"GET / HTTP/1.1\r\n")]),
     ("http behind blank lines", Service::Http, &[(TO_SERVER, b"\r\n\r\nGET\t/")]),
@@ -146,13 +146,13 @@ const POSITIVE: &[Case] = &[
     ),
 ];
 
-/// What looks like one of them and is none.
+/// Conversations that resemble one of the protocols, but are none of them.
 const NEGATIVE: &[&[(Toward, &[u8])]] = &[
     &[(TO_SERVER, b"EXPN *@example.org\r\n")],
     &[(TO_SERVER, b"STAT *\r\n")],
     &[(TO_SERVER, b"OPTIONS rtsp://example.org/a RTSP/1.0\r\n")],
     &[(TO_SERVER, b"\x16\x02\x01\x02\xff\xff")],
-    // H.225 behind TPKT; S7 with its parameters behind COTP.
+    // H.225 in TPKT; S7 with its parameters in COTP.
     &[(TO_SERVER, b"\x03\x00\x01\x2d\x08\x02\x10\x00\x05\x04\x03\x80\x90\xa5")],
     &[(
         TO_SERVER,
@@ -163,11 +163,11 @@ const NEGATIVE: &[&[(Toward, &[u8])]] = &[
         b"0032git-upload-pack /project.git\0host=example.org\0 padding of no meaning",
     )],
     &[(TO_SERVER, b"ls /etc\n")],
-    // Redis answers +OK, too.
+    // Redis answers `+OK`, too.
     &[(TO_SERVER, b"*1\r\n$4\r\nPING\r\n"), (TO_CLIENT, b"+OK\r\n")],
     // SNMP over TCP: its second element is a string.
     &[(TO_SERVER, b"\x30\x26\x02\x01\x01\x04\x06public\xa0\x19")],
-    // A frame of MPEG audio.
+    // An MPEG audio frame.
     &[(TO_SERVER, b"\xff\xfb\x90\x44\x00\x00\x00\x00")],
     &[(TO_CLIENT, b"220x no reply\r\n")],
     &[(TO_SERVER, b"HELOX bar.com\r\n")],
@@ -176,14 +176,14 @@ const NEGATIVE: &[&[(Toward, &[u8])]] = &[
     &[(TO_SERVER, b"\x10\x12\0\x04MQTU\x04")],
     &[(TO_SERVER, b"PRI * HTTP/2.1\r\n")],
     &[(TO_SERVER, b"SSH:2.0\r\n")],
-    // A length that the question runs beyond.
+    // The question is longer than the length field says.
     &[(
         TO_SERVER,
         b"\x00\x12\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x07example\x03com\x00\x00\x01\x00\x01",
     )],
 ];
 
-/// What is decided after a conversation, byte by byte, up to so many bytes.
+/// Result after the first `upto` bytes of a conversation, in segments of `step` bytes.
 fn decided(conversation: &[(Toward, &[u8])], upto: usize, step: usize) -> ProbeResult {
     let mut probe = ProtocolProbe::default();
     let mut left = upto;
@@ -259,7 +259,7 @@ fn random_bytes_are_of_no_protocol() {
     for _ in 0..100_000 {
         let (request, response) = (random.bytes(MAX_HEAD), random.bytes(MAX_HEAD));
         for heads in [[&request[..], &[]], [&[], &response], [&request, &response]] {
-            // A command of Telnet leaves it open.
+            // A Telnet command leaves the result undecided.
             let said = probe(heads);
             assert!([Unknown, Undecided].contains(&said), "{heads:?}: {said:?}");
         }

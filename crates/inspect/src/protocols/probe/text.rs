@@ -1,4 +1,4 @@
-//! Protocols of lines.
+//! Line-based protocols.
 
 use super::{Certain, Confidence, Head, Likely, NeedMore, NoMatch, begins, best_of};
 use crate::signature::Toward;
@@ -15,7 +15,7 @@ pub fn ssh(head: &Head<'_>) -> Confidence {
     }
 }
 
-/// Compares the first word of a line, in any case, with commands; a command ends with a blank or the line.
+/// Compares the first word of a line with commands, case-insensitively; a command ends with a blank or the line.
 fn command(bytes: &[u8], commands: &[&[u8]], then: Confidence) -> Confidence {
     best_of(commands.iter().map(|command| match begins(bytes, command, then) {
         said if said == then => match bytes.get(command.len()) {
@@ -27,13 +27,13 @@ fn command(bytes: &[u8], commands: &[&[u8]], then: Confidence) -> Confidence {
     }))
 }
 
-/// The first line, where it is whole.
+/// The first line, if it is complete.
 fn line(bytes: &[u8]) -> Option<&[u8]> {
     let end = bytes.iter().position(|&byte| byte == b'\n')?;
     Some(bytes[..end].strip_suffix(b"\r").unwrap_or(&bytes[..end]))
 }
 
-/// A reply of one of these codes (RFC 959, section 4.2; RFC 5321, section 4.2).
+/// A reply with one of these codes (RFC 959, section 4.2; RFC 5321, section 4.2).
 fn reply(bytes: &[u8], codes: &[&[u8]]) -> Confidence {
     best_of(codes.iter().map(|code| match begins(bytes, code, Likely) {
         Likely => match bytes.get(3) {
@@ -45,7 +45,7 @@ fn reply(bytes: &[u8], codes: &[&[u8]]) -> Confidence {
     }))
 }
 
-/// Whether a greeting names a protocol: the word stands alone.
+/// Whether a greeting names a protocol, as a separate word.
 fn names(line: &[u8], word: &[u8]) -> bool {
     line.split(|byte| !byte.is_ascii_alphanumeric() && !b".-".contains(byte))
         .any(|part| part.eq_ignore_ascii_case(word))
@@ -55,7 +55,7 @@ fn contains(line: &[u8], word: &[u8]) -> bool {
     line.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word))
 }
 
-/// Which protocol a whole greeting names: 220 is the greeting of both.
+/// The protocol that a complete greeting names: both SMTP and FTP greet with 220.
 enum Greeting {
     Smtp,
     Ftp,
@@ -74,7 +74,7 @@ fn greeting(head: &Head<'_>) -> Greeting {
     }
 }
 
-/// Mail (RFC 5321). `EHLO` and `HELO` are of no other protocol.
+/// SMTP (RFC 5321). `EHLO` and `HELO` occur in no other protocol.
 pub fn smtp(head: &Head<'_>) -> Confidence {
     if head.toward == Toward::Client {
         return match (reply(head.bytes, &[b"220", b"421", b"554"]), greeting(head)) {
@@ -103,7 +103,7 @@ pub fn smtp(head: &Head<'_>) -> Confidence {
     ])
 }
 
-/// The control connection of FTP (RFC 959, RFC 2228, RFC 2389).
+/// The FTP control connection (RFC 959, RFC 2228, RFC 2389).
 pub fn ftp(head: &Head<'_>) -> Confidence {
     if head.toward == Toward::Client {
         return match (reply(head.bytes, &[b"220", b"120", b"421"]), greeting(head)) {
@@ -121,7 +121,7 @@ pub fn ftp(head: &Head<'_>) -> Confidence {
     )
 }
 
-/// POP3 (RFC 1939). Of a server that speaks first `+OK` is certain; others answer so, too.
+/// POP3 (RFC 1939). `+OK` is certain if the server sends first; other protocols answer with it, too.
 pub fn pop3(head: &Head<'_>) -> Confidence {
     if head.toward == Toward::Client {
         let then = if head.first { Certain } else { Likely };
@@ -147,7 +147,7 @@ pub fn imap(head: &Head<'_>) -> Confidence {
                 .map(|greeting| command(head.bytes, &[greeting], then)),
         );
     }
-    // A tag is any string without the characters that mean something else (section 9).
+    // A tag is any string without characters that have a special meaning (section 9).
     let is_tag = |byte: &u8| byte.is_ascii_graphic() && !b"(){%*\"\\+".contains(byte);
     match head.bytes.iter().position(|byte| !is_tag(byte)) {
         None if head.bytes.len() <= 32 => NeedMore,
@@ -204,7 +204,7 @@ pub fn sip(head: &Head<'_>) -> Confidence {
     best_of(requests.into_iter().chain([status]))
 }
 
-/// IRC (RFC 2812, section 3.1): a nickname and a user, or a negotiation of capabilities.
+/// IRC (RFC 2812, section 3.1): a nickname and a user, or a capability negotiation.
 pub fn irc(head: &Head<'_>) -> Confidence {
     if head.toward == Toward::Client {
         let prefixed = match head.bytes.first() {
@@ -222,7 +222,7 @@ pub fn irc(head: &Head<'_>) -> Confidence {
         };
         return best_of([prefixed, command(head.bytes, &[b"NOTICE", b"PING", b"ERROR"], Likely)]);
     }
-    // A client may give a password, or ask for capabilities, and then names itself.
+    // A client may send a password, or request capabilities, before its nickname.
     let own = command(head.bytes, &[b"NICK", b"USER", b"PASS", b"CAP"], Likely);
     if own != Likely {
         return own;

@@ -7,11 +7,11 @@ use aes_gcm::{Aes128Gcm, Nonce, Tag};
 use hkdf::Hkdf;
 use sha2::Sha256;
 
-/// Bytes of a packet that is decrypted; a longer one is left as it is.
+/// Maximum size of a packet that is decrypted; a longer one is ignored.
 pub const PACKET: usize = 2048;
 const TAG: usize = 16;
 
-/// What versions differ in.
+/// Differences between versions.
 #[derive(Clone, Copy, Debug)]
 struct Version {
     salt: &'static [u8; 20],
@@ -58,12 +58,12 @@ pub(super) struct Header<'a> {
     version: Version,
     /// The destination connection ID.
     pub destination: &'a [u8],
-    /// Where the packet number begins, and the packet ends.
+    /// Start of the packet number, and end of the packet.
     number: usize,
     end: usize,
 }
 
-/// An integer of variable length (RFC 9000, section 16).
+/// A variable-length integer (RFC 9000, section 16).
 fn integer(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let first = *bytes.first()?;
     let (number, rest) = bytes.split_at_checked(1 << (first >> 6))?;
@@ -78,7 +78,7 @@ fn take(bytes: &[u8], count: u64) -> Option<(&[u8], &[u8])> {
 }
 
 impl<'a> Header<'a> {
-    /// The first Initial packet in a datagram, and what stands behind it.
+    /// The first Initial packet in a datagram, and the bytes after it.
     pub fn read(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let &[first, a, b, c, d, ref rest @ ..] = bytes else {
             return None;
@@ -114,7 +114,7 @@ fn expand(secret: &Hkdf<Sha256>, label: &[u8], key: &mut [u8]) {
     let _ = secret.expand_multi_info(&[&length, &labels, b"tls13 ", label, &[0]], key);
 }
 
-/// Keys of what the client sends.
+/// Keys for the packets of the client.
 struct Keys {
     key: [u8; 16],
     iv: [u8; 12],
@@ -138,7 +138,8 @@ fn keys(version: &Version, id: &[u8]) -> Keys {
     keys
 }
 
-/// Decrypts a packet with the keys of a connection ID; how many bytes of frames it has. `into` has room for [`PACKET`].
+/// Decrypts a packet with the keys of a connection ID; returns the length of its frames. `into` has space for
+/// [`PACKET`] bytes.
 pub(super) fn open(bytes: &[u8], header: &Header<'_>, id: &[u8], into: &mut [u8]) -> Option<usize> {
     let keys = keys(&header.version, id);
     let packet = bytes.get(..header.end)?;
@@ -168,8 +169,8 @@ pub(super) fn open(bytes: &[u8], header: &Header<'_>, id: &[u8], into: &mut [u8]
     Some(length)
 }
 
-/// Tells the CRYPTO frames of a packet (RFC 9000, section 19.6): offset and data. Ends at a frame that Initial packets do not
-/// have.
+/// Passes on the CRYPTO frames of a packet (RFC 9000, section 19.6): offset and data. Stops at a frame that is not allowed in
+/// Initial packets.
 pub(super) fn frames(mut bytes: &[u8], tell: &mut impl FnMut(usize, &[u8])) -> Option<()> {
     while let Some((&kind, rest)) = bytes.split_first() {
         bytes = match kind {
@@ -200,7 +201,7 @@ pub(super) fn frames(mut bytes: &[u8], tell: &mut impl FnMut(usize, &[u8])) -> O
     Some(())
 }
 
-/// Seals frames into a client's Initial packet of a version.
+/// Encrypts frames into a client's Initial packet of a version.
 #[cfg(test)]
 pub(super) fn seal(number: u32, id: &[u8], packet_number: u8, frames: &[u8]) -> Vec<u8> {
     let version = version(number).unwrap();

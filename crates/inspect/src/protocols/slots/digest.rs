@@ -1,4 +1,4 @@
-//! Hashes of files, computed while the files pass, if rules ask for them.
+//! Hashes of files, computed while the files pass, if rules test them.
 //!
 //! A file with a missing part has no hash.
 
@@ -11,15 +11,15 @@ use super::{Field, SlotHandle, Slots, State};
 use crate::signature::Buffer;
 use crate::work_budget::WorkBudget;
 
-/// Hashes that rules ask for.
+/// Hashes that rules test.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileHashes(u8);
 
 impl FileHashes {
-    /// None.
+    /// No hashes.
     pub const NONE: Self = Self(0);
 
-    /// Also that of a buffer, where it is one of a hash.
+    /// Adds the hash that a buffer holds; without effect for other buffers.
     pub fn insert(&mut self, buffer: Buffer) {
         self.0 |= HASHES
             .iter()
@@ -40,31 +40,31 @@ impl FileHashes {
     }
 }
 
-/// Buffers of hashes.
+/// Buffers that hold hashes.
 const HASHES: [Buffer; 3] = [Buffer::FileMd5, Buffer::FileSha1, Buffer::FileSha256];
-/// Units of work for each of them, for this many bytes.
+/// Units of work for each hash, for this many bytes.
 const UNITS: [usize; 3] = [3, 1, 1];
 const BYTES: usize = 4;
 
-/// How far the hashes of a file are.
+/// State of the hashes of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// No byte has come.
+    /// No byte was received.
     #[default]
     Begins,
-    /// They are made of all that came.
+    /// These hashes cover all bytes received so far.
     Open(FileHashes),
-    /// They are known, or never will be.
+    /// The hashes are computed, or can't be computed.
     Over,
 }
 
-/// The hashes of a file as far as it has come.
+/// Hash states of a file.
 #[derive(Clone, Debug, Default)]
 struct Digests {
     md5: Md5,
     sha1: Sha1,
     sha256: Sha256,
-    /// The line end that the file ends with so far: in a mail it may belong to the boundary that follows.
+    /// The line end at the end of the file so far: in a mail it may belong to the boundary that follows.
     line_end: ArrayVec<u8, 2>,
 }
 
@@ -108,7 +108,7 @@ impl Digests {
 #[derive(Debug)]
 pub(super) struct Hashing {
     digests: Box<[Digests]>,
-    /// Those that the rules of the flow at hand ask for.
+    /// Hashes that the rules of the current flow test.
     wanted: FileHashes,
     work: WorkBudget,
 }
@@ -124,7 +124,7 @@ impl Hashing {
 }
 
 impl Slots {
-    /// Compute these hashes from now on. A file gets only those that were in force for all of its bytes.
+    /// Computes these hashes from now on. A file gets only the hashes that were enabled for all of its bytes.
     pub(in crate::protocols) fn hash_files(&mut self, wanted: FileHashes) {
         if let Some(hashing) = &mut self.hashing {
             hashing.wanted = wanted;
@@ -136,7 +136,7 @@ impl Slots {
         state.filter(|state| state.open && state.serial == handle.serial)
     }
 
-    /// Another file begins.
+    /// Begins a file.
     pub(in crate::protocols) fn file_begins(&mut self, handle: SlotHandle) {
         if let Some(state) = self.open(handle) {
             state.hashes = Progress::Begins;
@@ -146,14 +146,14 @@ impl Slots {
         }
     }
 
-    /// A part of the file is missing.
+    /// Marks the file as incomplete.
     pub(in crate::protocols) fn file_incomplete(&mut self, handle: SlotHandle) {
         if let Some(state) = self.open(handle) {
             state.hashes = Progress::Over;
         }
     }
 
-    /// The line end that the file ends with so far does not belong to it.
+    /// Excludes the line end at the end of the file so far from its hashes.
     pub(in crate::protocols) fn file_ends_before_line_end(&mut self, handle: SlotHandle) {
         let hashing = self.hashing.as_mut();
         if let Some(digests) = hashing.and_then(|hashing| hashing.digests.get_mut(handle.index as usize)) {
@@ -161,7 +161,7 @@ impl Slots {
         }
     }
 
-    /// The window of the file has new bytes from a place on. Once the file is complete its hashes are filled in.
+    /// Hashes the new bytes of a file's window, from an offset on. When the file is complete its hashes are stored.
     pub(in crate::protocols) fn file_grows(&mut self, handle: SlotHandle, from: usize) {
         let Some(Hashing { digests, wanted, work }) = &mut self.hashing else {
             return;

@@ -1,22 +1,22 @@
-//! The begin of an X.509 certificate (RFC 5280, section 4.1): serial number, issuer and subject. They stand in front of the
-//! key and the signature, so that a certificate need not be whole. Nothing is allocated, and every byte is read once.
+//! The start of an X.509 certificate (RFC 5280, section 4.1): serial number, issuer and subject. They precede the key and
+//! the signature, so the certificate need not be complete. The parser allocates nothing and reads every byte once.
 
-/// Elements of a name, and bytes of one, that are written.
+/// Maximum number of elements of a name that are written.
 const ELEMENTS: usize = 32;
 
-/// What is read of a certificate.
+/// Parsed fields of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Certificate<'a> {
-    /// As encoded.
+    /// Serial number, as encoded.
     pub serial: &'a [u8],
-    /// A sequence of relative names, as encoded.
+    /// Issuer: a sequence of relative names, as encoded.
     pub issuer: &'a [u8],
-    /// The same.
+    /// Subject: a sequence of relative names, as encoded.
     pub subject: &'a [u8],
 }
 
-/// The next element (X.690, section 8.1): tag, content, what follows. The content may go beyond what is there where `whole`
-/// is false.
+/// The next element (X.690, section 8.1): tag, content, and the bytes after it. If `whole` is false, the content may extend
+/// beyond the available bytes.
 fn element(bytes: &[u8], whole: bool) -> Option<(u8, &[u8], &[u8])> {
     let (&tag, rest) = bytes.split_first()?;
     let (length, rest) = crate::protocols::probe::length(rest)?;
@@ -39,7 +39,7 @@ const SET: u8 = 0x31;
 const VERSION: u8 = 0xa0;
 
 impl<'a> Certificate<'a> {
-    /// Reads the begin of a certificate; none where it is none, or cut before the subject ends.
+    /// Parses the start of a certificate; `None` if it is invalid, or ends before the end of the subject.
     pub fn read(bytes: &'a [u8]) -> Option<Self> {
         let (certificate, _) = tagged(bytes, SEQUENCE, false)?;
         let (mut fields, _) = tagged(certificate, SEQUENCE, false)?;
@@ -77,7 +77,7 @@ const ATTRIBUTES: &[(&[u8], &str)] = &[
     (b"\x09\x92\x26\x89\x93\xf2\x2c\x64\x01\x19", "DC"),
 ];
 
-/// Writes a name as `C=US, O=Example, CN=example.org`, elements of one relative name with ` + ` between.
+/// Writes a name as `C=US, O=Example, CN=example.org`, with ` + ` between the elements of one relative name.
 pub fn name(mut names: &[u8], write: &mut impl FnMut(&[u8])) {
     let mut count = 0;
     while let Some((mut relative, behind)) = tagged(names, SET, true) {
@@ -100,7 +100,7 @@ pub fn name(mut names: &[u8], write: &mut impl FnMut(&[u8])) {
             }
             write(b"=");
             match tag {
-                // UTF-16: ASCII alone is shown.
+                // UTF-16: only ASCII characters are written.
                 0x1e => value
                     .chunks_exact(2)
                     .for_each(|pair| write(&[if pair[0] == 0 { pair[1] } else { b'?' }])),
@@ -110,7 +110,7 @@ pub fn name(mut names: &[u8], write: &mut impl FnMut(&[u8])) {
     }
 }
 
-/// An object identifier with dots.
+/// Writes an object identifier with dots.
 fn object(mut kind: &[u8], write: &mut impl FnMut(&[u8])) {
     let mut first = true;
     while !kind.is_empty() {
@@ -147,7 +147,7 @@ fn decimal(mut value: u64, write: &mut impl FnMut(&[u8])) {
     write(&digits[at..]);
 }
 
-/// Writes bytes as pairs of hexadecimal digits with colons between.
+/// Writes bytes as pairs of hexadecimal digits separated by colons.
 pub fn pairs(bytes: &[u8], digits: &[u8; 16], write: &mut impl FnMut(&[u8])) {
     for (place, byte) in bytes.iter().enumerate() {
         if place > 0 {

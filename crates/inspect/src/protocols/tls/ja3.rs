@@ -1,15 +1,15 @@
-//! JA3: the MD5 of `version,ciphers,extensions,groups,point formats`, each a list of decimal numbers with dashes
-//! between, without the values that RFC 8701 reserves.
+//! JA3: the MD5 of `version,ciphers,extensions,groups,point formats`, each a list of decimal numbers separated by
+//! dashes, without the values that RFC 8701 reserves.
 
 use arrayvec::ArrayVec;
 use md5::{Digest, Md5};
 
-/// A fingerprint that is being taken. Groups and formats stand within the extensions and behind them in the text, so
-/// they are kept.
+/// A fingerprint under construction. Groups and formats are part of the extensions, but follow them in the
+/// fingerprint's text, so they are stored.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ja3 {
     text: Md5,
-    /// Lists begun: 1 ciphers, 2 extensions.
+    /// Number of lists begun: 1 ciphers, 2 extensions.
     lists: u8,
     between: bool,
     groups: ArrayVec<u16, 64>,
@@ -47,7 +47,7 @@ impl Ja3 {
         self.cut |= self.formats.try_push(format).is_err();
     }
 
-    /// More groups or formats than it holds were offered: the fingerprint is of the first.
+    /// Whether more groups or formats were offered than can be stored: the fingerprint covers only the first ones.
     pub fn is_cut(&self) -> bool {
         self.cut
     }

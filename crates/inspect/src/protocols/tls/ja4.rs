@@ -1,25 +1,25 @@
-//! JA4 of a ClientHello, as FoxIO's document of JA4 describes it: what is offered in ten characters, and the begins of two
-//! SHA-256 over sorted ciphers and extensions. Values that RFC 8701 reserves do not count.
+//! JA4 of a ClientHello, as specified by FoxIO: the offer in ten characters, and the first digits of two SHA-256
+//! digests over sorted ciphers and extensions. Values that RFC 8701 reserves are ignored.
 
 use arrayvec::ArrayVec;
 use sha2::{Digest, Sha256};
 
 use super::ja3::is_reserved;
 
-/// Characters of a fingerprint.
+/// Number of characters of a fingerprint.
 pub(super) const LENGTH: usize = 36;
 /// Extensions.
 const SERVER_NAME: u16 = 0;
 const PROTOCOLS: u16 = 16;
 
-/// A fingerprint that is being taken.
+/// A fingerprint under construction.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ja4 {
     ciphers: ArrayVec<u16, 99>,
     extensions: ArrayVec<u16, 64>,
     signatures: ArrayVec<u16, 32>,
     version: u16,
-    /// A version of the extension that lists them: the version of the hello does not count any more.
+    /// The supported_versions extension was seen: the version of the hello no longer counts.
     listed: bool,
     named: bool,
     /// First and last byte of the first protocol.
@@ -62,13 +62,13 @@ impl Ja4 {
         }
     }
 
-    /// A byte of a protocol's name, and whether it is the first of the first one; only of that one.
+    /// Adds a byte of the name of the first protocol.
     pub fn protocol(&mut self, byte: u8) {
         let first = self.protocol.map_or(byte, |(first, _)| first);
         self.protocol = Some((first, byte));
     }
 
-    /// More was offered than it holds: the fingerprint is of the first.
+    /// Whether more was offered than can be stored: the fingerprint covers only the first values.
     pub fn is_cut(&self) -> bool {
         self.cut
     }
@@ -137,7 +137,7 @@ fn list(sum: &mut Sha256, values: &[u16]) {
     }
 }
 
-/// As many digits of a sum as there is room for.
+/// Writes as many digits of a digest as fit.
 fn begin_of(sum: Sha256, digits: &mut [u8]) {
     for (byte, pair) in sum.finalize().iter().zip(digits.chunks_exact_mut(2)) {
         (pair[0], pair[1]) = (digit(byte >> 4), digit(*byte));

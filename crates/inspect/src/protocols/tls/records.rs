@@ -1,4 +1,4 @@
-//! What follows the hellos: records, of which the headers are read and no more (RFC 8446, section 5.1).
+//! Records after the hellos: only their headers are parsed (RFC 8446, section 5.1).
 
 use super::{LONGEST_RECORD, RECORD};
 
@@ -9,7 +9,7 @@ const APPLICATION_DATA: u8 = 23;
 /// The records of one side.
 #[derive(Clone, Debug, Default)]
 pub struct Records {
-    /// Bytes of the header that came, and what is left of the record.
+    /// Received bytes of the header, and remaining bytes of the record.
     header: u8,
     left: u32,
     state: State,
@@ -17,17 +17,17 @@ pub struct Records {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
-    /// The hello, the certificate, and what else is said before keys are there.
+    /// The hello, the certificate, and other records before keys are agreed on.
     #[default]
     Clear,
-    /// Application data has come: nothing that follows is in the clear.
+    /// Application data was received: all later records are encrypted.
     Encrypted,
-    /// These are no records.
+    /// The data is not a sequence of records.
     Broken,
 }
 
 impl Records {
-    /// Bytes of the stream, in order and from its begin.
+    /// Parses the bytes of the stream, in order and from its start.
     pub fn bytes(&mut self, mut bytes: &[u8]) {
         while let Some((&byte, rest)) = bytes.split_first() {
             if self.state == State::Broken {
@@ -74,7 +74,7 @@ impl Records {
         }
     }
 
-    /// Whether everything that follows is encrypted, as far as its headers tell.
+    /// Whether all later records are encrypted, according to their headers.
     pub fn are_encrypted(&self) -> bool {
         self.state == State::Encrypted
     }

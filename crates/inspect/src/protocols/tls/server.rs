@@ -1,5 +1,5 @@
-//! What a server says in the clear (RFC 5246, sections 7.4.1.3 and 7.4.2; RFC 8446, section 4.1.3): its hello and, before
-//! TLS 1.3, its first certificate.
+//! Clear-text messages of a TLS server (RFC 5246, sections 7.4.1.3 and 7.4.2; RFC 8446, section 4.1.3): its hello and,
+//! before TLS 1.3, its first certificate.
 
 use arrayvec::ArrayVec;
 use sha1::{Digest, Sha1};
@@ -18,9 +18,9 @@ const CERTIFICATES: u32 = 11;
 const HELLO_DONE: u32 = 14;
 const SUPPORTED_VERSIONS: u16 = 43;
 const PROTOCOLS: u16 = 16;
-/// The version that hides certificates.
+/// The first version that encrypts certificates.
 const TLS13: u16 = 0x0304;
-/// Messages that are read at most: a hello, a certificate and a few between.
+/// Maximum number of parsed messages: a hello, a certificate and a few between.
 const MESSAGES: u8 = 8;
 
 const FILLED: [Buffer; 7] = [
@@ -60,23 +60,23 @@ enum Step {
     Done,
 }
 
-/// The digest that is being taken: first of the hello, then of the certificate.
+/// The digest in progress: first of the hello, then of the certificate.
 #[derive(Clone, Debug)]
 enum Sum {
     Hello(Ja3s),
     Certificate(Sha1),
 }
 
-/// The server's side of a connection, until its certificate is over.
+/// The server's side of a connection, until its certificate is complete.
 #[derive(Debug)]
 pub struct ServerFlight {
     handle: Option<SlotHandle>,
     seen: AnomalySet,
-    /// Bytes of the record's header that came, and what is left of the record.
+    /// Received bytes of the record header, and remaining bytes of the record.
     header: u32,
     record: u32,
     step: Step,
-    /// What is left of the field, its number so far, what is left of the message, of the extension.
+    /// Remaining bytes of the field, its value so far, and remaining bytes of the message and of the extension.
     need: u32,
     number: u32,
     message: u32,
@@ -110,7 +110,7 @@ impl Default for ServerFlight {
 }
 
 impl ServerFlight {
-    /// Bytes of the stream, in order.
+    /// Parses the next bytes of the stream.
     pub fn bytes(&mut self, store: &mut ParserPools, mut bytes: &[u8], sink: &mut impl FnMut(Slot<'_>, MessageEvent)) {
         if self.is_done() || bytes.is_empty() {
             return;
@@ -144,26 +144,26 @@ impl ServerFlight {
         (self.handle, self.seen) = (writer.handle, writer.seen);
     }
 
-    /// Nothing more is looked at.
+    /// Whether nothing more is parsed.
     pub fn is_done(&self) -> bool {
         self.step == Step::Done
     }
 
-    /// What is known of the server.
+    /// Slot of the server's messages.
     pub fn slot<'a>(&self, store: &'a ParserPools) -> Slot<'a> {
         self.handle
             .and_then(|handle| store.servers.slot(handle))
             .unwrap_or(Slot::NO_SLOT)
     }
 
-    /// Gives the slot back.
+    /// Releases the slot.
     pub fn release(&mut self, store: &mut ParserPools) {
         if let Some(handle) = self.handle.take() {
             store.servers.release(handle);
         }
     }
 
-    /// A byte of a record's header; true where no more is to be read: another kind of record follows.
+    /// Handles a byte of a record header; returns true if parsing ends, because another kind of record follows.
     fn record_header(&mut self, byte: u8) -> bool {
         self.header += 1;
         match self.header {
@@ -181,7 +181,7 @@ impl ServerFlight {
         }
     }
 
-    /// Some bytes of the handshake: as many as belong to one field. Whether reading ends.
+    /// Handles bytes of the handshake, as many as belong to one field. Returns their number, and whether parsing ends.
     fn part<S: FnMut(Slot<'_>, MessageEvent)>(
         &mut self,
         bytes: &[u8],
@@ -197,7 +197,7 @@ impl ServerFlight {
             return (0, true);
         };
         if count == 0 {
-            // A field that runs beyond its message.
+            // The field is longer than its message.
             writer.anomaly(Anomaly::BadServerHello);
             return (0, true);
         }
@@ -249,7 +249,7 @@ impl ServerFlight {
         false
     }
 
-    /// What follows in the extensions.
+    /// Continues with the rest of the extension, or with the next one.
     fn rest_of_extension(&mut self) -> bool {
         match self.extension {
             0 => self.next(Step::ExtensionKind, 2),
@@ -257,7 +257,7 @@ impl ServerFlight {
         }
     }
 
-    /// A field is whole; true where no more is to be read.
+    /// Handles a complete field; returns true if parsing ends.
     fn field<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, number: u32, writer: &mut MessageWriter<'_, S>) -> bool {
         match self.step {
             Step::Kind => {
@@ -342,7 +342,7 @@ impl ServerFlight {
         self.next(Step::Kind, 1)
     }
 
-    /// A message is over; true where no more is to be read.
+    /// Handles the end of a message; returns true if parsing ends.
     fn message_ends<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, writer: &mut MessageWriter<'_, S>) -> bool {
         match self.step {
             // The hello ends between two extensions, or has none.
@@ -366,7 +366,7 @@ impl ServerFlight {
         }
     }
 
-    /// The first certificate is whole.
+    /// Handles the complete first certificate.
     fn certificate<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, writer: &mut MessageWriter<'_, S>) {
         let mut kept = ArrayVec::<u8, { CERTIFICATE as usize }>::new();
         writer.edit(Buffer::Payload, |written| {

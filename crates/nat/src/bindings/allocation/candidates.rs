@@ -1,4 +1,4 @@
-//! The ports of an address that are tried for a session, in their order.
+//! Candidate ports of an address for a session, in the order in which they are tried.
 
 use crate::behaviour::PortSelection;
 use crate::bindings::{Bindings, PortRequest};
@@ -7,29 +7,30 @@ use crate::keyed::{reduce, sip};
 use crate::ports::{EVEN, Lease, PortClass};
 use crate::{Address, Tuple};
 
-/// Ports that are tried where no bits say which are free.
+/// Number of candidate ports tried if no bitmap records which ports are free.
 pub const TRIES: u32 = WORDS + 64;
-/// Words of which one port is tried that fits.
+/// Number of 64-port words from which one candidate with matching RSS is taken.
 const WORDS: u32 = 64;
-/// Of these the first, where it has to have the wanted parity too.
+/// Number of leading words in which the candidate must also have the preferred parity.
 const PARITY: u32 = 32;
 
-/// Ports of a word by how they suit a session: answers that come to its shard count more than parity (RFC 4787, REQ-4).
+/// Ports of one word, ranked by preference: ports whose answers RSS delivers to this shard come before ports of equal
+/// parity (RFC 4787, REQ-4).
 pub(super) struct PreferredPorts {
-    /// All that the pool has.
+    /// All ports that the pool contains.
     owned: u64,
-    /// Those of which answers come to this shard.
+    /// Ports whose answers RSS delivers to this shard.
     fitting: u64,
     parity: u64,
 }
 
 impl PreferredPorts {
-    /// Those that suit best.
+    /// The most preferred non-empty set of ports.
     fn first(&self) -> u64 {
         self.fitting & self.parity
     }
 
-    /// The `count`-th of all, those that suit best first, from a bit on.
+    /// The `count`-th port of the word in order of preference, starting at bit `from`.
     fn nth(&self, from: u32, mut count: u32) -> Option<u32> {
         let mut left = self.owned;
         for some in [self.first(), self.fitting, self.parity, u64::MAX] {
@@ -44,20 +45,20 @@ impl PreferredPorts {
     }
 }
 
-/// The `count`-th bit that is set, from one on and around.
+/// The `count`-th set bit, searched from bit `from` upwards with wrap-around.
 pub(super) fn nth(bits: u64, from: u32, count: u32) -> Option<u32> {
     let rotated = (0..count).fold(bits.rotate_right(from), |left, _| left & left.wrapping_sub(1));
     (rotated != 0).then(|| (from + rotated.trailing_zeros()) % 64)
 }
 
 impl<A: Address> Bindings<'_, A> {
-    /// The `attempt`-th address and port for a session whose port others may share: the next where the answers of the
-    /// one before cannot be told apart from another session's. None where it gives none that may be had; after the last of
-    /// [`TRIES`] none does.
+    /// The `attempt`-th candidate address and port for a session that may share its port. The caller asks for the next
+    /// candidate if the answers of the previous one cannot be distinguished from another session's. `None` if the
+    /// candidate is not available. No candidates follow the last of [`TRIES`] attempts.
     pub fn another<T: Tuple<Address = A>>(&self, aim: &PortRequest<A>, key: &T, attempt: u32) -> Option<Lease<A>> {
         let number = aim.host.and_then(|host| self.find_subscriber(host, key, aim.pool));
         let paired = number.and_then(|number| Some(self.subscribers.get(number)?.paired()));
-        // The pool may have lost the address since, or it has come to another shard.
+        // The pool may no longer contain the address, or another shard may own it now.
         let address = match paired.filter(|&paired| self.is_usable(aim.pool, paired)) {
             Some(paired) => paired,
             None => self.pair(key, aim.pool)?,
@@ -65,7 +66,7 @@ impl<A: Address> Bindings<'_, A> {
         (attempt < TRIES).then(|| self.candidate(aim, address, key, attempt))?
     }
 
-    /// The `attempt`-th port of an address to be tried.
+    /// The `attempt`-th candidate port of an address.
     pub(super) fn candidate<T: Tuple<Address = A>>(
         &self,
         aim: &PortRequest<A>,
@@ -86,7 +87,8 @@ impl<A: Address> Bindings<'_, A> {
                 port: inside_port,
             });
         }
-        // Random words first, then all of the first of them, so that a few ports are all found.
+        // First take one port from each of several random words, then all ports of the first word, so that small port
+        // sets are searched completely.
         let word = if attempt < WORDS { attempt } else { 0 };
         let random = sip::<1, 3>(self.secret, &[aim.flow], word.into());
         let port = self.ports.port_at(aim.pool, address, random)?;
@@ -102,7 +104,8 @@ impl<A: Address> Bindings<'_, A> {
         (low || port >= 1024).then_some(Lease { address, port })
     }
 
-    /// The ports that one word of an outside address's port bitmap has in the pool, the ones that suit a session best first.
+    /// Ports of one word of an outside address's port bitmap that belong to the pool, ranked by preference for a
+    /// session.
     pub(super) fn preferred_ports<T: Tuple<Address = A>>(
         &self,
         aim: &PortRequest<A>,
@@ -122,14 +125,15 @@ impl<A: Address> Bindings<'_, A> {
         })
     }
 
-    /// A free port among those that an inside address has by computation (RFC 7422).
+    /// A free port among those computed for an inside address (RFC 7422).
     pub(super) fn deterministic_port<T: Tuple<Address = A>>(&self, aim: &PortRequest<A>, key: &T) -> Option<Lease<A>> {
         let share = self.pool(aim.pool)?.plan()?.outside(key.source())?;
         let mut ports = (0..TRIES.min(share.count())).map(|attempt| self.deterministic_candidate(aim, &share, attempt));
         ports.find(|lease| self.mappings.find_outside(*lease, aim.class).is_none())
     }
 
-    /// The `attempt`-th port of a share to be tried: one at random, and those that follow it.
+    /// The `attempt`-th candidate port of a subscriber's computed ports: it starts at a random one and continues
+    /// upwards.
     pub(super) fn deterministic_candidate(
         &self,
         aim: &PortRequest<A>,

@@ -1,4 +1,4 @@
-//! What routes of the kernel lead to, each kept once.
+//! Targets of kernel routes, each stored once.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,24 +6,24 @@ use std::sync::Arc;
 use crate::DropKind;
 use crate::feed::netlink::NextHopMember;
 
-/// What a route of the kernel leads to.
+/// Target of a kernel route.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum KernelTarget {
-    /// Next hops; exactly one in IPv6, where each is a route of its own.
+    /// Next hops. In IPv6 exactly one, because each next hop is a separate entry.
     Legs(Box<[NextHopMember]>),
-    /// A numbered next hop, or a group of them.
+    /// A numbered next-hop object, or a group of them.
     Object(u32),
-    /// Nowhere.
+    /// The route drops packets.
     Refused(DropKind),
-    /// What only the kernel can follow: connected and local routes. Such a route has its place in the order alone.
+    /// A connected or local route, which only the kernel can follow. It only has a position in the order.
     Unfollowed,
-    /// Its next-hop object was deleted, and its routes with it.
+    /// The next-hop object was deleted, and with it the routes that use it.
     Deleted,
 }
 
 impl KernelTarget {
-    /// Whether both are the same next hops. Whether a link is down or `onlink` does not tell them apart, nor does the weight
-    /// of a single one: IPv6 leaves it out where a route has one next hop.
+    /// Whether both contain the same next hops. Link state and `onlink` are ignored, and so is the weight of a single
+    /// next hop, because IPv6 omits it if a route has one next hop.
     pub fn is_same(&self, other: &Self) -> bool {
         let key = |leg: &NextHopMember, single: bool| NextHopMember {
             is_onlink: false,
@@ -48,7 +48,7 @@ struct Kept {
     uses: u32,
 }
 
-/// All of them, by number.
+/// All targets by number.
 #[derive(Debug, Default)]
 pub struct KernelTargets {
     kept: Vec<Kept>,
@@ -57,7 +57,7 @@ pub struct KernelTargets {
 }
 
 impl KernelTargets {
-    /// Take a use.
+    /// Add a reference to a target, and return its number.
     pub fn acquire(&mut self, lead: KernelTarget) -> u32 {
         if let Some(&number) = self.known.get(&lead) {
             self.kept[number as usize].uses += 1;
@@ -82,7 +82,7 @@ impl KernelTargets {
         number
     }
 
-    /// Give a use back.
+    /// Remove a reference.
     pub fn release(&mut self, number: u32) {
         let kept = &mut self.kept[number as usize];
         kept.uses -= 1;
@@ -95,17 +95,18 @@ impl KernelTargets {
         }
     }
 
-    /// What a number stands for.
+    /// Target with this number.
     pub fn get(&self, number: u32) -> &KernelTarget {
         &self.kept[number as usize].lead
     }
 
-    /// The number of a next-hop object that routes lead to.
+    /// Target number of a next-hop object that routes use.
     pub fn of_object(&self, id: u32) -> Option<u32> {
         self.known.get(&KernelTarget::Object(id)).copied()
     }
 
-    /// A next-hop object is deleted: what leads to it is gone. A new object of the same number is another one.
+    /// Delete a next-hop object together with the routes that use it. A new object with the same number is a different
+    /// one.
     pub fn delete_object(&mut self, id: u32) -> Option<u32> {
         let number = self.known.remove(&KernelTarget::Object(id))?;
         self.kept[number as usize].lead = Arc::new(KernelTarget::Deleted);

@@ -1,5 +1,5 @@
-//! The kernel's table as the kernel keeps it: several routes to one prefix, in order. Messages change it as the kernel
-//! changed its own; of each prefix and metric the route that the kernel uses is what the RIB is offered.
+//! Mirror of the kernel's routing table, with several ordered routes per prefix. Messages change it in the same way as
+//! the kernel changed its own table. For each prefix and metric the route that the kernel uses is offered to the RIB.
 
 mod leads;
 mod order;
@@ -14,7 +14,7 @@ use order::{Entry, Routes};
 use super::netlink::{NextHopMember, REPLACE, RouteMessage};
 use crate::{Address, Prefix};
 
-/// The routes of a prefix: nearly all have one.
+/// Routes of a prefix; almost all prefixes have one.
 #[derive(Debug)]
 enum Kept {
     One(Entry),
@@ -38,7 +38,7 @@ impl Kept {
     }
 }
 
-/// The routes of a family, by address and length.
+/// Routes of a family, by address and length.
 #[derive(Debug)]
 struct Table<A>(HashMap<(A, u8), Kept>);
 
@@ -67,7 +67,7 @@ impl<A: Copy + Eq + Hash> Table<A> {
         result
     }
 
-    /// The prefixes that have a route to one of these.
+    /// Prefixes with a route to one of these targets.
     fn leading_to(&self, leads: &HashSet<u32>) -> Vec<(A, u8)> {
         let leads_there = |kept: &Kept| kept.entries().iter().any(|entry| leads.contains(&entry.lead));
         let prefixes = self.0.iter().filter(|(_, kept)| leads_there(kept));
@@ -75,60 +75,60 @@ impl<A: Copy + Eq + Hash> Table<A> {
     }
 }
 
-/// What the kernel uses of a prefix at a metric.
+/// Route that the kernel uses for a prefix at a metric.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SelectedRoute {
-    /// The metric.
+    /// Metric of the route.
     pub metric: u32,
-    /// RTPROT.
+    /// Protocol (RTPROT).
     pub protocol: u8,
-    /// Where it leads: one, but for next hops of IPv6.
+    /// Targets: one, except for several IPv6 next hops.
     pub leads: Vec<KernelTarget>,
 }
 
-/// The table.
+/// The mirrored table.
 #[derive(Debug, Default)]
 pub struct KernelTable {
     v4: Table<u32>,
     v6: Table<u128>,
     leads: KernelTargets,
-    /// A listing is under way.
+    /// Whether a dump is in progress.
     is_listing: bool,
-    /// Prefixes that the kernel changed during a listing, before it came to them.
+    /// Prefixes that the kernel changed during a dump before it dumped them.
     early: HashMap<Prefix, Early>,
-    /// Prefixes that the kernel changed during a listing, after it had begun to list them.
+    /// Prefixes that the kernel changed during a dump after it began to dump them.
     late: HashSet<Prefix>,
-    /// The listing may have left routes out, or has some twice.
+    /// Whether the dump may have omitted or repeated routes.
     is_doubtful: bool,
-    /// Leads that have changed since the routes to them were chosen.
+    /// Targets that have changed since the routes to them were selected.
     moved: HashSet<u32>,
-    /// What was taken out of order by a message.
+    /// Entries that the current message has removed.
     gone: Vec<Entry>,
 }
 
-/// A change that was told before its prefix was listed. The listing has it, unless the kernel had read that part of its
-/// table before and sent it later.
+/// A change reported before its prefix was dumped. The dump includes it, unless the kernel had already read that part
+/// of its table and sent it later.
 #[derive(Debug)]
 struct Early {
-    /// Of the last message: whether the route is there since, its metric, and what its first next hop is.
+    /// State after the last message: whether the route exists, its metric, and its first next hop.
     last: (bool, u32, KernelTarget),
-    /// The prefix was listed behind it.
+    /// Whether the prefix was dumped after the change.
     is_listed: bool,
 }
 
-/// What became of a deletion.
+/// Result of a deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeleteResult {
-    /// The prefix may have changed.
+    /// The routes of the prefix may have changed.
     Changed,
-    /// The route was gone.
+    /// The route was already deleted.
     Known,
-    /// It is about a route that is not there.
+    /// The route to be deleted does not exist, so the mirror differs from the kernel's table.
     Diverged,
 }
 
 impl KernelTable {
-    /// Everything is listed anew.
+    /// Start a new dump of the whole table.
     pub fn begin(&mut self) {
         *self = Self {
             is_listing: true,
@@ -136,8 +136,8 @@ impl KernelTable {
         };
     }
 
-    /// All was listed: what is told from now on is a change of it. False where a part of the listing is older than a change
-    /// that was told before it, and all has to be listed again.
+    /// End the dump: later messages are changes. Returns false if part of the dump may be older than a change that was
+    /// reported before it; then the table must be dumped again.
     pub fn end_listing(&mut self) -> bool {
         self.is_listing = false;
         self.late = HashSet::new();
@@ -152,14 +152,14 @@ impl KernelTable {
         is_whole && listed.all(has_it)
     }
 
-    /// The kernel goes on with a listing of IPv6 behind as many routes as it had listed before (`fib6_dump_table`): one that
-    /// comes or goes meanwhile shifts the place.
+    /// Mark the dump as unreliable if needed. The kernel resumes an IPv6 dump by skipping the number of routes already
+    /// dumped (`fib6_dump_table`), so a route that is added or deleted meanwhile shifts the position.
     fn doubt(&mut self, message: &RouteMessage<'_>) {
         let is_v6 = matches!(message.prefix.address(), Address::V6(_));
         self.is_doubtful |= self.is_listing && is_v6 && message.flags & REPLACE == 0;
     }
 
-    /// Note a change of a prefix that was not listed yet.
+    /// Record a change of a prefix that was not dumped yet.
     fn note_early(&mut self, prefix: Prefix, is_there: bool, metric: u32, lead: &KernelTarget) {
         if !self.is_listing {
             return;
@@ -178,7 +178,7 @@ impl KernelTable {
         }
     }
 
-    /// The routes to a prefix, in the kernel's order.
+    /// Routes to a prefix in the kernel's order.
     fn entries(&self, prefix: Prefix) -> &[Entry] {
         match prefix.address() {
             Address::V4(bits) => self.v4.entries((bits, prefix.length())),
@@ -207,14 +207,14 @@ impl KernelTable {
         self.entries(prefix).is_empty()
     }
 
-    /// Whether there is a route by a next-hop object.
+    /// Whether a route with this prefix and metric uses a next-hop object.
     pub fn has_object(&self, prefix: Prefix, metric: u32, id: u32) -> bool {
         let lead = self.leads.of_object(id);
         let is_it = |entry: &Entry| entry.metric == metric && Some(entry.lead) == lead;
         self.entries(prefix).iter().any(is_it)
     }
 
-    /// A route is new, changed or listed. `lead` is what all of it leads to.
+    /// Add, change or dump a route. `lead` is the target of the whole route.
     pub fn new_route(&mut self, message: &RouteMessage<'_>, lead: KernelTarget, is_listed: bool) {
         let prefix = message.prefix;
         self.is_doubtful |= is_listed && self.late.contains(&prefix);
@@ -247,17 +247,17 @@ impl KernelTable {
         });
     }
 
-    /// A prefix that can't be offered is not kept.
+    /// Remove a prefix that can't be offered.
     pub fn forget(&mut self, prefix: Prefix) {
         self.change(prefix, |routes, _, gone| gone.append(routes));
     }
 
-    /// A route, or next hops of it, is gone.
+    /// Delete a route, or some of its next hops.
     pub fn delete_route(&mut self, message: &RouteMessage<'_>, lead: KernelTarget) -> DeleteResult {
         self.doubt(message);
         self.note_early(message.prefix, false, message.metric, &lead);
         if self.entries(message.prefix).is_empty() {
-            // It is not listed yet, or went with its next-hop object.
+            // The route was not dumped yet, or was deleted with its next-hop object.
             return DeleteResult::Known;
         }
         let is_object = matches!(lead, KernelTarget::Object(_));
@@ -278,18 +278,18 @@ impl KernelTable {
         }
     }
 
-    /// A next-hop object is gone: so are the routes that lead to it, of which the kernel may say nothing.
+    /// Delete a next-hop object and the routes that use it; the kernel may not report these.
     pub fn delete_object(&mut self, id: u32) {
         self.moved.extend(self.leads.delete_object(id));
     }
 
-    /// A next-hop object has become another.
+    /// Record that a next-hop object has changed.
     pub fn move_object(&mut self, id: u32) {
         self.moved.extend(self.leads.of_object(id));
     }
 
-    /// Routes to what has moved or gone since: their prefixes, whose routes have to be chosen again, each with the metrics
-    /// that it had. It takes a look at all routes where there are any.
+    /// Prefixes whose routes use a target that has changed or been deleted since the last call, so that a route must be
+    /// selected again, each with its earlier metrics. Examines all routes if there was such a change.
     pub fn settle(&mut self) -> Vec<(Prefix, Vec<u32>)> {
         if self.moved.is_empty() {
             return Vec::new();
@@ -311,7 +311,7 @@ impl KernelTable {
         settled
     }
 
-    /// What the kernel uses of a prefix, by metric: the first route that can be used, as `is_usable` says.
+    /// Routes that the kernel uses for a prefix, by metric: the first route for which `is_usable` is true.
     pub fn chosen(&self, prefix: Prefix, is_usable: impl Fn(&KernelTarget) -> bool) -> Vec<SelectedRoute> {
         let mut chosen: Vec<SelectedRoute> = Vec::new();
         let lead = |entry: &Entry| self.leads.get(entry.lead).clone();
@@ -339,7 +339,7 @@ impl KernelTable {
     }
 }
 
-/// What a route leads to, as the entries that it has.
+/// Split a route's target into the entries that the table stores.
 fn split(prefix: Prefix, lead: KernelTarget) -> impl Iterator<Item = KernelTarget> {
     let (whole, legs) = match (prefix.address(), lead) {
         (Address::V6(_), KernelTarget::Legs(legs)) => (None, legs),

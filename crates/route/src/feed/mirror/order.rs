@@ -1,30 +1,31 @@
-//! The order of a prefix's routes, as the kernel keeps it and changes it.
+//! The order of a prefix's routes, as the kernel maintains it.
 //!
-//! IPv4 (`fib_table_insert`): routes of one metric are a list, of which the first that is alive is used. `replace` changes
-//! the first, `append` adds behind the last, `prepend` before the first.
+//! IPv4 (`fib_table_insert`): routes with one metric form a list, and the first usable route is used. `replace` changes
+//! the first route, `append` adds after the last, `prepend` before the first.
 //!
-//! IPv6 (`fib6_add_rt2node`): next hops with a gateway at one metric are one route of several next hops, whatever added
-//! them; each has its place in the list, and each message has all of them. Other routes of the metric stand alone.
+//! IPv6 (`fib6_add_rt2node`): next hops with a gateway at one metric form one route with several next hops, whatever
+//! message added them. Each has a position in the list, and each message contains all of them. Other routes with the
+//! metric are separate.
 
 use super::leads::{KernelTarget, KernelTargets};
 use crate::feed::netlink::{APPEND, REPLACE};
 
-/// A route; in IPv6 one next hop of it.
+/// A route; in IPv6 one next hop of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     pub metric: u32,
-    /// The number of what it leads to.
+    /// Number of its target.
     pub lead: u32,
-    /// Hash of what else tells routes apart.
+    /// Hash of the other attributes that distinguish routes.
     pub identity: u32,
-    /// RTPROT.
+    /// Protocol (RTPROT).
     pub protocol: u8,
 }
 
-/// RTPROT_RA: routes from advertisements are never next hops of one route.
+/// RTPROT_RA: routes from router advertisements are never combined as next hops of one route.
 const ADVERTISED: u8 = 9;
 
-/// The routes of a prefix, by metric, in the kernel's order.
+/// Routes of a prefix, by metric, in the kernel's order.
 pub type Routes = Vec<Entry>;
 
 impl Entry {
@@ -37,14 +38,14 @@ impl Entry {
     }
 }
 
-/// Where routes of a metric are.
+/// Range of the routes with a metric.
 fn of_metric(routes: &Routes, metric: u32) -> std::ops::Range<usize> {
     let begin = routes.partition_point(|entry| entry.metric < metric);
     let end = routes.partition_point(|entry| entry.metric <= metric);
     begin..end
 }
 
-/// A route of IPv4 is new or changed. Returns the entry that it replaced.
+/// Add or change an IPv4 route. Returns the entry that it replaced.
 pub fn new_v4(routes: &mut Routes, new: Entry, flags: u16) -> Option<Entry> {
     let range = of_metric(routes, new.metric);
     if flags & REPLACE != 0
@@ -57,7 +58,7 @@ pub fn new_v4(routes: &mut Routes, new: Entry, flags: u16) -> Option<Entry> {
     None
 }
 
-/// A route of IPv6 is new or changed: `new` has all of its next hops. What is no longer there goes to `gone`.
+/// Add or change an IPv6 route; `new` contains all of its next hops. Removed entries are appended to `gone`.
 pub fn new_v6(routes: &mut Routes, new: &[Entry], flags: u16, leads: &KernelTargets, gone: &mut Vec<Entry>) {
     let Some(first) = new.first() else { return };
     let range = of_metric(routes, first.metric);
@@ -78,7 +79,7 @@ pub fn new_v6(routes: &mut Routes, new: &[Entry], flags: u16, leads: &KernelTarg
         return;
     }
     if is_sibling {
-        // The message has all of the route: next hops that it lacks are gone.
+        // The message contains the whole route: other next hops have been removed.
         let told = |entry: &Entry| {
             new.iter()
                 .position(|new| leads.get(new.lead).is_same(leads.get(entry.lead)))
@@ -102,7 +103,7 @@ pub fn new_v6(routes: &mut Routes, new: &[Entry], flags: u16, leads: &KernelTarg
     routes.splice(range.end..range.end, new.iter().copied());
 }
 
-/// Take next hops of a route of several away, but those that are kept.
+/// Remove next hops of a multipath route, except those to keep.
 fn take_siblings(
     routes: &mut Routes,
     places: impl IntoIterator<Item = usize>,
@@ -117,13 +118,13 @@ fn take_siblings(
     }
 }
 
-/// A route, or a next hop of it, is listed: it stands behind what was listed before.
+/// Add a dumped route or next hop after those dumped before.
 pub fn listed(routes: &mut Routes, new: Entry) {
     let end = of_metric(routes, new.metric).end;
     routes.insert(end, new);
 }
 
-/// A route, or a next hop of it, is gone.
+/// Delete a route, or a next hop of it.
 pub fn delete(
     routes: &mut Routes,
     metric: u32,

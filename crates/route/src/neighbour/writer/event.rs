@@ -1,60 +1,60 @@
-//! What a writer learns of neighbours, and what it has the worker do.
+//! Events that a neighbour writer processes, and actions that it requests from the worker.
 
 use crate::Reason;
 use crate::neighbour::table::NeighbourIndex;
 
-/// What is to be done about an entry. Interface, address and MAC are those of the entry, readable while the action
+/// Action requested for an entry. Interface, address and MAC are those of the entry, which can be read while the action
 /// is handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Send a broadcast ARP request, or a solicitation to the solicited-node multicast address.
     Request {
-        /// Whom to ask for.
+        /// Entry to resolve.
         index: NeighbourIndex,
     },
-    /// Send a request or solicitation to the MAC that is known.
+    /// Send a unicast request or solicitation to the known MAC.
     Probe {
-        /// Whom to ask.
+        /// Entry to probe.
         index: NeighbourIndex,
     },
-    /// The MAC is known now, or is another: send what waits.
+    /// The MAC is known or has changed: send the waiting packets.
     Resolved {
-        /// Who answered.
+        /// Resolved entry.
         index: NeighbourIndex,
     },
-    /// It does not answer, or has given way: drop what waits.
+    /// The neighbour does not answer, or its entry was displaced: drop the waiting packets.
     Failed {
-        /// Who does not answer.
+        /// Failed entry.
         index: NeighbourIndex,
     },
 }
 
-/// Answer to [`NeighbourKeeper::resolve`](super::NeighbourKeeper::resolve).
+/// Result of [`NeighbourWriter::resolve`](super::NeighbourWriter::resolve).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resolution {
-    /// Its MAC is known.
+    /// The MAC is known.
     Known(NeighbourIndex),
-    /// It is being asked for: park.
+    /// Resolution is in progress: park the packet.
     Pending(NeighbourIndex),
-    /// Drop under this reason.
+    /// Drop the packet for this reason.
     Refused(Reason),
 }
 
-/// Flags of a neighbour advertisement, RFC 4861 section 4.4. An ARP reply to our request is solicited and
-/// overrides; a gratuitous one overrides only.
+/// Flags of a neighbour advertisement (RFC 4861, section 4.4). An ARP reply to our request counts as solicited and
+/// override, a gratuitous one only as override.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Advertisement {
-    /// Answers our solicitation.
+    /// Solicited flag: it answers our solicitation.
     pub solicited: bool,
-    /// Replaces a MAC that differs.
+    /// Override flag: it replaces a different MAC.
     pub overrides: bool,
 }
 
-/// What a packet said of a neighbour.
+/// Kind of information about a neighbour in a received packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
-    /// It asked for one of our own addresses: known from now on (RFC 826, RFC 4861 section 7.2.3).
+    /// A request for one of our own addresses; creates an entry for the sender (RFC 826; RFC 4861, section 7.2.3).
     Solicitation,
-    /// It stated its MAC; updates an entry, never makes one. Gratuitous ARP of either kind is this too.
+    /// An announcement of its MAC, including gratuitous ARP of either kind; updates an entry but never creates one.
     Advertisement(Advertisement),
 }

@@ -1,4 +1,4 @@
-//! The orders in which entries give way to others.
+//! Orders in which entries are displaced.
 
 use super::{Action, NeighbourWriter, Record};
 use crate::neighbour::table::NeighbourIndex;
@@ -6,25 +6,26 @@ use crate::{InterfaceIndex, Time};
 
 pub(super) const NONE: u32 = u32::MAX;
 
-/// Entries that give way to others, in the order in which they do.
+/// Kinds of entries that can be displaced, each in its own order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Which {
-    /// Incomplete or failed.
+    /// Incomplete or failed entries.
     Unresolved,
-    /// Known by what its owner said of itself and by nothing else: anybody can say that of anybody (RFC 826 knows no proof).
+    /// Entries known only from an announcement of their owner, which any host can forge (RFC 826 has no
+    /// authentication).
     Unconfirmed,
 }
 
-/// Whose entries give way.
+/// Scope of entries to displace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Whose {
-    /// Those of an interface.
+    /// Entries of an interface.
     Interface(InterfaceIndex),
-    /// Those of the interfaces of its router.
+    /// Entries of all interfaces of the router of this interface.
     Router(InterfaceIndex),
 }
 
-/// Entries of one kind, the oldest first.
+/// Entries of one kind, oldest first.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Order {
     oldest: u32,
@@ -41,7 +42,7 @@ impl Order {
 }
 
 impl NeighbourWriter {
-    /// Whether there is room for one more that nobody has confirmed, or another gives way for it.
+    /// Whether there is room for another unconfirmed entry, after displacing one if necessary.
     pub(super) fn has_room_for(&mut self, interface: InterfaceIndex, emit: &mut impl FnMut(Action)) -> bool {
         let own = Some(Whose::Interface(interface));
         if self.quotas.is_unconfirmed_full_of(interface) && !self.displace(Which::Unconfirmed, own, emit) {
@@ -57,8 +58,8 @@ impl NeighbourWriter {
             || self.displace(Which::Unconfirmed, None, emit)
     }
 
-    /// The oldest entry of an order that nobody holds gives way, of those of an interface or its router where that is asked. Looks at
-    /// no more than 16.
+    /// Displace the oldest entry of an order that is not held, optionally only of an interface or its router. Examines
+    /// at most 16 entries.
     pub(super) fn displace(&mut self, which: Which, of: Option<Whose>, emit: &mut impl FnMut(Action)) -> bool {
         let mut slot = self.orders[which as usize].oldest;
         for _ in 0..16 {
@@ -83,7 +84,7 @@ impl NeighbourWriter {
         false
     }
 
-    /// Put an entry at the end of an order, out of the one that it is in.
+    /// Append an entry to an order, and remove it from its current one.
     pub(super) fn join(&mut self, which: Which, index: NeighbourIndex, now: Time) {
         let interface = self.interface_of(index);
         self.leave(index, interface);
@@ -113,7 +114,7 @@ impl NeighbourWriter {
         self.records[index.0 as usize].order == Some(which)
     }
 
-    /// Take an entry out of the order that it is in, where it is in one.
+    /// Remove an entry from its order, if it is in one.
     pub(super) fn leave(&mut self, index: NeighbourIndex, interface: InterfaceIndex) {
         let Record {
             order: Some(which),

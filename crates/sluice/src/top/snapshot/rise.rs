@@ -1,4 +1,4 @@
-//! What the counters of a worker rose by between two polls.
+//! Increase of a worker's counters between two polls.
 
 use sluice_daemon::config::api::Core;
 
@@ -7,7 +7,7 @@ use super::{
     SLICES_ENDED, STAGES, Spent, TAKEN_OVER, WAITING, counter, difference,
 };
 
-/// What a worker's counters rose by.
+/// Increase of a worker's counters.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rise {
     pub(super) packets: u64,
@@ -19,7 +19,7 @@ pub(super) struct Rise {
     pub(super) assist: AssistRise,
 }
 
-/// What is lent now, and what the other counters of the assist rose by.
+/// Current number of shards taken over, and the increase of the other assist counters.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct AssistRise {
     pub(super) lent: u64,

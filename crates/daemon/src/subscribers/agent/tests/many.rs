@@ -1,10 +1,10 @@
-//! Many sites: the limit, who comes first, and what 100,000 of them take.
+//! Tests with many sites: rate limit, priorities, and memory of 100,000 sites.
 
 use MessageType::{Discover, Release};
 
 use super::*;
 
-/// Most messages within a second, wherever it begins.
+/// Maximum number of messages within any interval of one second.
 fn most_within_a_second(sent: &[Sent]) -> usize {
     let mut first = 0;
     let mut most = 0;
@@ -26,7 +26,7 @@ fn ten_thousand_sites_begin_at_the_limit_and_each_ends_what_it_began() {
     assert_eq!(20_000, world.sent.len());
     let most = most_within_a_second(&world.sent);
     assert!((985..=1_000).contains(&most), "{most} messages in a second");
-    // Who has an offer asks for it before others look for one.
+    // Requests for offers are sent before other sites' discovers.
     let mut begun = BTreeMap::new();
     for sent in &world.sent {
         let begin = *begun.entry(sent.transmit.site).or_insert(sent.at);
@@ -106,7 +106,7 @@ fn limit_that_is_changed_holds_across_the_change() {
     assert_eq!(5_000, world.agent.leases().count());
 }
 
-/// Memory that this process has in use, in bytes.
+/// Resident memory of this process in bytes.
 fn memory() -> usize {
     let text = std::fs::read_to_string("/proc/self/statm").expect("Linux");
     text.split(' ')

@@ -20,7 +20,7 @@ use server::Server;
 
 const MILLISECOND: Nanoseconds = 1_000_000;
 
-/// A message as it was sent.
+/// A sent message with its time.
 #[derive(Debug)]
 struct Sent {
     at: Nanoseconds,
@@ -42,10 +42,10 @@ impl Sent {
     }
 }
 
-/// What becomes of the server's answer on its way.
+/// Transforms a server reply in transit.
 type Twist = Box<dyn FnMut(&Message, Message) -> Vec<Message>>;
 
-/// The agent, a server that is a millisecond away, and a virtual clock.
+/// The agent, a server one millisecond away, and a virtual clock.
 struct World {
     agent: Agent,
     server: Server,
@@ -86,7 +86,7 @@ impl World {
         }
     }
 
-    /// One with a bound site 0.
+    /// A world in which site 0 is bound.
     fn bound() -> Self {
         let mut world = Self::new(settings());
         world.want(0);
@@ -101,7 +101,7 @@ impl World {
         self.agent.want(Site(site), mac(site), self.now).expect("a site");
     }
 
-    /// Answer nothing.
+    /// Drop all replies.
     fn be_silent(&mut self) {
         self.twist = Box::new(|_, _| Vec::new());
     }
@@ -110,7 +110,7 @@ impl World {
         self.twist = Box::new(|_, answer| vec![answer]);
     }
 
-    /// Change each answer.
+    /// Change each reply.
     fn twist(&mut self, mut change: impl FnMut(&mut Message) + 'static) {
         self.twist = Box::new(move |_, mut answer| {
             change(&mut answer);
@@ -118,7 +118,7 @@ impl World {
         });
     }
 
-    /// So much time passes.
+    /// Advance the clock.
     fn run(&mut self, time: Nanoseconds) {
         let end = self.now + time;
         loop {
@@ -178,7 +178,7 @@ impl World {
         self.sent.iter().map(|sent| sent.kind).collect()
     }
 
-    /// Seconds between what was sent.
+    /// Seconds between consecutive messages.
     fn gaps(&self) -> Vec<f64> {
         let gap = |pair: &[Sent]| (pair[1].at - pair[0].at) as f64 / 1e9;
         self.sent.windows(2).map(gap).collect()
@@ -202,7 +202,7 @@ impl World {
 }
 
 impl Agent {
-    /// What always holds.
+    /// Check the invariants.
     fn check(&self) {
         let mut owners = BTreeMap::new();
         let mut numbers = BTreeMap::new();

@@ -1,4 +1,5 @@
-//! Servers that do what they must not, or nothing: named, counted, bounded; other sites do not notice.
+//! Tests with servers that violate the protocol or are silent: faults are named and counted, the work is bounded, and
+//! other sites are not affected.
 
 use MessageType::{Ack, Decline, Discover, Nak, Offer, Request};
 use dhcproto::v4::DhcpOption;
@@ -13,7 +14,7 @@ fn told(world: &World, wanted: Fault) -> Vec<(Option<Site>, Option<Site>)> {
     world.events.iter().filter_map(fault).collect()
 }
 
-/// Site 0 wants an address, and each answer of the kind is changed.
+/// A world in which site 0 acquires an address, and all server messages of one type are changed.
 fn changed(kind: MessageType, settings: Settings, change: impl Fn(&mut Message) + 'static) -> World {
     let mut world = World::new(settings);
     world.twist(move |answer| {
@@ -26,15 +27,15 @@ fn changed(kind: MessageType, settings: Settings, change: impl Fn(&mut Message) 
     world
 }
 
-/// Offers, and acknowledgements, that are changed so make no lease.
+/// Check that offers and acknowledgements with this change produce no lease.
 fn is_refused(fault: Fault, settings: Settings, change: impl Fn(&mut Message) + Copy + 'static) {
     for kind in [Offer, Ack] {
         let world = changed(kind, settings.clone(), change);
-        assert_eq!(None, world.agent.lease(Site(0)), "{kind:?} {}", fault.word());
-        assert!(world.faults(fault) > 0, "{kind:?} {}", fault.word());
+        assert_eq!(None, world.agent.lease(Site(0)), "{kind:?} {}", fault.name());
+        assert!(world.faults(fault) > 0, "{kind:?} {}", fault.name());
         assert_eq!((Some(Site(0)), None), told(&world, fault)[0]);
         let requests = world.kinds().iter().filter(|kind| **kind == Request).count();
-        assert_eq!(kind == Ack, requests > 0, "{kind:?} {}", fault.word());
+        assert_eq!(kind == Ack, requests > 0, "{kind:?} {}", fault.name());
     }
 }
 
@@ -212,7 +213,7 @@ fn address_that_another_site_has_is_declined_and_both_are_named() {
     assert_eq!(vec![Discover, Request, Decline], world.kinds());
     assert_eq!(vec![(Some(Site(1)), Some(Site(0)))], told(&world, Fault::AddressTwice));
     assert_eq!((Vec::new(), None), (world.losses(), world.agent.lease(Site(1))));
-    // Each time it waits longer.
+    // The wait increases with each attempt.
     world.run(seconds(600));
     let declines: Vec<_> = world
         .sent
@@ -324,7 +325,7 @@ fn answer_that_comes_again_is_untimely() {
 fn every_fault_is_in_the_guide_with_its_help() {
     let guide = include_str!("../../../../../../docs/subscribers.md");
     for fault in Fault::ALL {
-        let row = format!("| `{}` | {} |", fault.word(), fault.help());
+        let row = format!("| `{}` | {} |", fault.name(), fault.help());
         assert_eq!(1, guide.matches(&row).count(), "docs/subscribers.md lacks {row}");
     }
 }

@@ -1,10 +1,10 @@
-//! INIT-REBOOT: leases of before a restart.
+//! Tests of INIT-REBOOT with leases from before a restart.
 
 use MessageType::{Discover, Request};
 
 use super::*;
 
-/// A world with a site that had a lease before the restart, of which the server knows.
+/// A world with a site whose lease from before the restart the server still has.
 fn restarted(use_while_confirming: bool) -> (World, Lease) {
     let mut before = World::bound();
     let lease = before.lease(0);
@@ -137,7 +137,7 @@ fn leases_of_before_are_used_soon_where_nobody_answers_however_many_they_are() {
     world.run(seconds(40));
     assert_eq!(3_000, world.agent.leases().count());
     world.agent.check();
-    // As long as there are answers, all are asked for.
+    // As long as the server replies, all sites request confirmation.
     let (mut world, lease) = restarted(false);
     let leases = (0..3_000).map(|site| {
         (

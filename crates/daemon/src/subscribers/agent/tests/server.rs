@@ -1,4 +1,4 @@
-//! A model of a DHCP server.
+//! A model of a DHCP server for tests.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,9 +12,9 @@ pub struct Server {
     pub leases: HashMap<Mac, Ipv4Addr>,
     pub taken: HashSet<Ipv4Addr>,
     pub declined: HashSet<Ipv4Addr>,
-    /// What it gives to all.
+    /// Address that is assigned to all clients.
     pub stuck: Option<Ipv4Addr>,
-    /// The next address that nobody has had.
+    /// The next unused address.
     pub next: u32,
 }
 
@@ -40,7 +40,7 @@ fn address(message: &Message, code: OptionCode) -> Option<Ipv4Addr> {
 }
 
 impl Server {
-    /// What it answers.
+    /// Reply to a client's message.
     pub fn answer(&mut self, question: &Message) -> Option<Message> {
         let mac: Mac = question.chaddr().try_into().expect("Ethernet");
         let named = address(question, OptionCode::ServerIdentifier);

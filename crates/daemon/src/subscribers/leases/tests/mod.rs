@@ -1,4 +1,4 @@
-//! Lease files as servers write them, and as nobody should.
+//! Tests with lease files as servers write them, and with damaged ones.
 
 mod following;
 mod reading;
@@ -9,12 +9,12 @@ use std::net::Ipv4Addr;
 
 use super::*;
 
-/// What servers wrote, see tests/leases/README.md.
+/// Recorded lease files, see tests/leases/README.md.
 const KEA: &[u8] = include_bytes!("../../../../tests/leases/kea-2.2.csv");
 const DHCPD: &[u8] = include_bytes!("../../../../tests/leases/dhcpd-4.4.leases");
 const DHCPD_REWRITTEN: &[u8] = include_bytes!("../../../../tests/leases/dhcpd-4.4-rewritten.leases");
 
-/// Before any of their leases ends.
+/// A time before the end of any recorded lease.
 const THEN: u64 = 1_795_486_200;
 
 const HEADER: &str =
@@ -24,13 +24,13 @@ fn address(last: u8) -> Ipv4Addr {
     Ipv4Addr::new(10, 77, 1, last)
 }
 
-/// A line of Kea, of a terminal's lease that begins at a time, and ends a minute later.
+/// A Kea line for a terminal's lease that begins at a time and ends a minute later.
 fn line(last: u8, terminal: u8, begins: u64) -> String {
     let end = begins + 60;
     format!("10.77.1.{last},02:00:00:00:00:{terminal:02x},,60,{end},1,0,0,,0,\n")
 }
 
-/// What [`line`] says.
+/// The lease of such a [`line`].
 fn leased(last: u8, terminal: u8, begins: u64) -> Lease {
     Lease {
         address: address(last),
@@ -49,7 +49,7 @@ fn read(format: Format, bytes: &[u8]) -> Vec<Result<Entry, Fault>> {
     out
 }
 
-/// The table that entries make at a time, and the faults between them.
+/// The table that entries result in at a time, and the faults among them.
 fn table(read: Vec<Result<Entry, Fault>>, now: u64) -> (Table, Vec<Fault>) {
     let (mut table, mut faults) = (Table::new(1000), Vec::new());
     for read in read {
@@ -67,7 +67,7 @@ fn sorted(table: &Table) -> Vec<Lease> {
     leases
 }
 
-/// A change in few words.
+/// Short text for a change.
 fn word(change: &Change) -> String {
     match change {
         Change::Gained(lease) => format!("+{}={:x}", lease.address.octets()[3], lease.hardware[5]),

@@ -344,7 +344,7 @@ proptest! {
         let end = (place + changed.len()).min(bytes.len());
         let mut damaged = bytes.to_vec();
         damaged[place..end].copy_from_slice(&changed[..end - place]);
-        // Entries of the lines, or the blocks, that no changed byte and no end of line before it belongs to.
+        // Entries whose bytes, and whose preceding line end, are unchanged.
         let untouched = |piece: &&[u8]| {
             let begin = piece.as_ptr() as usize - bytes.as_ptr() as usize;
             begin + piece.len() <= place || begin > end
@@ -385,7 +385,7 @@ proptest! {
     }
 }
 
-/// A recorded file's lines, or blocks, with what is above them.
+/// Lines or blocks of a recorded file, and the header before them.
 fn pieces(format: Format, bytes: &'static [u8]) -> (Vec<&'static [u8]>, &'static [u8]) {
     match format {
         Format::Kea => {

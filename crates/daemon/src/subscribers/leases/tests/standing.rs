@@ -65,7 +65,7 @@ fn lease_of_another_terminal_is_a_change() {
         vec!["1=7>8"],
         apply(&mut table, Entry::Leased(leased(1, 8, 1010)), 1010)
     );
-    // Nobody had it in between.
+    // The former lease had expired before.
     assert_eq!(
         vec!["-1 expired", "+1=9"],
         apply(&mut table, Entry::Leased(leased(1, 9, 2000)), 2000)
@@ -88,7 +88,7 @@ fn lease_renewed_past_the_relay_stays_where_it_was() {
     assert_eq!(circuit(b"one"), table.get(address(1)).unwrap().relay);
     at.relay = circuit(b"two");
     assert_eq!(vec!["1=7>7"], apply(&mut table, Entry::Leased(at), 1020));
-    // Another terminal may be anywhere.
+    // Another terminal may be at another location.
     assert_eq!(
         vec!["1=7>8"],
         apply(&mut table, Entry::Leased(leased(1, 8, 1030)), 1030)
@@ -150,7 +150,7 @@ fn leases_that_come_and_go_leave_nothing_behind() {
 }
 
 proptest! {
-    /// The simple way: a list of what was said last, without ends that are kept apart.
+    /// A simple model: the last entry per address, without a queue of expiry times.
     #[test]
     fn table_is_what_was_said_last_and_is_not_over(
         said in proptest::collection::vec((0..6_u8, 0..4_u8, 1..80_u64, 0..8_u8), 1..80),
@@ -172,7 +172,7 @@ proptest! {
                 _ => drop(expected.insert(address(last), lease)),
             }
             expected.retain(|_, lease: &mut Lease| !lease.expires.is_past(now));
-            // Who follows the changes knows who has what.
+            // A receiver of the changes can reconstruct the table.
             for change in changes {
                 match change {
                     Change::Gained(lease) => prop_assert!(mirror.insert(lease.address, lease.clone()).is_none()),

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// Longer than anything takes.
+/// Timeout of waits, longer than any expected delay.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn watch(path: &Path, most: usize) -> (Watcher, Receiver<Vec<Change>>) {
@@ -22,7 +22,7 @@ fn watch(path: &Path, most: usize) -> (Watcher, Receiver<Vec<Change>>) {
     (watcher, handed)
 }
 
-/// The next changes, so many of them.
+/// Receive this number of changes.
 fn next(handed: &Receiver<Vec<Change>>, count: usize) -> Vec<String> {
     let mut changes = Vec::new();
     while changes.len() < count {
@@ -43,7 +43,7 @@ fn now() -> u64 {
         .as_secs()
 }
 
-/// Wait until it stands so.
+/// Wait until the status satisfies a condition.
 fn until(watcher: &Watcher, stands: impl Fn(&Standing) -> bool) {
     let began = Instant::now();
     while !stands(&watcher.standing()) {
@@ -59,7 +59,7 @@ fn watcher_hands_on_what_each_way_of_writing_changes() {
     let (watcher, handed) = watch(&path, 100);
     let begin = now();
     let of = |last, terminal| line(last, terminal, begin + 1000);
-    // The folder comes, and the file in it.
+    // The folder and the file are created.
     until(&watcher, |standing| !standing.told);
     fs::create_dir(path.parent().unwrap()).expect("it is made");
     fs::write(&path, format!("{HEADER}{}", of(1, 1))).expect("it is written");
@@ -71,27 +71,27 @@ fn watcher_hands_on_what_each_way_of_writing_changes() {
     append(&path, &half[..15]);
     append(&path, &half[15..]);
     assert_eq!(vec!["+3=3"], next(&handed, 1));
-    // Put aside.
+    // The file is rotated.
     let aside = path.with_file_name("kea-leases4.csv.1");
     fs::rename(&path, &aside).expect("it is renamed");
     fs::write(&path, format!("{HEADER}{}", of(4, 4))).expect("it is written");
     assert_eq!(vec!["+4=4"], next(&handed, 1));
     fs::remove_file(&aside).expect("it is removed");
-    // Written anew where it is.
+    // The file is rewritten in place.
     fs::write(&path, format!("{HEADER}{}{}", of(1, 1), of(4, 5))).expect("it is written");
     assert_eq!(vec!["4=4>5", "-2 vanished", "-3 vanished"], next(&handed, 3));
-    // Replaced.
+    // The file is replaced.
     let fresh = path.with_file_name("fresh");
     fs::write(&fresh, format!("{HEADER}{}{}", of(1, 1), of(5, 5))).expect("it is written");
     fs::rename(&fresh, &path).expect("it is renamed");
     assert_eq!(vec!["+5=5", "-4 vanished"], next(&handed, 2));
-    // Gone, and there again.
+    // The file is removed and created again.
     fs::remove_file(&path).expect("it is removed");
     until(&watcher, |standing| !standing.there);
     fs::write(&path, format!("{HEADER}{}{}{}", of(1, 1), of(5, 5), of(6, 6))).expect("it is written");
     assert_eq!(vec!["+6=6"], next(&handed, 1));
     until(&watcher, |standing| standing.there && standing.leases == 3);
-    // The folder is another one.
+    // The folder is replaced.
     fs::rename(path.parent().unwrap(), folder.path().join("away")).expect("it is renamed");
     until(&watcher, |standing| !standing.there);
     fs::create_dir(path.parent().unwrap()).expect("it is made");
@@ -137,7 +137,7 @@ fn watcher_of_many_leases_hands_on_all_of_them() {
              1000,{end},1,0,0,,0,{{ \"ISC\": {{ \"relay-agent-info\": \"{circuit}\" }} }}\n"
         ));
     }
-    // The first address is nobody's.
+    // The first address becomes free.
     text = text.replacen("10.0.0.0,", "10.200.0.1,", 1);
     fs::write(&path, &text).expect("it is written");
     let began = Instant::now();
@@ -147,7 +147,8 @@ fn watcher_of_many_leases_hands_on_all_of_them() {
     until(&watcher, |standing| {
         standing.leases == 100_000 && standing.counts.faults.iter().all(|&count| count == 0)
     });
-    // What is there is no news when it is written anew. In place that may be done before anybody looks.
+    // Rewriting the same content causes no changes. The file is renamed into place, because writing in place may be
+    // complete before the watcher checks it.
     let fresh = path.with_file_name("fresh");
     fs::write(&fresh, &text).expect("it is written");
     fs::rename(&fresh, &path).expect("it is renamed");

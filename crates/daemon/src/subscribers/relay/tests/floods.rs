@@ -1,4 +1,4 @@
-//! Terminals and sites that flood.
+//! Tests with terminals and sites that flood.
 
 use super::*;
 
@@ -31,7 +31,7 @@ fn terminal_that_floods_takes_nothing_from_the_others() {
 #[test]
 fn site_that_floods_takes_nothing_from_the_others() {
     let (mut relay, mut out) = (relay(), Vec::new());
-    // As many terminals as it likes.
+    // The site pretends to have arbitrarily many terminals.
     let of = |number: u16| changed(32, &number.to_be_bytes());
     let mut admitted = 0;
     for number in 0..1000 {
@@ -45,7 +45,7 @@ fn site_that_floods_takes_nothing_from_the_others() {
         ..ORIGIN
     };
     assert!(relay.request(&of(1), &other, 0, &mut out).is_ok());
-    // Those who are idle again make room.
+    // Entries of idle terminals are reused.
     let later = 10 * SECOND;
     assert!(
         relay

@@ -68,26 +68,26 @@ prefixes = ["203.0.0.0/16"]
 pub(crate) const ACCESS: u16 = 0;
 const FLAT: u16 = 1;
 pub(crate) const OUTSIDE: u16 = 2;
-/// The servers' places.
+/// Indexes of the servers.
 const INSIDE: usize = 0;
-/// The first site with a pool.
+/// First site with a pool.
 const SHOP: Site = Site(6);
 const HALL: Site = Site(8);
 pub(crate) const SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 10);
 const RELAY: Ipv4Addr = Ipv4Addr::new(10, 0, 255, 1);
 const ROUTER_MAC: Mac = [2, 9, 9, 9, 9, 9];
 const MILLISECOND: u64 = 1_000_000;
-/// When the clock of the tests begins, in Unix seconds.
+/// Unix time at which the tests' clock starts.
 const BEGINNING: u64 = 1_800_000_000;
 
-/// What workers would read, in the plainest form.
+/// A simple model of the workers' tables.
 #[derive(Debug, Default)]
 struct Entries {
     terminals: BTreeMap<(Context, u32), Terminal>,
     publics: BTreeMap<u32, (u16, u32)>,
     sites: BTreeMap<u32, (Option<Mac>, Option<u16>)>,
     most: usize,
-    /// Calls that changed a terminal.
+    /// Number of calls that changed a terminal.
     changes: usize,
 }
 
@@ -174,16 +174,16 @@ pub(crate) fn parameters_of(text: &str) -> Arc<Parameters> {
     })
 }
 
-/// The service, an operator's DHCP server upstream that answers at once, and a virtual clock.
+/// The service, an upstream DHCP server that replies immediately, and a virtual clock.
 pub(crate) struct World {
     parameters: Arc<Parameters>,
     pub(crate) service: Service,
     entries: Entries,
     operator: Server,
-    /// What becomes of the operator's answers.
+    /// Transforms the upstream server's replies.
     twist: Box<dyn FnMut(Message) -> Vec<Message>>,
     now: u64,
-    /// What was sent and not answered by the operator.
+    /// Frames sent, except those that the upstream server has replied to.
     sent: Vec<Frame>,
     events: Vec<Event>,
     notes: Vec<Note>,
@@ -232,7 +232,7 @@ impl World {
         }
     }
 
-    /// Do something, and what is due then.
+    /// Run a function on the service, and then all due work.
     fn turn<R>(&mut self, work: impl FnOnce(&mut Service, &mut Turn<'_>) -> R) -> R {
         let mut out = Output::default();
         let mut turn = Turn {
@@ -250,7 +250,7 @@ impl World {
         result
     }
 
-    /// What is sent upstream as DHCP is answered there.
+    /// Pass DHCP messages to the upstream server, and its replies back.
     fn deliver(&mut self, frame: Frame) {
         let question = Datagram::of(&frame.bytes).filter(|_| (frame.interface, frame.way) == (OUTSIDE, Way::AsItIs));
         let Some(question) = question else {
@@ -296,7 +296,7 @@ impl World {
         self.change(INSIDE, &Change::Lost { was, why });
     }
 
-    /// So much time passes.
+    /// Advance the clock.
     fn run(&mut self, time: u64) {
         let end = self.now + time;
         self.turn(|_, _| {});
@@ -318,7 +318,7 @@ impl World {
         public.map(|(_, address)| Ipv4Addr::from_bits(*address))
     }
 
-    /// Which sites have this address for a terminal, by its MAC's last byte.
+    /// Sites in which this address is mapped, each with the last byte of the terminal's MAC.
     fn mapped(&self, address: Ipv4Addr) -> Vec<(u32, u8)> {
         let of = self.entries.terminals.iter();
         let of = of.filter(|((_, bits), _)| *bits == address.to_bits());
@@ -326,7 +326,7 @@ impl World {
             .collect()
     }
 
-    /// ARP messages that were sent upstream since the last question.
+    /// ARP messages sent upstream since the last call.
     fn arp(&mut self) -> Vec<(Mac, u32, u32)> {
         let sent = std::mem::take(&mut self.sent).into_iter();
         let bodies = sent.filter(|frame| frame.bytes[12..14] == [8, 6]);
@@ -343,13 +343,13 @@ impl World {
             .collect()
     }
 
-    /// A frame by which somebody upstream says that an address is theirs.
+    /// Receive a frame in which an upstream host claims an address.
     fn claim(&mut self, address: Ipv4Addr, mac: Mac) {
         let frame = super::super::frame::announcement(mac, address);
         self.hear(OUTSIDE, &frame);
     }
 
-    /// What always holds: entries are what book and agent say, and the service counts what is there.
+    /// Check the invariants: the tables match the leases and the agent, and the counters match the state.
     fn check(&self) {
         let mut expected = BTreeMap::new();
         let mut terminals = BTreeMap::<u32, u32>::new();
@@ -404,7 +404,7 @@ fn hardware(terminal: u8) -> Mac {
     [2, 0, 0, 0, 0, terminal]
 }
 
-/// A lease with the circuit of a site.
+/// A lease with the circuit ID of a site.
 pub(crate) fn lease(last: u8, terminal: u8, circuit: &str) -> Lease {
     Lease {
         address: address(last),
@@ -420,7 +420,7 @@ pub(crate) fn lease(last: u8, terminal: u8, circuit: &str) -> Lease {
     }
 }
 
-/// One that the terminal got without a relay.
+/// A lease without relay information.
 fn bare(last: u8, terminal: u8) -> Lease {
     Lease {
         relay: None,
@@ -428,7 +428,7 @@ fn bare(last: u8, terminal: u8) -> Lease {
     }
 }
 
-/// A terminal's message in a frame with its site's tags.
+/// A terminal's message as a frame with its site's tags.
 pub(crate) fn asked(parameters: &Parameters, site: Site, terminal: u8, kind: MessageType) -> Vec<u8> {
     let none = Ipv4Addr::UNSPECIFIED;
     let mut message = Message::new_with_id(terminal.into(), none, none, none, none, &hardware(terminal));
@@ -444,7 +444,7 @@ pub(crate) fn asked(parameters: &Parameters, site: Site, terminal: u8, kind: Mes
     tagged(datagram.frame().expect("a frame"), parameters.tags(site))
 }
 
-/// A server's answer to what the relay sent it, as a frame that comes from a router.
+/// A server's reply to a relayed message, as a frame from a router.
 pub(crate) fn answered(relayed: &[u8], kind: MessageType, address: Ipv4Addr) -> Vec<u8> {
     let question = Datagram::of(relayed).expect("a datagram");
     let mut message = Message::from_bytes(question.payload).expect("a message");
@@ -466,7 +466,7 @@ pub(crate) fn answered(relayed: &[u8], kind: MessageType, address: Ipv4Addr) -> 
 }
 
 impl World {
-    /// A terminal asks, and the server acknowledges an address: what the terminal gets.
+    /// Complete an exchange between a terminal and the server; returns the frames to the terminal.
     fn acknowledge(&mut self, site: Site, terminal: u8, address: Ipv4Addr) -> Vec<Frame> {
         self.sent.clear();
         let frame = asked(&self.parameters, site, terminal, MessageType::Request);

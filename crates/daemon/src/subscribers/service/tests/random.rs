@@ -1,4 +1,4 @@
-//! Whatever servers, terminals and neighbours do, in whatever order: what always holds.
+//! Invariants under random behaviour of servers, terminals and neighbours.
 
 use proptest::prelude::*;
 
@@ -7,7 +7,7 @@ use crate::subscribers::leases::{Entry, Table};
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// The lease file says something of an address.
+    /// The lease file has a new entry for an address.
     Say {
         last: u8,
         terminal: u8,
@@ -15,19 +15,19 @@ enum Step {
         free: bool,
         expires: u64,
     },
-    /// The server answers a terminal by the relay.
+    /// The server replies to a terminal through the relay.
     Answer { site: u32, terminal: u8, last: u8 },
-    /// Somebody claims a site's public address.
+    /// An upstream host claims a site's public address.
     Claim(u32),
-    /// So many quarters of a second pass.
+    /// The clock advances by quarters of a second.
     Run(u64),
-    /// How the operator's server behaves from here on.
+    /// The upstream server changes its behaviour.
     Mood(u8),
-    /// Room for so many terminals.
+    /// The table has capacity for this number of terminals.
     Room(usize),
-    /// The machine fails, and another one follows it.
+    /// The service fails and is rebuilt.
     Fail,
-    /// A frame of anybody.
+    /// An arbitrary frame arrives.
     Frame(u16, Vec<u8>),
 }
 
@@ -73,7 +73,7 @@ fn mood(number: u8) -> Box<dyn FnMut(Message) -> Vec<Message>> {
     })
 }
 
-/// The files' tables tell what changes.
+/// Apply an entry to the lease table, and its changes to the service.
 fn say(world: &mut World, table: &mut Table, entry: Option<Entry>) {
     let (mut changes, unix) = (Vec::new(), present(world.now).unix);
     table.expire(unix, &mut changes);
@@ -128,11 +128,11 @@ proptest! {
                 }
                 Step::Mood(number) => {
                     world.twist = mood(number);
-                    // The same address to all.
+                    // The same address for all clients.
                     world.operator.stuck = (number == 4).then_some(Ipv4Addr::new(203, 0, 0, 77));
                 }
                 Step::Room(most) => {
-                    // Those that are there stay.
+                    // Existing entries remain.
                     world.entries.most = most.max(world.entries.terminals.len());
                 }
                 Step::Fail => {
@@ -148,7 +148,7 @@ proptest! {
             }
             world.check();
         }
-        // Nothing is left of what is over.
+        // Nothing remains after all leases have ended.
         for lease in table.leases() {
             world.lose(lease);
         }

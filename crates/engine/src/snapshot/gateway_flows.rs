@@ -6,39 +6,39 @@ use bytemuck::allocation::zeroed_slice_box;
 
 use crate::packet::time::{Now, TICKS_PER_SECOND};
 
-/// Flows of a table.
+/// Number of flows of a table.
 const FLOWS: usize = 32_768;
-/// Flows of a set: a new one takes the place of the one that has been silent for longest.
+/// Number of flows of a set. A new flow replaces the one that has been silent for longest.
 const WAYS: usize = 8;
 
-/// What is known of flows to and from the gateway itself.
+/// Known flows to and from the gateway itself.
 #[derive(Debug, Default)]
 pub struct GatewayFlows {
-    /// Those that the gateway's host has begun. What others send takes no place here.
+    /// Flows that the gateway's host has started. Packets of remote hosts can't fill this table.
     pub begun: FlowSet,
-    /// Those that rules have let in.
+    /// Flows that rules have accepted.
     pub admitted: FlowSet,
     /// Datagrams whose first fragment has passed.
     pub datagrams: FlowSet,
 }
 
-/// Flows by the keyed hash of what comes to the gateway.
+/// Flows by the keyed hash of the direction towards the gateway.
 #[derive(Debug)]
 pub struct FlowSet(Box<[[Entry; WAYS]]>);
 
-/// The hash, 0 for none; when the last packet came in the high half and the generation of the snapshot in the low one. They are
-/// written one after the other: whoever reads between them takes a flow that was noted just now for older or newer than it is, and
-/// no other flow for it.
+/// The hash (0: none), and a word with the time of the last packet in its high half and the generation of the snapshot in its
+/// low half. The two words are written one after the other. A reader in between may see a flow that is being recorded as older
+/// or newer than it is, but never as another flow.
 type Entry = [AtomicU64; 2];
 
 impl Default for FlowSet {
     fn default() -> Self {
-        // Pages that no flow has come to need no memory.
+        // The memory is zeroed on demand, so that unused pages take no memory.
         Self(zeroed_slice_box(FLOWS / WAYS))
     }
 }
 
-/// When the last packet of a flow came, and its generation.
+/// Time of the last packet of a flow, and its generation.
 fn state([_, state]: &Entry) -> (u32, u32) {
     let state = state.load(Ordering::Relaxed);
     ((state >> 32) as u32, state as u32)
@@ -66,8 +66,8 @@ impl FlowSet {
         (u64::from(silent) <= u64::from(seconds) * TICKS_PER_SECOND).then_some(entry)
     }
 
-    /// The generation of the snapshot by which a flow was noted whose last packet is so many seconds old at most; a packet of it
-    /// has come.
+    /// Refresh a flow whose last packet is at most this number of seconds old. Returns the generation of the snapshot by which
+    /// the flow was recorded.
     pub fn generation(&self, hash: u64, now: Now, seconds: u32) -> Option<u32> {
         let entry = self.find(hash, now, seconds)?;
         let (_, generation) = state(entry);
@@ -75,12 +75,12 @@ impl FlowSet {
         Some(generation)
     }
 
-    /// Whether there is such a flow; a packet of it has come.
+    /// Refresh a flow if it is known, and return whether it is.
     pub fn is_known(&self, hash: u64, now: Now, seconds: u32) -> bool {
         self.generation(hash, now, seconds).is_some()
     }
 
-    /// Note a flow, or that it is of another generation now.
+    /// Record a flow, or its new generation.
     pub fn note(&self, hash: u64, now: Now, generation: u32) {
         let (entries, hash) = (self.set(hash), hash.max(1));
         let age = |entry: &&Entry| match entry[0].load(Ordering::Relaxed) {
@@ -114,7 +114,7 @@ mod tests {
         flows.note(7, after(171), 4);
         assert_eq!(Some(4), flows.generation(7, after(171), 60));
         assert!(!flows.is_known(8, after(171), 60));
-        // A hash of 0 is one like others.
+        // A hash of 0 works like any other.
         assert!(!flows.is_known(0, after(171), 60));
         flows.note(0, after(171), 4);
         assert!(flows.is_known(0, after(171), 60));

@@ -1,9 +1,9 @@
-//! What a router's host gets of the packets that come for it, and the queues of frames between workers and the thread that
-//! serves the hosts.
+//! Punting: which packets a router's host receives, and the queues of frames between workers and the thread that serves the
+//! hosts.
 //!
-//! A router may have a host: a place where daemons live that speak for it. It gets what is addressed to the router and
-//! Sluice does not answer itself, and what it sends leaves as it is. Punting is policed, by class, so that a flood of one
-//! leaves the others alone.
+//! A router may have a host: a network namespace in which its daemons run. The host receives packets that are addressed to the
+//! router and that Sluice doesn't answer itself; what it sends leaves unchanged. Each class of punted packets has a policer, so
+//! that a flood of one class leaves the others unaffected.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -17,29 +17,29 @@ use sluice_route::policer::ROUTER_SHARE;
 use crate::packet::counters::WorkerCounters;
 use crate::packet::reason::Own;
 
-/// Classes of what is punted.
+/// Classes of punted packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum PuntClass {
     /// Routing protocols: BGP, OSPF, RIP, RIPng, PIM, VRRP, EIGRP, LDP.
     Routing,
-    /// Bidirectional forwarding detection (RFC 5880): small, often, and urgent.
+    /// Bidirectional forwarding detection (RFC 5880): small, frequent and time-critical.
     Bfd,
-    /// DHCP, of both families.
+    /// DHCPv4 and DHCPv6.
     Dhcp,
-    /// ARP: counted alone, for Sluice answers itself.
+    /// ARP. It is only counted, because Sluice answers it itself.
     Arp,
-    /// All else: the operator's access, services, errors.
+    /// All other packets: the operator's access, services, ICMP errors.
     Rest,
 }
 
-/// Protocols over IP that routers speak among each other.
+/// IP protocols of routing protocols.
 const ROUTING: [u8; 4] = [88, 89, 103, 112];
-/// Ports of TCP and UDP that routing protocols have: BGP, RIP, RIPng, LDP.
+/// TCP and UDP ports of routing protocols: BGP, RIP, RIPng, LDP.
 const ROUTING_PORTS: [u16; 4] = [179, 520, 521, 646];
-/// Ports of BFD: over one hop, its echoes, over several (RFC 5881, 5883).
+/// UDP ports of BFD: single hop, echo, multihop (RFC 5881, 5883).
 const BFD_PORTS: [u16; 3] = [3784, 3785, 4784];
-/// Ports of DHCP for IPv4 and IPv6.
+/// UDP ports of DHCPv4 and DHCPv6.
 const DHCP_PORTS: [u16; 4] = [67, 68, 546, 547];
 
 impl PuntClass {
@@ -52,7 +52,7 @@ impl PuntClass {
         PuntClass::Rest,
     ];
 
-    /// Its name.
+    /// Name of the class.
     pub fn name(self) -> &'static str {
         match self {
             PuntClass::Routing => "routing",
@@ -63,7 +63,7 @@ impl PuntClass {
         }
     }
 
-    /// The class of an IP packet. A later fragment has no ports: of it the protocol alone is asked.
+    /// The class of an IP packet. A later fragment has no ports and is classified by its protocol alone.
     pub fn of(layers: &Layers) -> Self {
         if ROUTING.contains(&layers.protocol) {
             return Self::Routing;
@@ -80,44 +80,44 @@ impl PuntClass {
         }
     }
 
-    /// Why a packet of the class above its rate is dropped.
+    /// The drop reason of a packet that exceeds the rate of the class.
     pub fn policed(self) -> Own {
         match self {
             PuntClass::Routing => Own::PuntPolicedRouting,
             PuntClass::Bfd => Own::PuntPolicedBfd,
             PuntClass::Dhcp => Own::PuntPolicedDhcp,
-            PuntClass::Arp | PuntClass::Rest => Own::PuntPolicedRest,
+            PuntClass::Arp | PuntClass::Rest => Own::PuntPolicedOther,
         }
     }
 }
 
-/// Which groups' packets a host gets.
+/// Multicast groups whose packets a host receives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Multicast {
-    /// Those of a link: 224.0.0.0/24 and ff02::/16 but neighbour discovery, and broadcast of DHCP.
+    /// Link-local groups: 224.0.0.0/24 and ff02::/16 except neighbour discovery, and broadcast DHCP.
     #[default]
     LinkLocal,
-    /// All: what a service hears that is not about the link alone.
+    /// All groups, for services that also receive other multicast.
     All,
-    /// None.
+    /// No groups.
     None,
 }
 
-/// Packets a second and burst, by [`PuntClass`], that come in by an interface; all of a router's together may be [`ROUTER_SHARE`] times
-/// as many.
+/// Packets a second and burst size, by [`PuntClass`], for one interface. The limits for all interfaces of a router together are
+/// [`ROUTER_SHARE`] times as high.
 pub type Limits = [(u64, u64); PuntClass::ALL.len()];
 
-/// Limits where the configuration names none, in the order of [`PuntClass::ALL`].
+/// Default limits, in the order of [`PuntClass::ALL`].
 pub const LIMITS: Limits = [(20_000, 4_000), (10_000, 1_000), (1_000, 200), (0, 0), (5_000, 1_000)];
 
 const SECOND: u64 = 1_000_000_000;
 
-/// A token bucket that all workers take from: one word, the moment at which it would be full again.
+/// A token bucket that all workers share: one word, which holds the time at which the bucket is full again.
 #[derive(Debug)]
 struct Bucket {
-    /// Nanoseconds for each packet; 0 where none may pass.
+    /// Nanoseconds per packet; 0 if no packet may pass.
     each: u64,
-    /// Nanoseconds that may be taken in advance.
+    /// Burst size in nanoseconds.
     ahead: u64,
     full_at: AtomicU64,
 }
@@ -142,14 +142,14 @@ impl Bucket {
     }
 }
 
-/// A router's host, as workers see it. The same one stays over commits as long as its settings do, its counters even longer.
+/// A router's host as workers see it. It is kept over commits as long as its settings are unchanged, its counters even longer.
 #[derive(Debug)]
 pub struct Host {
     limits: Limits,
     multicast: Multicast,
-    /// By interface: one's flood takes nothing from another.
+    /// Buckets by interface, so that a flood on one interface leaves the others unaffected.
     interfaces: Box<[[Bucket; PuntClass::ALL.len()]]>,
-    /// Of all together.
+    /// Buckets for all interfaces together.
     all: [Bucket; PuntClass::ALL.len()],
     passed: Arc<[AtomicU64; PuntClass::ALL.len()]>,
 }
@@ -161,7 +161,7 @@ impl Default for Host {
 }
 
 impl Host {
-    /// A host with these limits, its buckets full, where there are so many interfaces.
+    /// A host with these limits and full buckets, for this number of interfaces.
     pub fn new(limits: Limits, multicast: Multicast, interfaces: usize) -> Self {
         let shared =
             limits.map(|(rate, burst)| (rate.saturating_mul(ROUTER_SHARE), burst.saturating_mul(ROUTER_SHARE)));
@@ -174,13 +174,13 @@ impl Host {
         }
     }
 
-    /// Whether another one has the same settings.
+    /// Whether another host has the same settings.
     pub fn is_like(&self, other: &Self) -> bool {
         let settings = |host: &Self| (host.limits, host.multicast, host.interfaces.len());
         settings(self) == settings(other)
     }
 
-    /// One with its settings that counts on from another one.
+    /// A host with these settings that continues the counters of another one.
     pub fn changed_from(&self, before: &Self) -> Self {
         Self {
             passed: before.passed.clone(),
@@ -188,50 +188,51 @@ impl Host {
         }
     }
 
-    /// Which groups' packets it gets.
+    /// The multicast groups that it receives.
     pub fn multicast(&self) -> Multicast {
         self.multicast
     }
 
-    /// Whether a packet of a class that came in by an interface may pass now.
+    /// Whether a packet of a class that arrived on an interface conforms to the limits.
     pub fn admits(&self, interface: u16, class: PuntClass, now: u64) -> bool {
         let own = self.interfaces.get(usize::from(interface));
         own.is_none_or(|own| own[class as usize].take(now)) && self.all[class as usize].take(now)
     }
 
-    /// A packet of a class has passed, or was answered in its place.
+    /// Count a packet of a class that has passed, or was answered by Sluice.
     pub fn count(&self, class: PuntClass) {
         self.passed[class as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Packets of a class that have passed.
+    /// Number of packets of a class that have passed.
     pub fn passed(&self, class: PuntClass) -> u64 {
         self.passed[class as usize].load(Ordering::Relaxed)
     }
 }
 
-/// Bytes of each queue: enough for what a burst of routing brings between two looks of who serves the hosts.
+/// Bytes of each queue: enough for the routing packets that arrive between two polls of the serving thread.
 pub const QUEUE_BYTES: usize = 1 << 20;
 
-/// In the number of the interface of what who serves subscribers' sites sends: an IPv4 packet of the gateway's own, behind any
-/// link header and no tags, that the interface's virtual router is to route. Without it a frame is sent as it is.
+/// Flag in the interface number of frames that the subscriber service sends: the frame holds an IPv4 packet of the gateway
+/// itself, with any link header and without tags, and the interface's virtual router routes it. Without the flag, the frame is
+/// sent unchanged.
 pub const ROUTED: u16 = 1 << 15;
 
 /// Bytes before each frame: its interface, and its length.
 const HEAD: usize = 4;
 
-/// A queue of frames that holds so many bytes.
+/// A queue of frames with this capacity in bytes.
 pub fn queue(room: usize) -> (PuntSender, PuntReceiver) {
     let (giver, taker) = rtrb::RingBuffer::new(room);
     (PuntSender(giver), PuntReceiver(taker))
 }
 
-/// The end of a queue where frames go in.
+/// The sending end of a queue.
 #[derive(Debug)]
 pub struct PuntSender(rtrb::Producer<u8>);
 
 impl PuntSender {
-    /// Put a frame in, given in two parts. False, and nothing done, where it has no room.
+    /// Push a frame, given in two parts. Returns `false`, without changes, if the queue has no room for it.
     pub fn push(&mut self, interface: u16, parts: [&[u8]; 2]) -> bool {
         let Ok(length) = u16::try_from(parts[0].len() + parts[1].len()) else {
             return false;
@@ -246,18 +247,18 @@ impl PuntSender {
     }
 }
 
-/// The end of a queue where frames come out.
+/// The receiving end of a queue.
 #[derive(Debug)]
 pub struct PuntReceiver(rtrb::Consumer<u8>);
 
 impl PuntReceiver {
-    /// Whether anything waits.
+    /// Whether a frame waits.
     #[inline(always)]
     pub fn has_frame(&self) -> bool {
         !self.0.is_empty()
     }
 
-    /// Interface and length of the next frame, once all of it is there.
+    /// Interface and length of the next frame, once it is complete.
     pub fn head(&mut self) -> Option<(u16, usize)> {
         let chunk = self.0.read_chunk(HEAD).ok()?;
         let (first, second) = chunk.as_slices();
@@ -270,7 +271,7 @@ impl PuntReceiver {
         (self.0.slots() >= HEAD + length).then_some((u16::from_ne_bytes([a, b]), length))
     }
 
-    /// Take the next frame out, as far as `into` has room for it. Call it where [`PuntReceiver::head`] has told of one.
+    /// Pop the next frame, as far as it fits into `into`. Call it only after [`PuntReceiver::head`] has returned a frame.
     pub fn pop(&mut self, into: &mut [u8]) {
         let Some((_, length)) = self.head() else { return };
         let kept = length.min(into.len());
@@ -292,13 +293,13 @@ impl PuntReceiver {
 pub struct PuntQueue(RefCell<PuntSender>);
 
 impl PuntQueue {
-    /// A queue, with its other end.
+    /// A queue, and its receiving end.
     pub fn new() -> (Self, PuntReceiver) {
         let (giver, taker) = queue(QUEUE_BYTES);
         (Self(RefCell::new(giver)), taker)
     }
 
-    /// Give a host a frame, in two parts. False where the queue is full.
+    /// Push a frame to a host, given in two parts. Returns `false` if the queue is full.
     pub fn push(&self, interface: u16, parts: [&[u8]; 2], counters: &WorkerCounters) -> bool {
         let given = self.0.borrow_mut().push(interface, parts);
         counters.punted.add(u64::from(given));

@@ -1,9 +1,9 @@
-//! Applications of sessions: what a record keeps of its session's, what a commit says about them, and what a worker finds
-//! them out with.
+//! Application identification of sessions: the field of the session record, the settings of a commit, and the state of a
+//! worker.
 //!
-//! A worker looks at the first packets of a session, in a pool of its own. What the record keeps meanwhile is where; what it
-//! keeps then is the result, which goes along where its shard goes. Before a shard leaves its worker, all of it that is
-//! being looked at is given up, so that no record says where in another worker's pool.
+//! A worker passes the first packets of a session to nDPI, with flow state from a pool of its own. Meanwhile the record holds
+//! the index of that state; afterwards it holds the result, which moves with the shard. Before a shard leaves its worker, the
+//! worker ends all identification in progress, so that no record holds an index into another worker's pool.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -20,19 +20,19 @@ use crate::session::application::{SERIAL_BITS, SLOT_BITS};
 
 pub use crate::session::application::{Application, MAX_PENDING, PendingIndex};
 
-/// What a commit says.
+/// Application identification as a commit configures it.
 #[derive(Clone, Debug)]
 pub struct IdentificationSettings {
-    /// By interface: the applications of sessions that come or go by it are looked for.
+    /// By interface: whether applications of sessions that enter or leave through it are identified.
     pub interfaces: Vec<bool>,
-    /// What they are called.
+    /// Names of applications.
     pub names: Arc<ApplicationNames>,
-    /// Numbers of ICMP and ICMPv6, which nobody has to look for.
+    /// Numbers of ICMP and ICMPv6, which are known from the protocol.
     icmp: [u16; 2],
 }
 
 impl IdentificationSettings {
-    /// By these interfaces.
+    /// Identification on these interfaces.
     pub fn new(interfaces: Vec<bool>, names: Arc<ApplicationNames>) -> Self {
         Self {
             interfaces,
@@ -41,13 +41,13 @@ impl IdentificationSettings {
         }
     }
 
-    /// Whether the applications of an interface's sessions are looked for.
+    /// Whether the applications of an interface's sessions are identified.
     #[inline(always)]
     pub fn is_on(&self, interface: u16) -> bool {
         self.interfaces.get(interface as usize).is_some_and(|&on| on)
     }
 
-    /// What the protocol alone says.
+    /// The application if the IP protocol alone determines it.
     pub fn of_protocol(&self, protocol: u8) -> Option<ProtocolPair> {
         let application = match protocol {
             ICMP => self.icmp[0],
@@ -58,25 +58,25 @@ impl IdentificationSettings {
     }
 }
 
-/// A session that is looked at: shard, family, record.
+/// A session that is being identified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdentifiedSession {
-    /// Its shard.
+    /// The session's shard.
     pub shard: u16,
-    /// IPv6.
+    /// Whether the session is IPv6.
     pub six: bool,
-    /// Its record.
+    /// The session's record.
     pub index: RecordIndex,
 }
 
-/// What a packet has said of its session's application.
+/// Result of identification after a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdentificationResult {
-    /// What is known by now.
+    /// The application as known by now.
     pub pair: ProtocolPair,
-    /// It was not known before.
+    /// The application was not known before this packet.
     pub is_new: bool,
-    /// It stays so: nothing is looked at any more.
+    /// The result is final, and no further packets are needed.
     pub is_over: bool,
 }
 
@@ -89,11 +89,11 @@ struct PendingSession {
 
 struct Pool {
     applications: ApplicationDetector,
-    /// By slot of a flow's state.
+    /// The sessions, by index of the flow state.
     sought: Box<[Option<PendingSession>]>,
 }
 
-/// What a worker finds applications out with, where it does.
+/// Identification state of a worker, if it identifies applications.
 #[derive(Default)]
 pub struct Identification(Option<RefCell<Box<Pool>>>);
 
@@ -104,7 +104,7 @@ impl std::fmt::Debug for Identification {
 }
 
 impl Identification {
-    /// All that it takes is allocated here, on the control thread.
+    /// Creates the state. Everything is allocated here, on the control thread.
     pub fn new(capacity: ApplicationCapacity) -> Result<Self, Error> {
         let capacity = ApplicationCapacity {
             flows: capacity.flows.min(MAX_PENDING),
@@ -116,7 +116,7 @@ impl Identification {
         })))))
     }
 
-    /// Begin to look at a session; none where there is no place left.
+    /// Start to identify a session. `None` if no flow state is free.
     pub fn open(&self, whose: IdentifiedSession, counters: &WorkerCounters) -> Option<PendingIndex> {
         let pool = &mut *self.0.as_ref()?.borrow_mut();
         let flow = pool.applications.allocate();
@@ -131,7 +131,7 @@ impl Identification {
         Some(place(flow))
     }
 
-    /// A packet of a session, from its IP header on.
+    /// Process a packet of a session, from its IP header on.
     pub fn inspect(
         &self,
         place: PendingIndex,
@@ -166,7 +166,7 @@ impl Identification {
         })
     }
 
-    /// A session is looked at no longer: what it is by what was seen until now.
+    /// End the identification of a session. Returns the application as known so far.
     pub fn give_up(&self, place: PendingIndex, counters: &WorkerCounters) -> ProtocolPair {
         let Some(pool) = &self.0 else {
             return ProtocolPair::default();
@@ -185,7 +185,7 @@ impl Identification {
         pair
     }
 
-    /// What is known of a session by now; none where nothing is, or nobody asks.
+    /// The application of a session as known by now. `None` if it is unknown, or not being identified.
     pub fn known(&self, application: Application) -> Option<ProtocolPair> {
         match application {
             Application::Known(pair) => Some(pair),
@@ -197,7 +197,7 @@ impl Identification {
         }
     }
 
-    /// Sessions of a shard that are looked at, from a slot on: the next one, and the slot behind it.
+    /// The next session of a shard that is being identified, from an index on, and the index after it.
     pub fn next_of(&self, shard: u16, from: usize) -> Option<(IdentifiedSession, PendingIndex, usize)> {
         let pool = self.0.as_ref()?.borrow();
         let mut rest = pool.sought.iter().enumerate().skip(from);
@@ -207,7 +207,7 @@ impl Identification {
         })
     }
 
-    /// Whether there is anything to find applications out with.
+    /// Whether the worker identifies applications.
     pub fn is_on(&self) -> bool {
         self.0.is_some()
     }

@@ -1,5 +1,5 @@
-//! What all shards share of the tables: parts that a shard takes whose own are full, so that a host can have far more than a shard's
-//! even share.
+//! Table capacity shared by all shards: a shard whose own tables are full takes further parts, so that a host can have far more
+//! sessions than a shard's even share.
 
 use std::sync::Arc;
 
@@ -14,22 +14,22 @@ use crate::session::record::{Session4, Session6};
 use crate::session::shard::Shard;
 use crate::snapshot::{Snapshot, StartParameters};
 
-/// Least size of a part: a sixteenth of the table. With more shards than that a part is larger than the share of one, so that few parts
-/// are searched.
+/// Maximum number of parts that a whole table would have; a part is at least a sixteenth of the table. With more than 16 shards
+/// a part is larger than the share of one, so that a lookup searches few parts.
 const PARTS: usize = 16;
 
-/// How a family's reserve is divided.
+/// How the shared capacity of a family is divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Division {
     parts: usize,
-    /// Sessions of a part.
+    /// Number of sessions of a part.
     sessions: usize,
-    /// Mappings of a part, permissions among them.
+    /// Mappings of a part, including filtering entries.
     mappings: usize,
 }
 
 impl Division {
-    /// As much as one shard needs for half of all sessions, beside its own share.
+    /// Divide as much capacity as one shard needs, beside its own share, to hold half of all sessions.
     fn new(all: usize, share: usize, mappings: usize) -> Self {
         let sessions = all.div_ceil(PARTS).max(share);
         Self {
@@ -45,7 +45,7 @@ impl Division {
             0 => 0,
             mappings => Bindings::<A>::lines_of_part(mappings),
         };
-        // Each begins at an even line, as shards do.
+        // Each part begins at an even line, as shards do.
         [sessions, mappings].map(|lines| lines.next_multiple_of(2))
     }
 
@@ -64,7 +64,7 @@ fn divisions(start: &StartParameters, snapshot: &Snapshot) -> [Division; 2] {
     ]
 }
 
-/// Sessions of IPv4 and IPv6 that one shard may have, with what all share.
+/// Maximum number of IPv4 and of IPv6 sessions of one shard, including the shared capacity.
 pub fn sessions_at_most(start: &StartParameters) -> [usize; 2] {
     let shares = start.sessions_per_shard();
     [0, 1].map(|family| {
@@ -73,13 +73,13 @@ pub fn sessions_at_most(start: &StartParameters) -> [usize; 2] {
     })
 }
 
-/// Lines of memory that the reserves of all shards take together; 0 where one or two shards have half of everything anyway.
+/// Lines of memory of the shared capacity; 0 with one or two shards, each of which has half of the table anyway.
 pub fn lines(start: &StartParameters, snapshot: &Snapshot) -> usize {
     let [four, six] = divisions(start, snapshot);
     four.total::<Session4, u32>() + six.total::<Session6, [u64; 2]>()
 }
 
-/// Parts of one family that no shard has.
+/// Parts of one family that no shard uses.
 #[derive(Debug)]
 struct Parts<'m, R, A: Address> {
     sessions: Option<Arc<Reserve<Part<'m, R>>>>,
@@ -118,7 +118,7 @@ impl<'m, R: Record, A: Address> Parts<'m, R, A> {
     }
 }
 
-/// Parts that no shard has.
+/// Parts that no shard uses.
 #[derive(Debug)]
 pub struct SharedCapacity<'m> {
     four: Parts<'m, Session4, u32>,
@@ -142,7 +142,7 @@ impl<'m> SharedCapacity<'m> {
         })
     }
 
-    /// Let a shard take parts.
+    /// Allow a shard to take parts.
     pub fn share(&self, shard: &mut Shard<'m>) {
         self.four.share(&mut shard.sessions4, &mut shard.bindings4);
         self.six.share(&mut shard.sessions6, &mut shard.bindings6);

@@ -1,0 +1,129 @@
+//! Memory of a shard, and an empty shard in it.
+
+use std::sync::Arc;
+
+use sluice_inspect::Inspector;
+use sluice_nat::ports::TooSmall;
+use sluice_nat::{Bindings, Secret};
+use sluice_table::flow::{FlowTable, TableSizeError};
+use sluice_table::hash::Hasher;
+use sluice_table::memory::Line;
+use sluice_table::wheel::Wheel;
+
+use crate::packet::time::Now;
+use crate::session::family::{V4, V6};
+use crate::session::ip_id::{IpIdCounters, IpIds};
+use crate::session::record::{Session4, Session6};
+use crate::session::shard::Shard;
+use crate::snapshot::{Snapshot, StartParameters};
+
+/// Why a shard can't be made.
+#[derive(Debug, thiserror::Error)]
+pub enum ShardError {
+    /// Its memory does not fit its tables.
+    #[error(transparent)]
+    Table(#[from] TableSizeError),
+    /// Its memory does not fit its pools.
+    #[error(transparent)]
+    Ports(#[from] TooSmall),
+    /// There is no memory to inspect with.
+    #[error(transparent)]
+    Inspection(#[from] sluice_inspect::inspector::Error),
+    /// There is no memory to search with.
+    #[error(transparent)]
+    Search(#[from] sluice_inspect::bindings::vectorscan::Error),
+}
+
+/// Memory of one shard, in lines of 64 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShardMemory {
+    /// IPv4 sessions.
+    pub sessions4: usize,
+    /// IPv6 sessions.
+    pub sessions6: usize,
+    /// What IPv4 pools lend.
+    pub bindings4: usize,
+    /// What IPv6 pools lend.
+    pub bindings6: usize,
+    /// Streams that are inspected.
+    pub streams: usize,
+}
+
+impl ShardMemory {
+    /// What one shard of `start` takes; for leases of IPv4 with room for the spare addresses.
+    pub fn of(start: &StartParameters, snapshot: &Snapshot) -> Self {
+        let [four, six] = start.sessions_per_shard();
+        Self {
+            sessions4: FlowTable::<Session4>::lines_for(four),
+            sessions6: FlowTable::<Session6>::lines_for(six),
+            bindings4: Bindings::lines(
+                &snapshot.leases.four,
+                start.spare_addresses,
+                &start.capacity::<V4>(snapshot),
+            ),
+            bindings6: Bindings::lines(&snapshot.leases.six, 0, &start.capacity::<V6>(snapshot)),
+            streams: start.inspection.as_ref().map_or(0, |plan| plan.streams.lines()),
+        }
+    }
+
+    /// All of it.
+    pub fn total(&self) -> usize {
+        self.sessions4 + self.sessions6 + self.bindings4 + self.bindings6 + self.streams
+    }
+}
+
+impl<'m> Shard<'m> {
+    /// An empty shard in `memory` of [`ShardMemory::total`] lines.
+    pub fn new(
+        number: u16,
+        start: &StartParameters,
+        snapshot: &Snapshot,
+        now: Now,
+        drawn: Arc<IpIdCounters>,
+        memory: &'m mut [Line],
+    ) -> Result<Self, ShardError> {
+        let [four, six] = start.sessions_per_shard();
+        let lines = ShardMemory::of(start, snapshot);
+        let total = memory.len();
+        let (sessions4, rest) = memory.split_at_mut(lines.sessions4.min(total));
+        let (sessions6, rest) = rest.split_at_mut(lines.sessions6.min(rest.len()));
+        let (bindings4, rest) = rest.split_at_mut(lines.bindings4.min(rest.len()));
+        let (bindings6, streams) = rest.split_at_mut(lines.bindings6.min(rest.len()));
+        let secret = Secret(start.secret);
+        let number32 = u32::from(number);
+        let mut shard = Self {
+            number,
+            sessions4: FlowTable::new(sessions4, four)?,
+            sessions6: FlowTable::new(sessions6, six)?,
+            wheel4: Wheel::new(now.tick),
+            wheel6: Wheel::new(now.tick),
+            bindings4: Bindings::new(
+                &snapshot.leases.four,
+                number32,
+                secret,
+                &start.capacity::<V4>(snapshot),
+                bindings4,
+            )?,
+            bindings6: Bindings::new(
+                &snapshot.leases.six,
+                number32,
+                secret,
+                &start.capacity::<V6>(snapshot),
+                bindings6,
+            )?,
+            numbers: IpIds::new(drawn),
+            inspector: None,
+            renewals: None,
+        };
+        if let (Some(plan), Some(inspection)) = (&start.inspection, &snapshot.inspection) {
+            let hasher = Hasher::new([start.secret[1], start.secret[0]]);
+            let inspector = Inspector::new(plan, inspection.rules.clone(), streams, hasher)?;
+            shard.inspector = Some(Box::new(inspector.of_generation(snapshot.inspected)));
+        }
+        if let Some(fitting) = start.steering.fitting() {
+            shard.bindings4.prefer_rss_ports(fitting.clone());
+            shard.bindings6.prefer_rss_ports(fitting.clone());
+        }
+        Ok(shard)
+    }
+}

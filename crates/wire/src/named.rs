@@ -1,0 +1,125 @@
+//! Enums of reasons, faults and causes, each variant declared once with its counter's name and its help text.
+
+/// Declares an enum whose variants have a name, by which counters, traces and documents show them, and help for the operator,
+/// which is their documentation too. Derives `Clone`, `Copy`, `Debug`, `PartialEq`, `Eq` and `Hash`; attributes add others.
+///
+/// Variants are numbered in the order in which they are declared. Two of one name do not compile.
+///
+/// ```
+/// sluice_wire::named! {
+///     /// Why a packet is refused.
+///     pub enum Reason {
+///         TooShort "too-short" "The packet ends before its header does.";
+///         TooLong "too-long" "The packet is longer than the MTU.";
+///     }
+/// }
+/// assert_eq!("too-long", Reason::TooLong.name());
+/// assert_eq!([Reason::TooShort, Reason::TooLong], Reason::ALL);
+/// ```
+///
+/// ```compile_fail
+/// sluice_wire::named! {
+///     /// Why a packet is refused.
+///     pub enum Reason {
+///         TooShort "length" "The packet ends before its header does.";
+///         TooLong "length" "The packet is longer than the MTU.";
+///     }
+/// }
+/// ```
+#[macro_export]
+macro_rules! named {
+    ($(#[$meta:meta])* $visibility:vis enum $enum:ident { $($variant:ident $name:literal $help:literal;)+ }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        $visibility enum $enum {
+            $(#[doc = $help] $variant,)+
+        }
+
+        impl $enum {
+            /// Every variant, in the order of their numbers: `ALL[k] as usize == k`.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
+
+            /// The name in counters, lists and documents.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)+ }
+            }
+
+            /// The meaning, for an operator.
+            pub const fn help(self) -> &'static str {
+                match self { $(Self::$variant => $help,)+ }
+            }
+        }
+
+        const _: () = assert!($crate::named::are_distinct(&[$($name),+]), "two variants have one name");
+    };
+}
+
+/// Whether no name occurs twice: what [`named!`](crate::named!) checks of a declaration when it is compiled.
+pub const fn are_distinct(names: &[&str]) -> bool {
+    let mut second = 1;
+    while second < names.len() {
+        let mut first = 0;
+        while first < second {
+            if are_equal(names[first].as_bytes(), names[second].as_bytes()) {
+                return false;
+            }
+            first += 1;
+        }
+        second += 1;
+    }
+    true
+}
+
+const fn are_equal(one: &[u8], other: &[u8]) -> bool {
+    if one.len() != other.len() {
+        return false;
+    }
+    let mut at = 0;
+    while at < one.len() {
+        if one[at] != other[at] {
+            return false;
+        }
+        at += 1;
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    named! {
+        /// For the tests.
+        #[derive(PartialOrd, Ord)]
+        enum Colour {
+            Green "green" "As a leaf is.";
+            Amber "amber-coloured" "Between the others.";
+            Red "red" "As a rose is.";
+        }
+    }
+
+    #[test]
+    fn variants_are_numbered_in_their_order_with_name_and_help() {
+        let declared: Vec<_> = Colour::ALL
+            .iter()
+            .map(|&colour| (colour as usize, colour.name(), colour.help()))
+            .collect();
+        assert_eq!(
+            vec![
+                (0, "green", "As a leaf is."),
+                (1, "amber-coloured", "Between the others."),
+                (2, "red", "As a rose is."),
+            ],
+            declared
+        );
+        assert!(Colour::Green < Colour::Red);
+    }
+
+    #[test]
+    fn names_that_only_share_a_prefix_or_a_length_are_distinct() {
+        assert!(are_distinct(&["port", "ports", "sort", ""]));
+        assert!(!are_distinct(&["port", "ports", "sort", "ports"]));
+        assert!(are_distinct(&[]));
+    }
+}
