@@ -1,4 +1,4 @@
-"""The command line against the running daemon."""
+"""The command line with the running daemon."""
 
 import json
 import os
