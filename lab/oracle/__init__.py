@@ -1,6 +1,6 @@
-"""Two translators under the same packets: Linux netfilter, live, and Sluice, by `sluice replay`.
+"""Compares two translators with the same packets: Linux netfilter, live, and Sluice, through `sluice replay`.
 
-A *world* is a set of rules (`world`), a *scenario* some flows and the steps that packets of them make (`scenario`). Each
-system plays it (`netfilter`, `sluice`), and `comparison` says where they part; what may differ is named in
-`differences`, and nothing else is forgiven.
+A *world* is a set of rules (`world`). A *scenario* is a set of flows and of steps, each of which sends a packet (`scenario`). Each
+system plays it (`netfilter`, `sluice`), and `comparison` finds the differences. `differences` lists the accepted ones; all others
+are failures.
 """

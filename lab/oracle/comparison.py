@@ -1,5 +1,5 @@
-"""Where two systems part on a scenario. Outside addresses and ports are each system's own choice: they are compared
-as a mapping that must be one to one and stay the same."""
+"""Compares the results of two systems for a scenario. Each system chooses its own outside addresses and ports: the comparison
+requires a constant one-to-one mapping between them."""
 
 import struct
 
@@ -9,21 +9,21 @@ from lab.oracle.scenario import INVALID, is_prohibition, is_refusal
 
 
 class Mismatch(AssertionError):
-    """The systems part, at a step."""
+    """The systems differ at a step."""
 
 
 class Comparison:
-    """One scenario's steps, compared in order. `count` counts by name what was forgiven."""
+    """Compares the steps of one scenario in order. `count` counts accepted differences by name."""
 
     def __init__(self, world, scenario, count):
         self.world, self.scenario = world, scenario
         self.forgiven = Forgiven(world, scenario, count)
-        # Outside ends of Linux to those of Sluice, and back.
+        # Maps outside ends of Linux to those of Sluice, and back.
         self.mapping = {}, {}
         self.step = None
 
     def run(self, linux, sluice):
-        """Raises `Mismatch` at the first step where they part."""
+        """Raises `Mismatch` at the first step with a difference."""
         for number, step in enumerate(self.scenario.steps):
             self.step = step
             kept = self.forgiven.told_of_later(sluice[number])
@@ -62,7 +62,7 @@ class Comparison:
             self._datagram(ours, theirs)
 
     def _untranslated(self, step, linux, sluice):
-        """What Linux refused and left as it was, beside what Sluice let through."""
+        """Compares a packet that Linux refused, and therefore left unchanged, with the packet that Sluice forwarded."""
         if sluice.is_error or is_refusal(step, sluice):
             return
         linux = self.forgiven.identification(linux, sluice).but(ttl=step.form.get("ttl", 64) - 1)
@@ -91,8 +91,8 @@ class Comparison:
                 raise Mismatch(f"{what}{field} {mine} of Linux, {yours} of Sluice")
 
     def _ends(self, linux, sluice, what):
-        """Source and destination with ports: equal, or outside ends that belong together. Linux takes queries of
-        different types for different flows."""
+        """Source and destination with ports must be equal, or corresponding outside ends. Linux treats queries of
+        different types as different flows."""
         kind = linux.protocol, linux.is_query and max(linux.payload[0], packet.QUERIES.get(linux.payload[0], 0))
         (source, target), (other_source, other_target) = _ends_of(linux, self.world), _ends_of(sluice, self.world)
         for mine, yours, peer in ((source, other_source, target), (target, other_target, source)):
@@ -128,7 +128,7 @@ class Comparison:
         self._ends(linux, sluice, "quoted ")
         mine, yours = _body(linux), _body(sluice)
         if own:
-            # How much a gateway quotes of what it could not forward is its own matter, from 8 bytes on.
+            # A gateway may choose how much it quotes of a packet that it could not forward, from 8 bytes on.
             room = max(8, min(len(mine), len(yours)))
             mine, yours = mine[:room], yours[:room]
         if mine != yours:
@@ -136,7 +136,7 @@ class Comparison:
 
 
 def _ends_of(datagram, world):
-    """Source and destination with ports. The identifier of an ICMP query goes with the end that is translated."""
+    """Source and destination with ports. The identifier of an ICMP query belongs to the translated end."""
     ports = datagram.ports or (None, None)
     ends = (datagram.source, ports[0]), (datagram.destination, ports[1])
     if datagram.protocol == packet.ICMP and any(world.pool_of(address) for address, _ in ends):
@@ -145,7 +145,7 @@ def _ends_of(datagram, world):
 
 
 def _body(datagram):
-    """The payload without what a mapping changes: ports are gone, and a checksum is what it would be without
+    """The payload without the parts that translation changes: ports are zero, and the checksum is computed without
     addresses and ports."""
     body = bytearray(datagram.payload)
     if datagram.offset:
@@ -163,13 +163,13 @@ def _body(datagram):
         return bytes(body)
     if len(body) >= at + 2 and not none:
         value = struct.unpack_from("!H", body, at)[0]
-        # One's complement knows two zeros.
+        # One's complement has two representations of zero.
         struct.pack_into("!H", body, at, (0xFFFF - value + 0xFFFF - packet.fold(ends)) % 0xFFFF)
     return bytes(body)
 
 
 def told(outputs):
-    """Outputs as a line."""
+    """Outputs as one line."""
     if outputs is None:
         return "could not be sent"
     return "; ".join(f"{interface}: {datagram}" for interface, datagram in outputs) or "nothing"

@@ -1,4 +1,4 @@
-"""What Linux does otherwise than Sluice, each with its reason. Nothing that is not named here is forgiven."""
+"""Accepted differences between Linux and Sluice, each with its reason. All other differences are failures."""
 
 from lab.oracle import packet
 from lab.oracle.scenario import ACK, FIN, INVALID, RST, SYN, Report, Send, is_malformed, is_prohibition, is_refusal
@@ -30,7 +30,7 @@ DIFFERENCES = {
                       "that Sluice gives those that are not atomic one of its own. Linux keeps the host's.",
 }
 
-# The same where there is a packet filter.
+# Accepted differences in worlds with a packet filter.
 FILTER_DIFFERENCES = {
     "malformed": "Sluice forwards nothing that is malformed, whatever rules say: wrong checksums and lengths, flags without "
                  "sense. Linux looks at them where it tracks connections.",
@@ -50,7 +50,7 @@ FILTER_DIFFERENCES = {
                "not translated. To Linux they are invalid.",
 }
 
-# And where a commit takes other rules.
+# Accepted differences when a commit changes the rules.
 COMMIT_DIFFERENCES = {
     "turned": "A session that a commit denies ends. What answers its packets may begin another if rules let it, and they are "
               "answers to that: they pass. To Linux it is the same connection still.",
@@ -58,23 +58,23 @@ COMMIT_DIFFERENCES = {
 
 
 class Forgiven:
-    """The judge of one scenario; `count` counts what was forgiven, by name."""
+    """Decides which differences of one scenario are accepted; `count` counts them by name."""
 
     def __init__(self, world, scenario, count):
         self.world, self.scenario, self.count = world, scenario, count
-        # By flow and direction: ends of what Sluice let through.
+        # By flow and direction: ends of the packets that Sluice forwarded.
         self.ends = {}
-        # Flows that a reset, or an end, was sent of.
+        # Flows with a reset or a FIN.
         self.closed = set()
-        # Those of which another connection has begun since.
+        # Closed flows on which another connection has begun since.
         self.again = set()
-        # Flows that are another connection to Linux than to Sluice.
+        # Flows that Linux and Sluice treat as different connections.
         self.parted = set()
-        # Flows, with direction or kind of stranger, of which Sluice has let something through.
+        # Flows, with direction or kind of foreign sender, of which Sluice has forwarded a packet.
         self.passed = set()
-        # Steps so far, and flows of which answers have passed since rules changed.
+        # Number of steps so far, and flows with forwarded answers since the rules changed.
         self.steps, self.answered = 0, set()
-        # Identifications of steps whose packets only Sluice let through.
+        # IP IDs of steps whose packets only Sluice forwarded.
         self.alone = set()
 
     def _forgive(self, name):
@@ -82,29 +82,29 @@ class Forgiven:
         self.count[name] += 1
         return True
 
-    # What the rules say of a flow.
+    # Rules that apply to a flow.
 
     def rule(self, flow):
-        """The rule that names a flow's first packet, or nothing."""
+        """The rule that matches a flow's first packet, or nothing."""
         protocol = {packet.TCP: "tcp", packet.UDP: "udp"}.get(flow.protocol)
         rule = self.world.destination(protocol, *flow.target, flow.near)
         return rule or self.world.source(flow.source[0], side_of(flow.target[0]))
 
     def plain(self, flow):
-        """Forwarded without a session."""
+        """Whether the flow is forwarded without a session."""
         return self.world.filter is None and self.rule(flow) is None and self.world.pool_of(flow.target[0]) is None
 
-    # What is forgiven.
+    # Accepted differences.
 
     def unmade(self, step, linux, sluice):
-        """One system has let a packet through before that this step hangs on, and the other not."""
+        """Whether it is accepted that only one system could be sent the packet, because only one forwarded a packet that it depends on."""
         flow = self.scenario.flows[step.flow]
         if flow.number in self.parted or isinstance(step, Report) and linux is None and step.about in self.alone:
             return True
         return linux is None and self.plain(flow) and self._forgive("stateless")
 
     def verdict(self, step, linux, sluice):
-        """Whether a difference in what passed is forgiven, whatever the packets are."""
+        """Whether a difference in which packets passed is accepted, independent of their content."""
         flow = self.scenario.flows[step.flow]
         if flow.number in self.parted:
             return True
@@ -114,7 +114,7 @@ class Forgiven:
         if self.world.filter and (name := self._filtered(step, linux, sluice)):
             return self._forgive(name)
         if linux and not sluice and isinstance(step, Report) and flow.number in self.again:
-            # About the connection before, whose session is over.
+            # The error is about the previous connection, whose session has ended.
             return self._forgive("reopened")
         if linux and not sluice and _deprecated(step):
             if isinstance(step, Send):
@@ -139,13 +139,13 @@ class Forgiven:
         return name is not None and self._forgive(name)
 
     def _filtered(self, step, linux, sluice):
-        """The name of a difference in what passed a filter, or nothing."""
+        """The name of an accepted difference in which packets passed a filter, or nothing."""
         flow = self.scenario.flows[step.flow]
         if not self.world.tracks and is_malformed(step) and linux:
-            # Of what came in fragments, only the first may be seen to be malformed.
+            # If the packet was fragmented, only its first fragment may be recognised as malformed.
             return "malformed" if len(sluice) < len(linux) or not _all_pass(linux) else None
         if linux and isinstance(step, Send) and all(_can_not_go_on(datagram) for _, datagram in linux):
-            # Of fragments, rules may refuse some.
+            # Rules may refuse some of the fragments.
             asked = [datagram for interface, datagram in sluice if not _refuses(step, [(interface, datagram)])]
             return "order" if len(asked) < len(linux) and all(map(_can_not_go_on, asked)) else None
         if isinstance(step, Send) and step.size and not self.world.tracks:
@@ -174,24 +174,24 @@ class Forgiven:
         return None
 
     def told_of_later(self, sluice):
-        """Sluice's outputs without what it tells of later fragments of IPv6 that rules reject."""
+        """Sluice's outputs without its errors about later IPv6 fragments that rules reject."""
         kept = [(name, datagram) for name, datagram in sluice or [] if not (is_prohibition(datagram) and _quotes_later(datagram))]
         if sluice and self.world.six and len(kept) < len(sluice) and self._forgive("later"):
             return kept
         return sluice
 
     def _may_be_asked_again(self, step):
-        """Whether a packet follows another of its flow that nobody has answered, and rules look at what may differ."""
+        """Whether an earlier packet of the flow is still unanswered, and rules match fields that may differ between packets."""
         asked = self.world.tracks and any(map(self.world.filter.looks_at, ("code_points", "length", "flags")))
         first = (step.flow, step.stranger or False) in self.passed
         return asked and first and not step.answer and (step.flow, True) not in self.passed
 
     def own(self, linux, sluice):
-        """Whether the gateway made these errors."""
+        """Whether the gateway generated these errors."""
         return any(_own(datagram) for datagram in (linux, sluice)) and self._forgive("own-header")
 
     def source_of_own(self, linux, sluice):
-        """The address that an error of the gateway comes from, where Linux names another."""
+        """Linux's error of the gateway, with Sluice's source address if the two differ in an accepted way."""
         if _own(sluice) and not _own(linux):
             quoted = packet.read(linux.payload[8:], quoted=True)
             if linux.source == quoted.destination and self._forgive("own-source"):
@@ -199,19 +199,19 @@ class Forgiven:
         return linux
 
     def quote_of_refused(self, linux, sluice, told):
-        """What an error of the filter quotes: Linux has counted down."""
+        """The packet quoted by an error of the filter: Linux has already decremented the TTL."""
         if self.world.filter and told and linux.ttl + 1 == sluice.ttl and self._forgive("order"):
             return linux.but(ttl=sluice.ttl)
         return linux
 
     def quote_of_own(self, linux, sluice):
-        """What an error of the gateway quotes of a fragment."""
+        """The packet quoted by an error of the gateway about a fragment."""
         if sluice.flags & packet.MF and not linux.flags & packet.MF and self._forgive("own-quote"):
             return linux.but(flags=sluice.flags, length=sluice.length)
         return linux
 
     def identification(self, linux, sluice):
-        """An identification that is the gateway's; in IPv6 only fragments have any."""
+        """Linux's datagram with Sluice's IP ID, if the gateway may choose it; in IPv6 only fragments have one."""
         if self.world.six and linux.whole and not linux.atomic:
             return linux.but(identification=sluice.identification)
         if linux.identification != sluice.identification and not linux.flags & packet.DF:
@@ -220,13 +220,13 @@ class Forgiven:
         return linux
 
     def reopened(self, step):
-        """Whether the mapping of a flow may be another one of Linux from this step on."""
+        """Whether Linux's mapping of a flow may change at this step."""
         flow = self.scenario.flows[step.flow]
         first = step.stranger or not step.answer
         return first and _opens(step) and flow.number in self.closed and self._forgive("reopened")
 
     def note(self, step, sluice):
-        """A step has been compared."""
+        """Record a step that has been compared."""
         self.steps += 1
         late = self.steps > len(self.scenario.steps) // 2
         if late and isinstance(step, Send) and step.answer and not step.stranger and sluice and not _refuses(step, sluice):
@@ -239,14 +239,14 @@ class Forgiven:
         if isinstance(step, Send) and step.form.get("control", 0) & (RST | FIN):
             self.closed.add(step.flow)
 
-    # What must hold whatever Linux does.
+    # Conditions that must hold independent of Linux.
 
     def wrong(self, step, sluice):
-        """What is wrong with what Sluice let through of a flow, by the rules and what it did before; or nothing."""
+        """Describes an error in a packet that Sluice forwarded, according to the rules and its earlier packets; or nothing."""
         if not isinstance(step, Send) or step.stranger or len(sluice) != 1 or sluice[0][1].is_error:
             return None
         if step.flow in self.parted or step.answer and _opens(step) and step.flow in self.closed:
-            # Whoever answered has begun a connection of its own.
+            # The answering host has begun a new connection.
             return None
         if is_refusal(step, sluice[0][1]) or not sluice[0][1].whole:
             return None
@@ -254,7 +254,7 @@ class Forgiven:
         interface, datagram = sluice[0]
         ends = (interface, datagram.source, datagram.destination, datagram.ports)
         if _opens(step) and flow.number in self.closed:
-            # Another connection, with a port of its own.
+            # A new connection, with its own port.
             for direction in (False, True):
                 self.ends.pop((step.flow, direction), None)
         before = self.ends.setdefault((step.flow, step.answer), ends)
@@ -262,7 +262,7 @@ class Forgiven:
             return f"{ends} where its flow was {before} before"
         rule = self.rule(flow)
         if not step.answer and datagram.source != flow.source[0]:
-            # A destination rule says where it goes, and a source rule about that whence it comes.
+            # The destination rule determines the destination, and a source rule for that destination the source.
             led_to = getattr(rule, "to", None)
             sourcing = self.world.source(flow.source[0], side_of(led_to)) if led_to else rule
             pool = getattr(sourcing, "pool", None)
@@ -278,7 +278,7 @@ class Forgiven:
 
 
 def _refuses(step, outputs):
-    """Whether a filter has told the sender of a packet that it does not pass, and nothing else."""
+    """Whether the only output is an error of the filter to the sender of the packet."""
     if len(outputs) != 1:
         return False
     datagram = outputs[0][1]
@@ -286,13 +286,13 @@ def _refuses(step, outputs):
 
 
 def _can_not_go_on(datagram):
-    """Whether it is an error about a packet whose time has run out, or that is too long."""
+    """Whether it is an error about a packet whose TTL has expired, or that is too long."""
     told = (b"\x03\0", b"\x02\0") if datagram.MESSAGES == packet.ICMPV6 else (b"\x0b\0", b"\x03\x04")
     return datagram.is_error and datagram.payload[:2] in told
 
 
 def _for_another(error):
-    """Whether it comes from the address that the packet was for, as Linux has it of what it translates."""
+    """Whether its source is the destination of the quoted packet, as Linux does for translated packets."""
     return error.source == packet.read(error.payload[8:], quoted=True).destination
 
 
@@ -305,18 +305,18 @@ def _all_pass(outputs):
 
 
 def _told(error):
-    """Who is told by an error about what."""
+    """Sender and receiver of an error, and ends of the quoted packet."""
     quoted = packet.read(error.payload[8:], quoted=True)
     return error.source, error.destination, quoted.source, quoted.destination, quoted.ports
 
 
 def _opens(step):
-    """A SYN alone."""
+    """Whether the step sends a SYN without other control flags."""
     return isinstance(step, Send) and step.form.get("control", 0) & (SYN | ACK | RST | FIN) == SYN
 
 
 def _deprecated(step):
-    """A source quench, or an information request or its answer."""
+    """Whether the step sends a source quench, or an information request or its answer."""
     return step.kind == 4 if isinstance(step, Report) else step.form.get("kind") in (15, 16)
 
 

@@ -1,4 +1,4 @@
-"""The packet filter: rules drawn over a small vocabulary, as Sluice and as nftables are told them."""
+"""The packet filter: random rules over a small vocabulary, in the syntax of Sluice and of nftables."""
 
 import dataclasses
 import ipaddress
@@ -7,19 +7,19 @@ import itertools
 from lab.oracle import packet
 
 INTERFACES = ("inside1", "inside2", "outside")
-# Protocols without ports, of which connection tracking knows nothing in particular.
+# Protocols without ports, for which connection tracking has no special support.
 OTHERS = (50, 89, 99)
 FLAGS = ("fin", "syn", "rst", "psh", "ack", "urg")
 CODE_POINTS = (0, 0x03 >> 2, 0x10 >> 2, 0xB8 >> 2, 0xE0 >> 2)
 ESTABLISHED = "ct state established,related accept"
-# After them later rules are asked.
+# Actions after which evaluation continues.
 GOING_ON = ("count", "log")
 REJECTS = {"reset": "port-unreachable", "port-unreachable": "port-unreachable", "prohibited": "admin-prohibited"}
 
 
 @dataclasses.dataclass(frozen=True)
 class Family:
-    """How nftables names what IPv4 and IPv6 have in common."""
+    """The nftables syntax for expressions that IPv4 and IPv6 have in common."""
 
     version: int
     ip: str
@@ -27,16 +27,16 @@ class Family:
     message: int
     length: str
     parts: dict
-    # Or nftables takes what a later fragment begins with for a transport header.
+    # Prevents nftables from interpreting the beginning of a later fragment as a transport header.
     first: str
-    # Lines before all others.
+    # Lines that precede all others.
     before: tuple = ()
     # Types of an echo request and its reply.
     echo: int = 8
     reply: int = 0
-    # The other family's messages: a protocol as any other.
+    # The ICMP protocol of the other family, which is an ordinary protocol here.
     odd: tuple = ()
-    # What ICMP messages are called.
+    # Names of ICMP messages.
     names: dict = dataclasses.field(default_factory=dict)
 
 
@@ -47,7 +47,7 @@ FOUR = Family(
     odd=(packet.ICMPV6,),
     names={0: "echo-reply", 3: "destination-unreachable", 8: "echo-request", 11: "time-exceeded", 12: "parameter-problem"},
 )
-# Not every packet has a header of a fragment that could be asked about: marks say what it is.
+# Not every IPv6 packet has a fragment header that rules could match, so packet marks show the kind of fragment.
 SIX = Family(
     6, "ip6", "icmpv6", packet.ICMPV6, "meta length",
     {"whole": "meta mark & 6 == 0", "first": "meta mark & 6 == 2", "later": "meta mark & 6 == 4"},
@@ -71,8 +71,8 @@ LENGTHS6 = (0, 1, 16, 20, 31, 32, 33, 34, 47, 48, 49, 62, 63, 64, 65, 66, 96, 11
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-    """A rule: what is empty, or nothing, may be anything. Addresses as Sluice writes them, numbers as first and last; groups
-    of either as `@name`."""
+    """A rule: an empty or absent field matches everything. Addresses are in Sluice's syntax, numbers are pairs of first and last; groups
+    of either are `@name`."""
 
     action: str
     reject: str = "reset"
@@ -81,10 +81,10 @@ class Rule:
     protocols: tuple = ()
     source_ports: tuple = ()
     target_ports: tuple = ()
-    # Type, and code or nothing; types alone by name, where they have one.
+    # Type, and code or nothing; types without a code by name, if they have one.
     messages: tuple = ()
     named: bool = False
-    # Set, and counting.
+    # Flags that must be set, and flags that are compared.
     flags: tuple | None = None
     part: str | None = None
     code_points: tuple = ()
@@ -93,7 +93,7 @@ class Rule:
     outgoing: tuple = ()
 
     def document(self, name, family):
-        """As Sluice is told it."""
+        """The rule in Sluice's configuration."""
         names = family.names if self.named else {}
         keys = {
             "from": list(self.sources), "to": list(self.targets), "protocol": [str(number) for number in self.protocols],
@@ -108,14 +108,14 @@ class Rule:
         return {"name": name, "action": self.action, **with_what, **{key: value for key, value in keys.items() if value}}
 
     def nftables(self, name, family, groups):
-        """As nftables is told it: one line for every combination of values, of which groups make one set. Addresses of the
+        """The rule in nftables: one line for every combination of values; a group is one set. Addresses of the
         other family match nothing."""
         sources, targets = groups.addresses(self.sources, family), groups.addresses(self.targets, family)
         if (self.sources and not sources) or (self.targets and not targets):
             return []
         ports = groups.ports(self.source_ports), groups.ports(self.target_ports)
         if self.action in GOING_ON:
-            # What several values fit is counted once.
+            # A packet that matches several values is counted once.
             sources, targets, *ports = (_set(members) for members in (sources, targets, *ports))
         protocols = self.protocols
         if not protocols and (self.source_ports or self.target_ports):
@@ -141,7 +141,7 @@ class Rule:
         return lines
 
     def again(self, family):
-        """What it says of sessions that there are, asked about as if they began anew: an echo request, and nothing counted."""
+        """The rule for existing sessions, which are revalidated as if they began again: with an echo request, and without counting."""
         if self.action in GOING_ON:
             return None
         if self.messages and not {(family.echo, None), (family.echo, 0)} & set(self.messages):
@@ -151,14 +151,14 @@ class Rule:
         return dataclasses.replace(self, action=action, protocols=protocols, messages=())
 
     def turned(self):
-        """The same of the other direction."""
+        """The rule for the opposite direction."""
         return dataclasses.replace(
             self, sources=self.targets, targets=self.sources, source_ports=self.target_ports,
             target_ports=self.source_ports, incoming=self.outgoing, outgoing=self.incoming,
         )
 
     def _transport(self, protocol, family, ports):
-        """What is asked of the protocol and its header."""
+        """Matches for the protocol and its header."""
         head = "" if protocol is None else f"meta l4proto {protocol} "
         if self.messages:
             return [
@@ -180,24 +180,24 @@ class Rule:
 
 @dataclasses.dataclass(frozen=True)
 class Groups:
-    """Addresses and ports by name; members may be groups that come before."""
+    """Groups of addresses and ports by name; members may be earlier groups."""
 
     of_addresses: dict = dataclasses.field(default_factory=dict)
     of_ports: dict = dataclasses.field(default_factory=dict)
 
     def document(self):
-        """As Sluice is told them."""
+        """The groups in Sluice's configuration."""
         ports = {name: [_numbers(ports) for ports in members] for name, members in self.of_ports.items()}
         tables = {"addresses": {name: list(members) for name, members in self.of_addresses.items()}, "ports": ports}
         return {key: table for key, table in tables.items() if table}
 
     def addresses(self, members, family):
-        """As nftables is told members of a family."""
+        """Members of one family in nftables."""
         found = [text for text in _flat(members, self.of_addresses) if (":" in text) == (family is SIX)]
         return _set(found) if _names_groups(members) else found
 
     def ports(self, members):
-        """The same of ports."""
+        """Port members in nftables."""
         found = [_numbers(ports) for ports in _flat(members, self.of_ports)]
         return _set(found) if _names_groups(members) else found
 
@@ -207,13 +207,13 @@ def _names_groups(members):
 
 
 def _flat(members, groups):
-    """What members mean: those of groups in their place."""
+    """Members with groups replaced by their members."""
     found = [_flat(groups[member[1:]], groups) if _names_groups([member]) else [member] for member in members]
     return list(itertools.chain(*found))
 
 
 def _set(members):
-    """A set of nftables, or nothing; a set is taken as it is."""
+    """Members as one nftables set, or nothing; a set is returned unchanged."""
     if not members or members[0].startswith("{"):
         return members
     return [f"{{ {', '.join(dict.fromkeys(members))} }}"]
@@ -221,41 +221,41 @@ def _set(members):
 
 @dataclasses.dataclass(frozen=True)
 class Filter:
-    """Rules in order. `conditions` are the fields that any of them looks at."""
+    """Rules in order. `conditions` are the fields that at least one of them matches."""
 
     default: str
     sessions: bool
     rules: tuple
     matcher: str = "best"
     groups: Groups = Groups()
-    # Sessions are there that another set of rules has let open.
+    # Sessions exist that another set of rules has accepted.
     follows: bool = False
 
     def hosts(self):
-        """Single addresses that rules name."""
+        """Single addresses in rules."""
         lists = [members for rule in self.rules for members in (rule.sources, rule.targets)]
         lists += self.groups.of_addresses.values()
         return [member for members in lists for member in members if not set("@/-") & set(member)]
 
     def looks_at(self, field):
-        """Whether any rule does."""
+        """Whether any rule matches this field."""
         return any(getattr(rule, field) for rule in self.rules)
 
     def document(self, six=False):
-        """As Sluice is told it."""
+        """The filter in Sluice's configuration."""
         family = SIX if six else FOUR
         rules = [rule.document(f"rule{number}", family) for number, rule in enumerate(self.rules)]
         keys = {"default": self.default, "sessions": self.sessions, "matcher": self.matcher}
         return {**keys, **self.groups.document(), "rules": rules}
 
     def nftables(self, before, six=False):
-        """As nftables is told it: counters, and a chain that begins with these lines."""
+        """The filter in nftables: counters, and a chain that begins with these lines."""
         family = SIX if six else FOUR
         counters = [f"counter rule{number} {{ }}" for number in range(len(self.rules))]
         lines = [*counters, "counter default { }", "chain filter { type filter hook forward priority filter; policy accept;"]
         lines += [*before, *family.before]
         if self.sessions:
-            # What is invalid goes to an exit of its own.
+            # Invalid packets are routed to a separate exit.
             lines += ['oifname "invalid" accept', *(self._asked_again(family) if self.follows else [ESTABLISHED])]
         for number, rule in enumerate(self.rules):
             lines += rule.nftables(f"rule{number}", family, self.groups)
@@ -270,8 +270,8 @@ class Filter:
         return lines
 
     def _asked_again(self, family):
-        """What is established is asked about by what began it, and that part of what does not pass any more is asked about
-        anew which could begin something."""
+        """Rules for established connections: they are evaluated as for their first packet. Of the packets that no longer pass, those that
+        could begin a connection are evaluated again."""
         replies = f"{family.icmp} type {family.reply}"
         return [
             "ct state related accept",
@@ -283,7 +283,7 @@ class Filter:
 
 
 def verdict(match, protocol, action, reject, name, family):
-    """Lines of nftables that do it to what matches, and count it under a name."""
+    """Lines of nftables that apply the action to matching packets, and count them under a name."""
     count = f"counter name {name}"
     if action in GOING_ON:
         return [f"{match}{count}"]
@@ -303,8 +303,8 @@ def _numbers(pair):
 
 
 def random_filter(pick, words, sessions, fragments):
-    """Some rules, of addresses and ports among these words. Connection tracking puts fragments together before rules see
-    them: where packets have sessions, rules look at either lengths or, with `fragments`, none of them."""
+    """Random rules with addresses and ports from this vocabulary. Connection tracking reassembles fragments before rules see
+    them: with sessions, rules match lengths only if there are no fragments (`fragments`)."""
     count = pick.choice([0, 1, 2, 3, 5, 8, 13, 21, 30])
     groups = _groups(pick, words)
     rules = tuple(_rule(pick, words, sessions, fragments, groups) for _ in range(count))
@@ -313,7 +313,7 @@ def random_filter(pick, words, sessions, fragments):
 
 
 def changed(pick, filter, words):
-    """The same with rules taken out, brought in and moved."""
+    """The filter with some rules removed, added and moved."""
     rules = [rule for rule in filter.rules if pick.random() < 0.8]
     if pick.random() < 0.3:
         pick.shuffle(rules)
@@ -324,7 +324,7 @@ def changed(pick, filter, words):
 
 
 def _groups(pick, words):
-    """Some groups, or none: of either family, and of one another."""
+    """Random groups, possibly none, of either family, some of which contain others."""
     addresses, ports = {}, {}
     for number in range(pick.choice([0, 0, 1, 2, 3])):
         among = words.foreign if pick.random() < 0.1 else words.sources + words.targets
@@ -338,7 +338,7 @@ def _groups(pick, words):
 
 @dataclasses.dataclass(frozen=True)
 class Words:
-    """What rules may name: hosts and networks of sources, and of destinations, ports, and networks of the other family."""
+    """The vocabulary of rules: hosts and networks of sources and destinations, ports, and networks of the other family."""
 
     sources: tuple
     targets: tuple
@@ -356,7 +356,7 @@ def _rule(pick, words, sessions, fragments, groups):
         conditions[key] = tuple(dict.fromkeys(make() for _ in range(pick.randint(1, most))))
 
     def grouped(key, names):
-        """A group in place of what there is, or beside it."""
+        """A group instead of the existing values, or in addition to them."""
         if names and pick.random() < 0.4:
             conditions[key] = (f"@{pick.choice(list(names))}", *conditions[key] * (pick.random() < 0.4))
 
@@ -370,7 +370,7 @@ def _rule(pick, words, sessions, fragments, groups):
             some(key, lambda: _ports(pick, words.ports))
             grouped(key, groups.of_ports)
     elif kind == "icmp":
-        # A packet that two messages fit would count twice.
+        # A packet that matches two messages would be counted twice.
         messages = MESSAGES6 if words.six else MESSAGES
         some("messages", lambda: pick.choice(messages), 1 if action in GOING_ON else 3)
         conditions["named"] = pick.random() < 0.5
@@ -385,14 +385,14 @@ def _rule(pick, words, sessions, fragments, groups):
         if pick.random() < 0.45:
             some(key, lambda: _addresses(pick, among))
     if pick.random() < 0.05:
-        # Rules are of both families: those of one alone never match the other, and lists may name both.
+        # Rules may contain both families: addresses of one family never match the other, and lists may mix both.
         foreign = (_addresses(pick, words.foreign),)
         conditions["sources"] = foreign + conditions.get("sources", ()) * (pick.random() < 0.5)
     for key in ("sources", "targets"):
         if key in conditions:
             grouped(key, groups.of_addresses)
     if not any(_concerns(conditions, one, groups) for one in ([family] if kind == "icmp" else [FOUR, SIX])):
-        # A rule that no packet of either family could match is refused.
+        # Sluice refuses a rule that no packet of either family could match.
         conditions = {key: value for key, value in conditions.items() if key not in ("sources", "targets")}
     for key in ("incoming", "outgoing"):
         if pick.random() < 0.15:
@@ -408,7 +408,7 @@ def _rule(pick, words, sessions, fragments, groups):
 
 
 def _concerns(conditions, family, groups):
-    """Whether packets of a family may match."""
+    """Whether packets of this family can match."""
     lists = [conditions[key] for key in ("sources", "targets") if key in conditions]
     return all(groups.addresses(members, family) for members in lists)
 
@@ -420,7 +420,7 @@ def _ports(pick, ports):
 
 
 def _addresses(pick, among):
-    """A host, a range or a prefix that has one of these addresses or networks, or a part of it."""
+    """A host, range or prefix that contains one of these addresses or networks, or a part of it."""
     network = ipaddress.ip_network(pick.choice(among))
     address = network[pick.randrange(network.num_addresses)] if pick.random() < 0.5 else network[0]
     shape = pick.random()

@@ -1,4 +1,4 @@
-"""Worlds with a packet filter, and scenarios of hosts and ports that its rules name."""
+"""Worlds with a packet filter, and scenarios with hosts and ports from its rules."""
 
 import dataclasses
 import ipaddress
@@ -19,7 +19,7 @@ KINDS = ("stateless", "stateless6", "sessions", "translated", "stateless", "stat
 
 
 def made(seed, number, count):
-    """The world of a number, and its scenarios: the same of the same seed. Kinds of worlds take turns."""
+    """The world of a number, and its scenarios; the same seed produces the same ones. The kinds of worlds alternate."""
     pick = random.Random(f"filter.{seed}.{number}")
     kind = KINDS[int(number) % len(KINDS)]
     six, stateless = kind.endswith("6"), kind.startswith("stateless")
@@ -94,7 +94,7 @@ def _is_asked_about(step):
 
 
 class TranslatedMaker(Maker):
-    """Where addresses are translated: as there, with more of what rules look at."""
+    """Scenarios with translation, with more variation of the fields that rules match."""
 
     def __init__(self, world, pick, fragments):
         super().__init__(world, pick)
@@ -105,26 +105,26 @@ class TranslatedMaker(Maker):
 
 
 class FilterMaker(TranslatedMaker):
-    """Where they are not: flows between any two sides, of any protocol."""
+    """Scenarios without translation: flows between any two sides, of any protocol."""
 
     NEAR, FAR, MESSAGES, HEADER = NEAR, FAR, packet.ICMP, 20
     ODD = packet.ICMPV6
 
     @property
     def _others(self):
-        """Protocols without ports, of which a rule may name any."""
+        """Protocols without ports, including those in rules."""
         return OTHERS if self.world.tracks else (*OTHERS, self.ODD)
 
     def _host(self):
         return self._of(self.NEAR)
 
     def _of(self, networks):
-        """A host of these networks, among which rules may name some."""
+        """A host of these networks, often one in a rule."""
         named = [address for address in self.world.filter.hosts() if (":" in address) == self.world.six]
         if named and self.pick.random() < 0.3:
             return self.pick.choice(named)
         network = ipaddress.ip_network(self.pick.choice(networks))
-        # Of a network of the many addresses of IPv6 those at its beginning, more often than not.
+        # In large IPv6 networks usually one of the first addresses.
         some = network.num_addresses if self.pick.random() < 0.3 else min(1 << 12, network.num_addresses)
         return str(network[self.pick.randrange(1, some - 1)])
 
@@ -149,7 +149,7 @@ class FilterMaker(TranslatedMaker):
         steps = [self._other(flow, self.pick.random() < 0.4) for _ in range(self.pick.randrange(1, 5))]
         if self.pick.random() < 0.4:
             report = self._report(flow, self.pick.choice(steps))
-            # Less than a header and 8 bytes is no quote (RFC 792).
+            # A quote needs at least a header and 8 bytes (RFC 792).
             steps.append(dataclasses.replace(report, length=max(self.HEADER + 8, report.length)))
         return steps
 
@@ -159,7 +159,7 @@ class FilterMaker(TranslatedMaker):
 
 
 class SixMaker(FilterMaker):
-    """The same of IPv6."""
+    """Scenarios without translation, for IPv6."""
 
     NEAR, FAR, MESSAGES, HEADER = NEAR6, FAR6, packet.ICMPV6, 40
     ODD = packet.ICMP
@@ -177,7 +177,7 @@ class SixMaker(FilterMaker):
             fields["ttl"] = pick.choice([1, 1, 2, 255])
         if pick.random() < 0.2:
             fields["label"] = pick.randrange(1 << 20)
-        # Linux takes the header of what is no fragment away where it tracks connections.
+        # With connection tracking, Linux removes the fragment header of unfragmented packets.
         if not self.world.tracks and pick.random() < 0.05:
             fields["atomic"] = True
         if pick.random() < 0.1:

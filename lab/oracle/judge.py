@@ -1,4 +1,4 @@
-"""Scenarios through both systems, and the smallest part of one that still tells them apart."""
+"""Plays scenarios through both systems, and reduces a failing scenario to its smallest failing part."""
 
 import random
 
@@ -8,7 +8,7 @@ from lab.oracle.world import random_world
 
 
 def made(seed, number, count):
-    """The world of a number, and its scenarios: the same of the same seed."""
+    """The world of a number, and its scenarios; the same seed produces the same ones."""
     pick = random.Random(f"{seed}.{number}")
     world = random_world(pick)
     maker = Maker(world, pick)
@@ -16,17 +16,17 @@ def made(seed, number, count):
 
 
 class Judge:
-    """Plays scenarios through both systems; `forgiven` counts by name what was forgiven."""
+    """Plays scenarios through both systems; `forgiven` counts accepted differences by name."""
 
     def __init__(self, linux, sluice, forgiven):
         self.linux, self.sluice, self.forgiven = linux, sluice, forgiven
 
     def mismatches(self, world, scenarios):
-        """The scenarios on which the systems part, and where."""
+        """The scenarios with a difference, and the first difference of each."""
         return self._compared(world, scenarios, self.linux.play(world, scenarios), self.sluice.play(world, scenarios))
 
     def changed(self, worlds, scenarios):
-        """The same of scenarios whose steps are in as many parts as there are worlds."""
+        """Like `mismatches`, for scenarios whose steps are divided into as many parts as there are worlds."""
         both = (system.play_changed(worlds, scenarios) for system in (self.linux, self.sluice))
         return self._compared(worlds[-1], scenarios, *both)
 
@@ -41,7 +41,7 @@ class Judge:
         return result
 
     def smallest(self, world, scenario, error):
-        """As few of a scenario's steps as still make the systems part; alone, with no other scenario beside it."""
+        """Removes steps from a scenario as long as the systems still differ; plays it without other scenarios."""
         found = self.mismatches(world, [scenario])
         if not found:
             return scenario, f"{error}\n(not so when it is alone)"

@@ -1,8 +1,8 @@
-"""Listings of another packet filter: the kernel with the rules themselves beside Sluice with what `sluice import` makes of them.
+"""Listings of another packet filter: compares the kernel with the original rules and Sluice with the result of `sluice import`.
 
-Probes are drawn from the addresses, ports and interfaces that the listing names. A packet that goes another way through Sluice must
-have met a rule that the import named: one that it does not carry over, or carries over in another form. Of probes to the gateway's own
-addresses, where nothing listens, both systems answer those that they let in.
+Probes are chosen at random from the addresses, ports and interfaces in the listing. If Sluice handles a packet differently, the packet
+must match a rule that the import has reported as not converted or converted to another form. Probes to the gateway's own addresses
+reach no listener; both systems answer those that they accept.
 """
 
 import dataclasses
@@ -30,19 +30,19 @@ PROBES = 24
 TOKEN = re.compile(rb"probe-(\d{6})-([qa])")
 SYN, ACK, RST = 0x02, 0x10, 0x04
 ESP = 50
-# Where a probe to one of the gateway's own addresses leads.
+# The exit of a probe to one of the gateway's own addresses.
 GATEWAY = "gateway"
-# Nobody's: what a listing does not name.
+# Addresses that do not occur in a listing.
 ELSEWHERE = ["198.51.100.0/24", "203.0.113.0/24", "10.77.0.0/16", "172.29.3.0/24", "192.168.200.0/24", "100.99.0.0/16"]
 
 
 class Unloadable(Exception):
-    """The kernel does not take a listing."""
+    """The kernel does not accept a listing."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Probe:
-    """A packet of a number, from the interface that it comes in by to the one that leads to its destination."""
+    """A numbered packet, from its incoming interface to the interface that leads to its destination."""
 
     number: int
     into: str
@@ -73,7 +73,7 @@ class Probe:
 
 @dataclasses.dataclass(frozen=True)
 class Fate:
-    """What became of a probe, and of the answer to it where it passed."""
+    """The result of a probe, and of the answer to it if the probe passed."""
 
     passed: tuple = ()
     answered: bool = False
@@ -87,7 +87,7 @@ class Fate:
 
 
 def _names(text):
-    """Interfaces that a listing names."""
+    """Interfaces in a listing."""
     found = re.findall(r"(?:^|\s)-[io]\s+(\S+)", text)
     for piece in re.findall(r"\b[io]if(?:name)?\s+(?:!=\s*)?(\{[^}]*\}|\"[^\"]+\"|\$?[\w.+*-]+)", text):
         found += re.findall(r"[$\w][\w.+*-]*", piece)
@@ -129,7 +129,7 @@ class Listings:
         os.makedirs(folder, exist_ok=True)
 
     def compared(self, path, seed, probes=PROBES):
-        """The differences of a listing that its import has not named, how many that it has named, and of how many probes."""
+        """The differences of a listing that its import has not reported, the number of reported ones, and the number of probes."""
         with open(path, encoding="utf-8", errors="replace") as file:
             text = file.read()
         one = _Listing(self, os.path.basename(path), text)
@@ -182,7 +182,7 @@ class _Listing:
         )
 
     def _load(self):
-        """Give the kernel the rules; the listing as it lists them then."""
+        """Load the rules into the kernel, and return the kernel's listing of them."""
         if self.tables == "nft":
             return self._load_nft()
         lines = self.text.splitlines()
@@ -193,7 +193,7 @@ class _Listing:
             found = re.search(r"line[: ]+(\d+)", done.stderr)
             at = int(found.group(1)) - 1 if found else None
             if at is None or not lines[at].startswith("-A"):
-                # An error of a whole table names its COMMIT: nothing says which rule it is that this kernel lacks a module for.
+                # An error of a whole table refers to its COMMIT, and does not show the rule for which this kernel lacks a module.
                 at = self._unknown(lines)
             del lines[at]
         raise Unloadable(done.stderr)
@@ -236,10 +236,10 @@ class _Listing:
         )
         assert done.returncode in (0, 1), done.stderr
         imported = json.loads(done.stdout)
-        # By rule, whether what is said of it is about answers alone.
+        # By rule: whether the report about it concerns only answers.
         named = {}
         entries = imported["leftovers"] + imported["notes"]
-        # What comes in by another interface does not meet the rule that this is said of.
+        # Packets that arrive on another interface do not match the reported rule.
         self.wide = any(entry["reason"].startswith("for the address of") for entry in entries)
         for entry in entries:
             place = entry["line"] if entry["line"] else entry["place"]
@@ -247,7 +247,7 @@ class _Listing:
         return tomllib.loads(imported["configuration"]), named
 
     def _counted(self):
-        """How often each rule was met, by what the import calls it."""
+        """Number of matches of each rule, by its name in the import."""
         if self.tables == "nft":
             listed = json.loads(self._in_gateway("nft", "-j", "list", "ruleset").stdout)["nftables"]
             counts = {}
@@ -262,7 +262,7 @@ class _Listing:
     def compared(self, pick, count):
         listing = self._load()
         document, named = self._import(listing)
-        # The gateway's own: nobody else has them.
+        # The gateway's own addresses, which no other host uses.
         nat = document.get("nat", {})
         led = nat.get("destination", [])
         self.own = {rule["address"] for rule in nat.get("destination", []) if "address" in rule}
@@ -305,9 +305,9 @@ class _Listing:
         return unnamed, forgiven, played
 
     def _to_gateway(self, pick, count, document):
-        """Probes to the gateway itself, and what became of each in either system."""
+        """Probes to the gateway itself, and the result of each in both systems."""
         led = document.get("nat", {}).get("destination", [])
-        # What is translated is no matter of the filter's, and an own address may be lent to hosts.
+        # Translated packets are not subject to the filter, and hosts may share an address of the gateway.
         document = {key: value for key, value in document.items() if key != "nat"}
         for into in pick.sample(self.interfaces, min(PAIRS, len(self.interfaces))):
             out = next(name for name in self.interfaces if name != into)
@@ -320,7 +320,7 @@ class _Listing:
 
     @staticmethod
     def _is_led(rule, probe):
-        """Whether a destination rule may be about a probe."""
+        """Whether a destination rule may apply to a probe."""
         first, _, last = str(rule.get("port", "0-65535")).partition("-")
         return probe.protocol in (packet.TCP, packet.UDP) and int(first) <= probe.to_port <= int(last or first)
 
@@ -335,7 +335,7 @@ class _Listing:
 
     @staticmethod
     def _same(kernel, sluice, translates):
-        # A destination of the gateway's own answers in the kernel, where nothing listens.
+        # For a destination of the gateway itself, the kernel answers, because nothing listens.
         if not kernel.passed and not sluice.passed:
             return translates or kernel.answered == sluice.answered
         return (kernel.passed, kernel.back) == (sluice.passed, sluice.back)
@@ -346,7 +346,7 @@ class _Listing:
         return [lines[at - 1] if isinstance(at, int) else at for at in sorted(met, key=str)]
 
     def _met(self, probe):
-        """The rules that the kernel asks about a probe and that it meets."""
+        """The rules that the kernel evaluates for a probe and that match it."""
         before = self._counted()
         self.number += 1
         again = dataclasses.replace(probe, number=self.number, from_port=20_000 + self.number % 40_000)
@@ -378,7 +378,7 @@ class _Listing:
         self.number += 1
         protocol = pick.choice([packet.TCP] * 4 + [packet.UDP] * 3 + [packet.ICMP] * 2 + ([] if translates else [ESP]))
         control = SYN if translates or pick.random() < 0.8 else ACK
-        # Each has a port of its own: nothing is known of it.
+        # Each probe has its own port, so that no state exists for it.
         return Probe(self.number, into, out, source, destination, protocol, 20_000 + self.number % 40_000, self._port(pick), control)
 
     @staticmethod
@@ -416,7 +416,7 @@ class _Listing:
 
     @staticmethod
     def _read(probes, outputs):
-        """By number of a probe where it came out, and whether somebody answered it."""
+        """By number of a probe: its exit, and whether it was answered."""
         fates = {}
         ports = {probe.from_port: probe for probe in probes}
         for interface, datagram in outputs:
@@ -442,7 +442,7 @@ class _Listing:
 
     @staticmethod
     def _answer(interface, datagram):
-        """What the remote of a packet that came out says to it."""
+        """The answer of the remote host to a forwarded packet."""
         data = bytes(datagram.payload)
         token = TOKEN.search(data).group(0)[:-1] + b"a"
         source, destination = datagram.destination, datagram.source

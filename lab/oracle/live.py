@@ -1,4 +1,4 @@
-"""Sluice's daemon between the same wires as Linux: what only a daemon has, counters and commits under traffic."""
+"""Sluice's daemon with the same links as Linux, to test functions that only a daemon has: counters, and commits under traffic."""
 
 import dataclasses
 import os
@@ -8,18 +8,18 @@ from lab.oracle import packet
 from lab.oracle.wires import MARK, Wires
 from lab.oracle.world import INTERFACES, LINKS, LINKS6
 
-# Neighbours that markers go from and to, past the rules.
+# Neighbours between which markers are sent, without matching the rules.
 MARKERS = {"name": "marker", "action": "accept", "protocol": "udp", "from-port": 9, "from": "192.0.2.9"}
 
 
 class Live(Wires):
-    """The daemon and the hosts around it. All worlds are of one daemon, which takes each as a commit."""
+    """The daemon and the hosts around it. One daemon runs all worlds; each is applied as a commit."""
 
     def __init__(self, folder, binary):
         super().__init__(folder, "live", INTERFACES)
         self.folder, self.binary = folder, binary
         self.daemon = None
-        # By commit: what rules had counted when it was taken.
+        # By commit: the counters of rules at that time.
         self.carried = []
 
     def remove(self):
@@ -43,11 +43,11 @@ class Live(Wires):
         else:
             self.daemon = gateway.Sluice(self.gateway, self.binary, document)
             self.daemon.start()
-        # The default, and rules that stay what they were, go on counting through commits.
+        # The default action and unchanged rules keep their counters through commits.
         self.carried.append(self._shown())
 
     def _document(self, world):
-        """A world's, with wires in place of captures and both families, which a commit can't bring."""
+        """The configuration of a world, with links instead of captures, and with both families, which a commit can't add."""
         documents = [dataclasses.replace(world, six=six).document() for six in (False, True)]
         document = documents[world.six]
         document["control"] = {"socket": "/run/lab/live-control"}

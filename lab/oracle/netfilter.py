@@ -25,7 +25,7 @@ SETTINGS = [
     "net.ipv4.conf.default.rp_filter=0",
     "net.ipv4.conf.all.send_redirects=0",
     "net.ipv4.conf.default.send_redirects=0",
-    # What begins in the middle of a connection is invalid; windows are the hosts' matter.
+    # Packets in the middle of an unknown connection are invalid; TCP windows are not checked.
     "net.netfilter.nf_conntrack_tcp_loose=0",
     "net.netfilter.nf_conntrack_tcp_be_liberal=1",
 ]
@@ -33,7 +33,7 @@ SETTINGS6 = ["net.ipv6.conf.all.forwarding=1", "net.ipv6.icmp.ratelimit=0", "net
 
 
 class Netfilter(Wires):
-    """The gateway and the hosts around it; with `six` it forwards IPv6, too."""
+    """The gateway and the hosts around it; with `six` it also forwards IPv6."""
 
     def __init__(self, folder, name="netfilter", six=False):
         self.six = six
@@ -47,7 +47,7 @@ class Netfilter(Wires):
 
     def _prepare(self):
         if self.six:
-            # Without addresses of links it sends no redirects, which nothing else keeps it from.
+            # The links have no addresses, because only this prevents redirects.
             for setting in ("disable_ipv6=0", "addr_gen_mode=1"):
                 self.gateway.setting(f"net.ipv6.conf.default.{setting}")
                 self.gateway.setting(f"net.ipv6.conf.all.{setting}")
@@ -86,7 +86,7 @@ class Netfilter(Wires):
         super().remove()
 
     def configure(self, world):
-        """Take a world's rules, and route its pools nowhere: what is translated back does not get there."""
+        """Load a world's rules, and blackhole its pools: packets that are translated back do not reach this route."""
         gateway = self.gateway
         rules = world.nftables([] if world.six else [MARKER_PASSES])
         subprocess.run(["ip", "netns", "exec", gateway.name, "nft", "-f", "-"], input=rules, encoding="utf-8", check=True)
@@ -120,7 +120,7 @@ class Netfilter(Wires):
         return {counter["name"]: (counter["packets"], counter["bytes"]) for counter in counters}
 
     def forget(self):
-        """End all that connection tracking knows."""
+        """Delete all entries of connection tracking."""
         # NFNL_SUBSYS_CTNETLINK, IPCTNL_MSG_CT_DELETE with REQUEST and ACK: no filter means all.
         body = struct.pack("!BBH", socket.AF_UNSPEC, 0, 0)
         self.tracking.send(struct.pack("=IHHII", 16 + len(body), 1 << 8 | 2, 5, 0, 0) + body)

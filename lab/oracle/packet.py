@@ -1,4 +1,4 @@
-"""IPv4 and IPv6 datagrams as bytes: made and read without a packet library, thousands a second."""
+"""IPv4 and IPv6 datagrams as bytes: built and parsed without a packet library, thousands per second."""
 
 import dataclasses
 import socket
@@ -6,24 +6,24 @@ import struct
 
 ICMP, TCP, UDP, ICMPV6 = 1, 6, 17, 58
 PORTS = (TCP, UDP)
-# Of both families: the types of one mean nothing in the other.
+# Types of both families; a type of one family has no meaning in the other.
 QUERIES = {8: 0, 13: 14, 15: 16, 17: 18, 128: 129}
 DF, MF = 0x4000, 0x2000
 HEADER = struct.Struct("!BBHHHBBH4s4s")
 HEADER6 = struct.Struct("!IHBB16s16s")
-# Extension headers of IPv6: options hop by hop and of the destination, and fragments.
+# Extension headers of IPv6: hop-by-hop options, destination options, and fragment.
 HOPS, FRAGMENT, DESTINATION = 0, 44, 60
 
 
 def fold(total):
-    """A sum of 16-bit words, carries added: 1 to 65535, or 0 where all words are."""
+    """A sum of 16-bit words with carries added: 1 to 65535, or 0 if all words are 0."""
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)
     return total
 
 
 def words(data):
-    """The sum of 16-bit words that checksums are made of."""
+    """The sum of 16-bit words from which checksums are computed."""
     if len(data) % 2:
         data += b"\0"
     return sum(struct.unpack(f"!{len(data) // 2}H", data))
@@ -46,7 +46,7 @@ def pseudo(source, destination, protocol, length):
 
 @dataclasses.dataclass(frozen=True)
 class Datagram:
-    """An IPv4 datagram. `flags` holds DF and MF, `offset` is in bytes; `tail` is what the packet had behind its end."""
+    """An IPv4 datagram. `flags` holds DF and MF, `offset` is in bytes; `tail` contains bytes after the end of the datagram."""
 
     source: str
     destination: str
@@ -63,7 +63,7 @@ class Datagram:
 
     TYPE = b"\x08\x00"
     MESSAGES = ICMP
-    # What forwarding leaves as it was, the time to live aside.
+    # Fields that forwarding does not change, except for the TTL.
     KEPT = ("ttl", "tos", "identification", "flags", "offset", "options")
 
     @staticmethod
@@ -85,28 +85,28 @@ class Datagram:
         return HEADER.pack(*fields, value, *ends) + self.options + self.payload
 
     def but(self, **changes):
-        """The same with other fields."""
+        """A copy with other fields."""
         return dataclasses.replace(self, **changes)
 
     def made(self, **changes):
-        """The same with other fields, and the length and header checksum that belong to them."""
+        """A copy with other fields, and the matching length and header checksum."""
         result = self.but(**{"length": None, "checksum": None, **changes})
         length, value = struct.unpack("!H6xH", bytes(result)[2:12])
         return result.but(length=length, checksum=value)
 
     @property
     def before(self):
-        """Bytes before the payload, once it is whole."""
+        """Number of bytes before the payload of the reassembled datagram."""
         return 20 + len(self.options)
 
     @property
     def whole(self):
-        """Not a fragment."""
+        """Whether it is not a fragment."""
         return not self.flags & MF and self.offset == 0
 
     @property
     def ports(self):
-        """Source and destination port; of an ICMP query its identifier twice; none where there are none."""
+        """Source and destination port; for an ICMP query its identifier twice; nothing for other protocols."""
         if self.offset:
             return None
         if self.protocol in PORTS and len(self.payload) >= 4:
@@ -121,12 +121,12 @@ class Datagram:
 
     @property
     def is_query(self):
-        """An ICMP query or the answer to one."""
+        """Whether it is an ICMP query or the answer to one."""
         return self._is_message and self.payload[0] in (*QUERIES, *QUERIES.values())
 
     @property
     def is_error(self):
-        """An ICMP error."""
+        """Whether it is an ICMP error."""
         return self._is_message and self.tells(self.payload[0])
 
     def __str__(self):
@@ -143,8 +143,8 @@ class Datagram:
 
 @dataclasses.dataclass(frozen=True)
 class Datagram6(Datagram):
-    """The same of IPv6: `tos` is the traffic class, `ttl` the hop limit, `options` are headers before that of a fragment,
-    number and body of each. `atomic` is what has a fragment header, and is no fragment (RFC 6946)."""
+    """An IPv6 datagram: `tos` is the traffic class, `ttl` the hop limit, `options` are the headers before the fragment header,
+    with number and body of each. `atomic` marks a datagram with a fragment header that is not a fragment (RFC 6946)."""
 
     options: tuple = ()
     label: int = 0
@@ -178,7 +178,7 @@ class Datagram6(Datagram):
         return 40 + sum(2 + len(body) for _, body in self.options) + 8 * self.atomic
 
 def read(data, quoted=False):
-    """The datagram of these bytes; `ValueError` where it is none. A quoted one may be cut short."""
+    """Parse a datagram; raises `ValueError` if it is invalid. A quoted one may be truncated."""
     if len(data) >= 40 and data[0] >> 4 == 6:
         return _read6(data, quoted)
     if len(data) < 20 or data[0] >> 4 != 4:
@@ -224,7 +224,7 @@ def _covered(datagram):
 
 
 def faults(datagram):
-    """What is wrong with the checksums of a datagram; of a fragment that of the header alone."""
+    """Wrong checksums of a datagram; for a fragment only the header checksum is verified."""
     found = []
     if datagram.checksum != datagram.made().checksum:
         found.append("header checksum")
@@ -236,7 +236,7 @@ def faults(datagram):
 
 
 def _sealed(datagram, at, fault):
-    """The datagram with the transport checksum that belongs at an offset of its payload."""
+    """The datagram with the correct transport checksum at an offset of its payload."""
     body = bytearray(datagram.payload)
     value = ~fold(_covered(datagram)) & 0xFFFF
     if datagram.protocol == UDP and value == 0:
@@ -248,7 +248,7 @@ def _sealed(datagram, at, fault):
 
 
 def _datagram(source, destination, protocol, payload, **fields):
-    """Of the family that its addresses are of."""
+    """A datagram of the family of its addresses."""
     return (Datagram6 if ":" in source else Datagram)(source, destination, protocol, payload, **fields)
 
 
@@ -264,7 +264,7 @@ def tcp(ends, control, sequence, acknowledgment, data=b"", window=8192, tcp_opti
 
 
 def udp(ends, data=b"", sums=True, fault=False, **fields):
-    """A UDP datagram; without a checksum where `sums` is false."""
+    """A UDP datagram; without a checksum if `sums` is false."""
     (source, from_port), (destination, to_port) = ends
     header = struct.pack("!HHHH", from_port, to_port, 8 + len(data), 0)
     datagram = _datagram(source, destination, UDP, header + data, **fields)
@@ -272,7 +272,7 @@ def udp(ends, data=b"", sums=True, fault=False, **fields):
 
 
 def query(ends, kind, sequence, data=b"", fault=False, **fields):
-    """An ICMP query: of the ends' ports the sender's is its identifier."""
+    """An ICMP query: the port of the sender is its identifier."""
     (source, identifier), (destination, _) = ends
     header = struct.pack("!BBHHH", kind, 0, 0, identifier, sequence)
     return _message(source, destination, header + data, fault, fields)
@@ -290,12 +290,12 @@ def error(source, destination, kind, code, parameter, quote, fault=False, **fiel
 
 
 def other(source, destination, protocol, data, **fields):
-    """A datagram of a protocol without ports. Linux looks for a checksum in it before it tells its sender anything."""
+    """A datagram of a protocol without ports. Linux verifies a checksum in it before it sends an error to its sender."""
     return _sealed(_datagram(source, destination, protocol, b"\0\0" + data, **fields), 0, False)
 
 
 def fragments(datagram, size):
-    """The datagram in pieces of `size` bytes, a multiple of 8."""
+    """The datagram in fragments of `size` bytes, a multiple of 8."""
     payload = datagram.payload
     return [
         datagram.but(payload=payload[at : at + size], offset=at, flags=MF if at + size < len(payload) else 0)
@@ -304,7 +304,7 @@ def fragments(datagram, size):
 
 
 def reassembled(datagrams):
-    """Whole datagrams, and those that their fragments make, in the order of the last of each."""
+    """Whole and reassembled datagrams, in the order in which they were completed."""
     result, parts = [], {}
     for datagram in datagrams:
         if datagram.whole:

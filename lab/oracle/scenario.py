@@ -1,4 +1,4 @@
-"""Scenarios: flows, and the steps that packets of them make. Made of chance alone, the same for both systems.
+"""Scenarios: flows, and steps that each send a packet. They are random, and the same for both systems.
 
 What a system has chosen itself, the outside address and port of a flow, is not in a scenario: a step says "the answer
 of this flow", and `Seen` turns it into a packet for the system that showed where the answer must go.
@@ -11,18 +11,18 @@ from lab.oracle import packet
 from lab.oracle.world import random_host, side_of
 
 FIN, SYN, RST, PSH, ACK, URG = 1, 2, 4, 8, 16, 32
-# Fragments that Sluice lets wait for the first of their datagram.
+# Maximum number of fragments that Sluice queues until the first of their datagram arrives.
 WAITING = 8
 RAMP = bytes(range(251)) * 8
-# The exit of what connection tracking of Linux calls invalid.
+# The exit for packets that Linux's connection tracking considers invalid.
 INVALID = "invalid"
-# Ports that nothing but a destination rule may hold: below those that pools lend.
+# Ports that only destination rules may use: below those that pools allocate.
 UNLENT = range(600, 1000)
 
 
 @dataclasses.dataclass(frozen=True)
 class Flow:
-    """Who begins, and whom it addresses: (address, port) each."""
+    """A flow: its initiator and its target, each as (address, port)."""
 
     number: int
     protocol: int
@@ -31,7 +31,7 @@ class Flow:
 
     @property
     def near(self):
-        """The interface that its packets come in by."""
+        """The interface on which its packets arrive."""
         return side_of(self.source[0])
 
 
@@ -45,7 +45,7 @@ class Send:
     # Sent as fragments of this size, in this order.
     size: int | None = None
     order: tuple = ()
-    # Not from whom the flow addressed: from another port, or another address.
+    # The sender is not the flow's target: another port, or another address.
     stranger: str | None = None
 
 
@@ -67,7 +67,7 @@ class Report:
 
 @dataclasses.dataclass(frozen=True)
 class Scenario:
-    """Flows and steps; `name` finds it again. The link of the outside takes datagrams of `outside_mtu` bytes."""
+    """Flows and steps; `name` reproduces the scenario. The outside link has an MTU of `outside_mtu` bytes."""
 
     name: str
     outside_mtu: int
@@ -79,16 +79,16 @@ class Scenario:
 
 
 class Seen:
-    """What a system has shown of a scenario's flows, and the packets that follow from it."""
+    """The observed results of a system for a scenario's flows, and the next packets that depend on them."""
 
     def __init__(self, scenario):
         self.scenario = scenario
-        # By flow and direction, and by the identification that a step has sent: interface and datagram that arrived.
+        # Received interface and datagram, by flow and direction, and by the IP ID that a step has sent.
         self.arrived = {}
 
     def frames(self, step):
-        """The interface and the datagrams of a step; nothing where they hang on what did not arrive, or are longer
-        than the link takes."""
+        """The interface and the datagrams of a step; nothing if they depend on packets that did not arrive, or exceed
+        the MTU of the link."""
         made = self._made(step)
         if made and made[0] == "outside" and any(len(bytes(piece)) > self.scenario.outside_mtu for piece in made[1]):
             return None
@@ -132,7 +132,7 @@ class Seen:
         return interface, [report]
 
     def note(self, step, outputs):
-        """Learn from what arrived: (interface, datagram) each."""
+        """Record received packets, each as (interface, datagram)."""
         if isinstance(step, Report) or step.stranger or is_malformed(step) or len(outputs) != 1:
             return
         interface, datagram = outputs[0]
@@ -142,7 +142,7 @@ class Seen:
 
 
 def is_malformed(step):
-    """Whether a packet is nothing that a host sends: a wrong checksum or length, or flags without sense."""
+    """Whether a packet is malformed: a wrong checksum or length, or invalid flags."""
     if isinstance(step, Report):
         return step.fault == "checksum"
     control = step.form.get("control", ACK)
@@ -151,20 +151,20 @@ def is_malformed(step):
 
 
 def is_refusal(step, datagram):
-    """Whether it is a reset that a gateway has answered a packet with."""
+    """Whether it is a reset with which a gateway has answered a packet."""
     control = step.form.get("control") if isinstance(step, Send) else None
     resets = datagram.protocol == packet.TCP and datagram.whole and len(datagram.payload) == 20 and datagram.payload[13] & RST
     return control is not None and not control & RST and bool(resets)
 
 
 def is_prohibition(datagram):
-    """Whether it is an error that a filter may answer a packet with."""
+    """Whether it is an error with which a filter may answer a packet."""
     told = (b"\x01\x04", b"\x01\x01") if datagram.MESSAGES == packet.ICMPV6 else (b"\x03\x03", b"\x03\x0d")
     return datagram.is_error and datagram.payload[:2] in told
 
 
 def waits_for(step):
-    """The flow and direction that must have arrived before a step can be made; nothing where it needs none."""
+    """The flow and direction that a step requires to have arrived; nothing if it requires none."""
     if isinstance(step, Report):
         return (step.flow, step.answer)
     return (step.flow, False) if step.answer else None
@@ -215,7 +215,7 @@ def _build(protocol, ends, step):
 
 
 class Maker:
-    """Makes the scenarios of a world; hosts and peers of one are no other's, so that they may run side by side."""
+    """Generates the scenarios of a world; they share no hosts or peers, so they can run in parallel."""
 
     KINDS = (8, 8, 8, 13, 15, 17, 0)
     LONG = (1200, 1372, 1400, 1452)
@@ -234,7 +234,7 @@ class Maker:
         peers = [self._fresh(self._peer) for _ in range(self.pick.choice([1, 2]))]
         for number in range(self.pick.choice([1, 1, 2, 3, 4])):
             flow = self._flow(number, [host for host in hosts if host], peers)
-            # Of two that meet at one host each system gives the second a source port of its own choice.
+            # If two flows reach one host with the same ends, each system chooses another source port for the second.
             if flow and all(self._ends(flow) != self._ends(other) for other in flows):
                 flows.append(dataclasses.replace(flow, number=len(flows)))
         scripts = [self._script(flow) for flow in flows]
@@ -274,20 +274,20 @@ class Maker:
             return None
         if choice < 0.4 and len(hosts) > 1:
             source, target = pick.sample(hosts, 2)
-            # What no rule names has no session in Sluice: its answers must be named by none either.
+            # A flow that no rule matches has no session in Sluice, so no rule may match its answers either.
             if self.world.source(source, side_of(target)) or not self.world.source(target, side_of(source)):
                 return Flow(number, protocol, (source, port), (target, server))
         return Flow(number, protocol, (pick.choice(hosts), port), (peer, server))
 
     def _ends(self, flow):
-        """Protocol and ends of a flow, as rules lead it."""
+        """Protocol and ends of a flow, as determined by rules."""
         protocol = {packet.TCP: "tcp", packet.UDP: "udp"}.get(flow.protocol)
         rule = self.world.destination(protocol, *flow.target, flow.near)
         target = (rule.to, rule.to_first + flow.target[1] - rule.first) if rule else flow.target
         return flow.protocol, flow.source, target
 
     def _led(self, number, protocol, rule, hosts, peer):
-        """A flow that a destination rule names."""
+        """A flow that a destination rule matches."""
         pick = self.pick
         to_port = pick.randrange(rule.first, rule.last + 1)
         if rule.incoming in (None, "outside"):
@@ -296,7 +296,7 @@ class Maker:
         near = [host for host in hosts if side_of(host) == rule.incoming]
         return Flow(number, protocol, (near[0], peer[1]), (peer[0], to_port)) if near else None
 
-    # What a flow does.
+    # Actions of a flow.
 
     def _script(self, flow):
         if flow.protocol == packet.TCP:
@@ -312,7 +312,7 @@ class Maker:
         return [step for step in self._disturbed(steps) if step]
 
     def _fields(self):
-        """Fields of the IP header; what a step's packet has in it stays unique by its identification."""
+        """Fields of the IP header; the IP ID makes a step's packet unique."""
         pick = self.pick
         self.identification += 1
         fields = {"identification": self.identification}
@@ -333,7 +333,7 @@ class Maker:
         return pick.choice([0, 1, 8, 33, 100, 512])
 
     def _pieces(self, form, header):
-        """Sometimes as fragments."""
+        """Send some packets as fragments."""
         length = header + form["length"]
         if self.pick.random() > 0.12 or length < 80:
             return {}
@@ -344,7 +344,7 @@ class Maker:
         order = list(range(count))
         if self.pick.random() < 0.6:
             self.pick.shuffle(order)
-            # More than these don't wait for the first.
+            # Sluice queues no more than these before the first fragment.
             order.insert(min(order.index(0), WAITING), order.pop(order.index(0)))
         return {"size": size, "order": tuple(order)}
 
@@ -406,7 +406,7 @@ class Maker:
         return steps
 
     def _report(self, flow, about):
-        """An error about a packet, or about what that one is about."""
+        """An error about a packet, or about the packet that it quotes."""
         about_step = about.about if isinstance(about, Report) else about.form["identification"]
         pick = self.pick
         kind, codes = pick.choice([(3, range(16)), (3, [1, 3, 4, 13]), (11, [0, 1]), (12, [0, 1]), (4, [0]), (5, [1])])
@@ -440,7 +440,7 @@ class Maker:
         return router
 
     def _disturbed(self, steps):
-        """Packets lost, sent twice, overtaken, spoilt, or from somebody else."""
+        """Packets that are lost, duplicated, reordered, corrupted, or sent by another host."""
         pick = self.pick
         result = []
         for step in steps:

@@ -1,4 +1,4 @@
-"""Sluice's side: all scenarios of a world at once through `sluice replay`, on a clock of its own.
+"""Sluice's side: all scenarios of a world in one run of `sluice replay`, with its own clock.
 
 A replay of the same captures gives the same bytes, and one with more behind them begins with those. So the scenarios go
 forward in rounds: each sends what does not hang on an answer that is still unknown, everything is replayed from the
@@ -36,8 +36,8 @@ class Sluice:
         self.summary = {}
 
     def play(self, world, scenarios):
-        """What every step of every scenario brought: by scenario a list of (interface, datagram) lists, one per step;
-        nothing in place of one for a step that could not be made."""
+        """The result of every step of every scenario: by scenario a list of (interface, datagram) lists, one per step;
+        `None` for a step that could not be sent."""
         with open(self._path("sluice.toml"), "w", encoding="utf-8") as file:
             file.write(world.text())
         runs = [_Run(scenario) for scenario in scenarios]
@@ -88,7 +88,7 @@ class Sluice:
 
 
 class _Run:
-    """How far a scenario has come."""
+    """The progress of a scenario."""
 
     def __init__(self, scenario):
         self.scenario = scenario
@@ -97,7 +97,7 @@ class _Run:
         self.pending = []
 
     def ready(self):
-        """The next steps, up to the first that hangs on one of them."""
+        """The next steps, up to the first that depends on one of them."""
         unknown = set()
         for step in self.scenario.steps[len(self.outputs) :]:
             if waits_for(step) in unknown:
@@ -106,7 +106,7 @@ class _Run:
             unknown.add((step.flow, getattr(step, "answer")))
 
     def learn(self):
-        """What the pending steps have brought."""
+        """The results of the pending steps."""
         first = len(self.outputs) - len(self.pending)
         for place, step in enumerate(self.pending, first):
             outputs = self.outputs[place]
@@ -117,7 +117,7 @@ class _Run:
 
 
 def whole(outputs):
-    """Datagrams by interface, put together where they came in fragments."""
+    """Datagrams by interface, reassembled from fragments."""
     result = []
     for name in sorted({name for name, _ in outputs}):
         datagrams = [datagram for other, datagram in outputs if other == name]
@@ -134,12 +134,12 @@ def _read(name, frame):
 
 
 def record(at, frame):
-    """A frame of a nanosecond in a capture."""
+    """A capture record with a time in nanoseconds."""
     return struct.pack("<IIII", at // 10**9, at % 10**9, len(frame), len(frame)) + frame
 
 
 def records(path):
-    """Nanosecond and frame of all that a capture has."""
+    """Time in nanoseconds and frame of all records of a capture."""
     with open(path, "rb") as file:
         data = file.read()
     assert MAGIC == struct.unpack_from("<I", data)[0]

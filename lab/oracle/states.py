@@ -17,9 +17,9 @@ from lab.oracle.sluice import HEAD, HEADS, START, Sluice, record, records
 from lab.oracle.world import GATEWAY_MAC, LINKS, NEIGHBOUR_MAC
 
 FIN, SYN, RST, ACK = 1, 2, 4, 16
-# Seconds of silence after which a session ends: while it opens, once it is open, and once it is over.
+# Seconds of silence after which a session ends: while opening, when established, and after closing.
 OPENING, OPEN, OVER = 4, 7440, 2
-# Where hosts outside may open connections, too.
+# Port on which outside hosts may also open connections.
 SERVED = 22
 WINDOW = 8192
 DIRECTIONS = ("inside1", "outside")
@@ -27,7 +27,7 @@ DIRECTIONS = ("inside1", "outside")
 
 @dataclasses.dataclass(frozen=True)
 class Segment:
-    """A segment, and the second that it is sent in; `forged` by somebody who is neither end."""
+    """A segment, and the second in which it is sent; `forged` if neither end sends it."""
 
     second: int
     by_client: bool
@@ -39,22 +39,22 @@ class Segment:
 
 
 class Script:
-    """The segments of one connection after another between the same two ends."""
+    """The segments of consecutive connections between the same two ends."""
 
     def __init__(self, pick, number):
         self.pick, self.second, self.segments = pick, 0, []
         port = pick.choice([SERVED, 80])
-        # The client is inside, and each script has hosts of its own.
+        # The client is inside, and each script has its own hosts.
         self.ends = ((f"10.0.{number >> 8}.{number & 255 or 1}", 40000 + number % 2000), (f"203.0.{number >> 8}.{number & 255 or 1}", port))
         self.served = port == SERVED
         self.next = [0, 0]
-        # Who may open: the client, and the server where that port is served.
+        # Ends that may open: the client, and the server if that port is open.
         by_client, closed = pick.random() < 0.7, ""
         for _ in range(pick.choice([1, 2, 2, 3])):
             before = self.next
-            # After a reset Linux counts on from the reset until the connection is open.
+            # After a reset Linux keeps the timer of the reset until the connection is established.
             if not self._open(by_client, waits=closed != "reset"):
-                # The connection before it is what it was.
+                # The previous connection is unchanged.
                 self.next = before
                 break
             self._talk()
@@ -62,7 +62,7 @@ class Script:
             self.second += pick.choice([0, 1, 1, OVER + 1])
             if pick.random() < 0.3:
                 self._speak_after_the_end()
-            # After a reset Linux lets none but who opened the last one.
+            # After a reset Linux admits only the host that opened the last connection.
             by_client = by_client if closed == "reset" else pick.random() < 0.5
         self.segments.append(self._segment(True, ACK))
 
@@ -80,16 +80,16 @@ class Script:
         self.segments.append(self._segment(*arguments, **more))
 
     def _open(self, by_client, waits):
-        """Three segments, or as many as get through; whether the connection is open."""
+        """The three-way handshake, as far as segments get through; returns whether the connection is established."""
         self.next = [self.pick.randrange(2**32) for _ in range(2)]
         self._say(by_client, SYN)
         if not by_client and not self.served:
-            # A SYN that rules refuse ends the old connection in Linux at once. In Sluice it ends nothing.
+            # In Linux a SYN that rules refuse ends the old connection immediately. In Sluice it has no effect.
             self.second += OVER + 1
             return False
         if self.pick.random() < 0.15:
             self._say(not by_client, RST | ACK)
-            # Linux forgets it at once; Sluice keeps the session as long as while it opened (RFC 7857, 2.2).
+            # Linux deletes the connection immediately; Sluice keeps the session for the transitory timeout (RFC 7857, 2.2).
             self.second += OPENING + 1
             return False
         if waits and self.pick.random() < 0.15:
@@ -105,7 +105,7 @@ class Script:
     def _talk(self):
         for _ in range(self.pick.randrange(4)):
             self._say(self.pick.random() < 0.5, ACK, length=self.pick.randrange(1, 500))
-            # What was said is acknowledged at once, so that both systems know the same of windows.
+            # Data is acknowledged immediately, so that both systems have the same window state.
             self._say(not self.segments[-1].by_client, ACK)
         if self.pick.random() < 0.4:
             self._forge()
@@ -115,7 +115,7 @@ class Script:
             self._say(not by_client, ACK)
 
     def _forge(self):
-        """FINs of both sides, or a reset, that are nowhere near."""
+        """FINs of both sides, or a reset, with sequence numbers far outside the window."""
         far = self.pick.randrange(2**24, 2**31) * self.pick.choice([1, -1])
         if self.pick.random() < 0.5:
             for by_client in (True, False):
@@ -138,8 +138,8 @@ class Script:
         return "FINs"
 
     def _speak_after_the_end(self):
-        """What an end sends once more shows whether the session is still there. It keeps the timer of Linux going, so that
-        nothing may hang on that behind it."""
+        """A retransmission of an end shows whether the session still exists. It also refreshes Linux's timer, so no later step
+        may depend on that timer."""
         gone = self.second >= self.segments[-1].second + OVER
         made = self._segment(self.pick.random() < 0.5, ACK)
         self.segments.append(made)
@@ -155,7 +155,7 @@ class Script:
 
 
 def timeline(scripts):
-    """(second, script, place) of all segments in the order in which they are sent."""
+    """(second, script, position) of all segments in the order in which they are sent."""
     entries = [
         (segment.second, number, place)
         for number, script in enumerate(scripts)
@@ -165,7 +165,7 @@ def timeline(scripts):
 
 
 class Tracking(Netfilter):
-    """Linux: hosts inside may open connections, and hosts outside those to one port."""
+    """Linux: inside hosts may open connections, and outside hosts only to one port."""
 
     SETTINGS = {
         "be_liberal": 0, "loose": 0, "timeout_syn_sent": OPENING, "timeout_syn_recv": OPENING, "timeout_established": OPEN,
@@ -211,7 +211,7 @@ table ip states {{
 
 
 class Replayed(Sluice):
-    """Sluice: the same rules."""
+    """Sluice, with the same rules as Linux."""
 
     def passes(self, scripts):
         """Whether each segment of each script came out at the other side."""
@@ -260,7 +260,7 @@ class Replayed(Sluice):
 
 
 def text(script, passed):
-    """A script with what became of its segments, by system."""
+    """A script with the results of its segments, by system."""
     lines = [f"{script.ends}"]
     for place, segment in enumerate(script.segments):
         lines.append(f"{segment} " + json.dumps({name: each[place] for name, each in passed.items()}))

@@ -18,13 +18,13 @@ MARK = b"marker"
 
 
 class Wires:
-    """What stands between the interfaces is for others to say."""
+    """A gateway between links; subclasses define the gateway itself."""
 
     def __init__(self, folder, name, interfaces):
         os.makedirs(folder, exist_ok=True)
         self.gateway, self.hosts = Host(name, folder), Host(f"{name}-around", folder)
         self.world = None
-        # By world that was played last: what rules have counted in it.
+        # Counters of the rules of the world that was played last.
         self.counts = []
         for host in (self.gateway, self.hosts):
             host.setting("net.ipv6.conf.default.disable_ipv6=1")
@@ -41,7 +41,7 @@ class Wires:
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8 << 20)
 
     def _prepare(self):
-        """Before there are interfaces."""
+        """Hook that runs before the interfaces exist."""
 
     def remove(self):
         self.socket.close()
@@ -49,12 +49,12 @@ class Wires:
         self.hosts.remove()
 
     def play(self, world, scenarios):
-        """By scenario a list of (interface, datagram) lists, one per step; nothing in place of one for a step that could not
-        be made."""
+        """By scenario a list of (interface, datagram) lists, one per step; `None` for a step that could not
+        be sent."""
         return self.play_changed([world], scenarios)
 
     def play_changed(self, worlds, scenarios):
-        """The same, of steps in as many parts as there are worlds, each played in its own."""
+        """Like `play`, with the steps divided into as many parts as there are worlds; each part is played in its own world."""
         self.counts = []
         played = [(scenario, Seen(scenario), []) for scenario in scenarios]
         for part, world in enumerate(worlds, 1):
@@ -62,7 +62,7 @@ class Wires:
                 self.configure(world)
                 self.world = world
             for number, (scenario, seen, outputs) in enumerate(played):
-                # Hosts of one scenario are no other's, so that all may go on.
+                # Scenarios share no hosts, so all of them can continue.
                 if part == 1 and (number == 0 or len(worlds) == 1):
                     self._begin()
                 self._steps(scenario.steps[len(outputs) : len(scenario.steps) * part // len(worlds)], seen, outputs)
@@ -70,14 +70,14 @@ class Wires:
         return [outputs for _, _, outputs in played]
 
     def configure(self, world):
-        """Take a world's rules."""
+        """Load a world's rules."""
         raise NotImplementedError
 
     def _begin(self):
-        """Before a scenario."""
+        """Hook that runs before a scenario."""
 
     def counted(self):
-        """Packets and bytes by name of rule, since a world was taken."""
+        """Packets and bytes by name of rule, since a world was loaded."""
         return {}
 
     def _steps(self, steps, seen, result):
@@ -100,7 +100,7 @@ class Wires:
         return outputs
 
     def _markers(self, interface):
-        """Interface and packet of markers, of which each is sent when the one before has come back."""
+        """Interface and packet of markers; each is sent when the previous one has returned."""
         raise NotImplementedError
 
     def _until_marked(self):
@@ -109,7 +109,7 @@ class Wires:
             if not select.select([self.socket], [], [], 10)[0]:
                 raise AssertionError("the marker did not come back")
             frame, address = self.socket.recvfrom(65535)
-            # Groups are the gateway's own matter: who listens to which.
+            # Multicast group memberships are internal to the gateway.
             if frame[12:14] not in (b"\x08\x00", b"\x86\xdd") or frame[0] & 1:
                 continue
             datagram = packet.read(frame[14:])

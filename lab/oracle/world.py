@@ -1,4 +1,4 @@
-"""Rules: what both systems are configured with, and what follows from it in the plainest way."""
+"""Rules with which both systems are configured, and a simple evaluation of them."""
 
 import dataclasses
 import ipaddress
@@ -8,13 +8,13 @@ from lab.oracle.filter import Filter
 
 INSIDE = ("inside1", "inside2")
 INTERFACES = (*INSIDE, "outside")
-# By interface: the gateway's address, the neighbour behind which all hosts of that side are, and their networks.
+# By interface: the gateway's address, the neighbour through which all hosts of that side are reached, and their networks.
 LINKS = {
     "inside1": ("192.168.1.1", "192.168.1.2", "10.0.0.0/9"),
     "inside2": ("192.168.2.1", "192.168.2.2", "10.128.0.0/9"),
     "outside": ("198.51.100.1", "198.51.100.2", "0.0.0.0/0"),
 }
-# The same of IPv6.
+# The corresponding values of IPv6.
 LINKS6 = {
     "inside1": ("fd00:0:0:1::1", "fd00:0:0:1::2", "2001:db8::/33"),
     "inside2": ("fd00:0:0:2::1", "fd00:0:0:2::2", "2001:db8:8000::/33"),
@@ -28,7 +28,7 @@ MOST_PORTS = 8
 
 @dataclasses.dataclass(frozen=True)
 class Pool:
-    """Addresses, as ranges of first and last, and the ports that they lend."""
+    """A pool: addresses, as ranges of first and last, and the ports that are allocated from them."""
 
     name: str
     ranges: tuple
@@ -41,7 +41,7 @@ class Pool:
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """What comes from a network and leaves by an interface, or any, gets an address of a pool."""
+    """A source rule: packets from a network that leave through an interface, or through any, get an address of a pool."""
 
     prefix: str
     out: str | None
@@ -54,7 +54,7 @@ class Source:
 
 @dataclasses.dataclass(frozen=True)
 class Destination:
-    """Ports of an outside address lead to an inside host; or those of whatever address that comes in by an interface, to anybody."""
+    """A destination rule: forwards ports of an outside address to an inside host, or ports of any address on an interface to any host."""
 
     protocol: str
     address: str | None
@@ -65,15 +65,15 @@ class Destination:
     incoming: str | None = None
 
     def matches(self, protocol, address, port, near):
-        """Whether it is for what comes in by an interface."""
-        # Inside hosts do not reach themselves by forwarded ports here.
+        """Whether it applies to packets that arrive on an interface."""
+        # Forwarded ports are not tested from the inside here.
         wanted = self.incoming or "outside"
         return self.protocol == protocol and self.address in (None, address) and near == wanted and self.first <= port <= self.last
 
 
 @dataclasses.dataclass(frozen=True)
 class World:
-    """A configuration."""
+    """A set of rules for both systems."""
 
     pools: tuple = ()
     sources: tuple = ()
@@ -85,7 +85,7 @@ class World:
 
     @property
     def links(self):
-        """Of the family that it is about."""
+        """The constants of the world's address family."""
         return LINKS6 if self.six else LINKS
 
     @property
@@ -94,30 +94,30 @@ class World:
         return self.filter is None or self.filter.sessions
 
     def pool_of(self, address):
-        """The name of the pool that an address is of."""
+        """The name of the pool that contains an address."""
         return next((pool.name for pool in self.pools if address in pool.addresses), None)
 
     def pool_addresses(self):
         return [address for pool in self.pools for address in pool.addresses]
 
     def source(self, address, out):
-        """The source rule that decides: the longest prefix, then a named interface before any."""
+        """The source rule that applies: the longest prefix, then a rule with an interface before one without."""
         for rule in self.ordered_sources():
             if rule.out in (None, out) and ipaddress.ip_address(address) in ipaddress.ip_network(rule.prefix):
                 return rule
         return None
 
     def destination(self, protocol, address, port, near):
-        """The destination rule that decides about what comes in by an interface."""
+        """The destination rule that applies to a packet that arrives on an interface."""
         rules = self.ordered_destinations()
         return next((rule for rule in rules if rule.matches(protocol, address, port, near)), None)
 
     def ordered_sources(self):
-        """Most specific first, as Linux, which takes the first that matches, must have them."""
+        """Source rules, most specific first, because Linux uses the first match."""
         return sorted(self.sources, key=lambda rule: (-rule.length, rule.out is None))
 
     def ordered_destinations(self):
-        """Those of an address first, and of these, and of the others, fewest ports first."""
+        """Destination rules: those with an address first, and within both groups those with the fewest ports first."""
         return sorted(self.destinations, key=lambda rule: (rule.address is None, rule.last - rule.first))
 
     def document(self):
@@ -144,7 +144,7 @@ class World:
                     pool.name: {
                         "addresses": [first if first == last else f"{first}-{last}" for first, last in pool.ranges],
                         "ports": f"{pool.ports[0]}-{pool.ports[1]}",
-                        # As Linux does it.
+                        # The behaviour of Linux.
                         "mapping": "address-and-port-dependent",
                     }
                     for pool in self.pools
@@ -167,12 +167,12 @@ class World:
         }
 
     def text(self):
-        """The same as the file that Sluice reads."""
+        """The configuration of Sluice as a file."""
         return configuration.text(self.document())
 
     def nftables(self, before=()):
-        """The same as nftables' rules, of which the filter's begin with some. What connection tracking calls invalid is
-        routed to an exit of its own."""
+        """The rules in nftables; the filter's chain begins with the given lines. Packets that connection tracking considers invalid are
+        routed to a separate exit."""
         family, time = ("ip6", "hoplimit") if self.six else ("ip", "ttl")
         lines = ["flush ruleset", f"table {family} oracle {{"]
         if self.filter:
@@ -213,7 +213,7 @@ def _address(pick, prefix):
 
 
 def random_host(pick, world):
-    """An inside host: of a rule's network more often than not, and never an end of the whole network."""
+    """An inside host, usually in the network of a rule, and never the first or last address of the whole network."""
     networks = [rule.prefix for rule in world.sources if rule.length >= 8]
     prefix = pick.choice(networks) if networks and pick.random() < 0.8 else pick.choice(["10.0.0.0/9", "10.128.0.0/9"])
     return _address(pick, prefix)
@@ -229,7 +229,7 @@ def side_of(address):
 
 
 def random_world(pick):
-    """A world of a few rules or of many."""
+    """A random world with few or many rules."""
     pools = _pools(pick)
     prefixes, sources = [], {}
     for _ in range(pick.choice([1, 1, 2, 3, 5, 8, 13, 34])):
@@ -266,7 +266,7 @@ def _pools(pick):
 
 
 def _prefix(pick, earlier):
-    """A prefix of any length, within an earlier one more often than not."""
+    """A prefix of random length, usually within an earlier one."""
     length = pick.choice([0, *range(8, 33), 16, 24, 24, 32])
     if length == 0:
         return "0.0.0.0/0"
@@ -277,7 +277,7 @@ def _prefix(pick, earlier):
 
 
 def _destinations(pick, pools):
-    """Forwarded ports: of addresses of their own, and of pools' where those don't lend them."""
+    """Forwarded ports of separate addresses, and of pool addresses where the pool does not allocate these ports."""
     rules, taken = [], {}
     pool = pick.choice(pools)
     addresses = ["203.0.114.7", "203.0.114.8", pick.choice(pool.addresses)]
@@ -292,13 +292,13 @@ def _destinations(pick, pools):
         to = _address(pick, pick.choice(["10.0.0.0/9", "10.128.0.0/9"]))
         rules.append(Destination(protocol, address, first, last, to, pick.choice([first, 8080, 40000])))
         if last > first + 1:
-            # One port of the range leads elsewhere: fewest ports first.
+            # One port of the range has another target: the rule with fewest ports comes first.
             rules.append(Destination(protocol, address, first + 1, first + 1, to, 9999))
     return tuple(rules)
 
 
 def _destinations_of_interfaces(pick):
-    """Ports that lead elsewhere whatever the address, by an interface: from outside to inside hosts, from there to anybody."""
+    """Destination rules of an interface for any address: from outside to inside hosts, from inside to any host."""
     rules = []
     for incoming in INTERFACES:
         for protocol in ("tcp", "udp"):

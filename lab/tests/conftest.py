@@ -1,4 +1,4 @@
-"""Fixtures: the topology, the gateway in it, captures of a test that fails."""
+"""Fixtures: the topology, the gateway in it, captures of failed tests."""
 
 import os
 import re

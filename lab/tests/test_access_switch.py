@@ -1,5 +1,5 @@
-"""Sluice as an access switch: sites behind ports without tags, a trunk with two tags for each, and at the other end of the trunk
-another switch that takes them off, with servers behind it."""
+"""Sluice as an access switch: sites behind untagged ports, a trunk with two tags for each site, and at the other end of the trunk
+another switch that removes the tags, with servers behind it."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Applications: what real clients and servers speak is named, and rules about it stop it."""
+"""Application identification: traffic of real clients and servers is identified, and rules about applications stop it."""
 
 import os
 

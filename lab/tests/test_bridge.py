@@ -1,4 +1,4 @@
-"""A transparent bridge between a client and a server: everything passes, what a rule drops does not."""
+"""A transparent bridge between a client and a server: all traffic passes, except packets that match a drop rule."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""Chains: what a router's packets do before sessions, seen from outside."""
+"""Chains: the effect of a router's steps before session lookup, observed from outside."""
 
 import copy
 import os

@@ -1,4 +1,4 @@
-"""The command line against the running daemon."""
+"""The command line with the running daemon."""
 
 import json
 import os
@@ -314,7 +314,7 @@ def test_cores_show_what_each_worker_does(topology, gateway):
 
 
 def test_received_is_sent_dropped_or_still_there(topology, gateway):
-    """received + made + unparked = sent + drops + to host + parked, over all interfaces."""
+    """received + originated + unparked = sent + drops + to host + parked, over all interfaces."""
     for host in (topology.alice, topology.bob):
         host.run("ping", "-n", "-c", "20", "-i", "0.01", topology.server.address)
 

@@ -1,4 +1,4 @@
-"""Two workers: devices with one queue, whose packets the receiving worker hands over, and cards that choose the queue."""
+"""Two workers: single-queue devices, whose packets the receiving worker hands over, and cards that select the queue."""
 
 import hashlib
 import threading

@@ -1,4 +1,4 @@
-"""The demonstration itself, short."""
+"""A short run of the demonstration."""
 
 import os
 import subprocess

@@ -1,5 +1,5 @@
-"""Destination rules as rule listings have them: for whatever address comes in by an interface, to servers of the gateway's own
-host, and among several hosts that are checked."""
+"""Destination rules as in rule listings: for any destination address on an interface, to servers of the gateway's own
+host, and with several hosts that are checked."""
 
 import os
 import socket

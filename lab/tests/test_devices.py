@@ -1,4 +1,4 @@
-"""Devices that come and go while the daemon runs: interfaces that are deleted and made again, or added and removed by `apply`."""
+"""Devices that change while the daemon runs: interfaces that are deleted and created again, or added and removed by `apply`."""
 
 import copy
 

@@ -1,6 +1,6 @@
-"""Clients find out from outside how a pool translates, and it is as set (RFC 5780 for UDP, the same questions for TCP).
+"""Clients determine the behaviour of a pool from outside, and it matches the configuration (RFC 5780 for UDP, the same tests for TCP).
 
-Every setting has a pool of one address, and an address of alice and one of bob that are translated to it.
+Every configuration has a pool of one address, and one address of alice and one of bob that are translated to it.
 """
 
 import dataclasses

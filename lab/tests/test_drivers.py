@@ -1,4 +1,4 @@
-"""The same work over each way to a kernel interface: AF_XDP, and AF_PACKET where jumbo frames want it."""
+"""The same tests with each driver of a kernel interface: AF_XDP, and AF_PACKET, which jumbo frames need."""
 
 import hashlib
 import json

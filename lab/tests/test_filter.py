@@ -1,4 +1,4 @@
-"""The packet filter in front of real hosts: what passes, what is refused and how, what it counts, what a commit changes."""
+"""The packet filter with real hosts: accepted packets, refused packets and their errors, counters, and the effect of commits."""
 
 import ipaddress
 import json

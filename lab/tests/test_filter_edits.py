@@ -1,4 +1,4 @@
-"""Rules of the packet filter that come and go one by one, while traffic passes."""
+"""Single rules of the packet filter are inserted and removed while traffic passes."""
 
 import json
 

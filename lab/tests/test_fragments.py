@@ -1,4 +1,4 @@
-"""Fragments through translation, in order and out of order."""
+"""Translation of fragments, in order and out of order."""
 
 import socket
 

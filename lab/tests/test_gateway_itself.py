@@ -1,4 +1,4 @@
-"""The gateway as a host: it answers, announces, and does not let a flood lock its operator out."""
+"""The gateway as a host: it answers, announces its addresses, and stays reachable for its operator during a flood."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Answers of HTTP that are not as they should be: what a client reads is found by rules, whatever the answer looks like."""
+"""Malformed HTTP responses: rules find the content that a client reads, whatever the form of the response."""
 
 import gzip
 import os

@@ -1,4 +1,4 @@
-"""ICMP errors on their way through translation, and those that the gateway makes."""
+"""Translation of ICMP errors, and errors that the gateway generates."""
 
 import socket
 import threading

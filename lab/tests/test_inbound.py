@@ -1,4 +1,4 @@
-"""What outside hosts may start, and what not."""
+"""Connections that outside hosts may and may not open."""
 
 import socket
 import threading

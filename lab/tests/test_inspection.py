@@ -1,4 +1,4 @@
-"""Flows compared with signatures: real clients and servers behind a gateway that translates and inspects."""
+"""Inspection with signatures: real clients and servers behind a gateway that translates and inspects."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""Inspection on links that lose packets, before the gateway or behind it: connections go on, and what matches does not arrive."""
+"""Inspection on lossy links, before the gateway or behind it: connections continue, and matching data does not arrive."""
 
 import hashlib
 import os

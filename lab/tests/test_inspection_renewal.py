@@ -1,4 +1,4 @@
-"""Rules of inspection that change by `sluice apply`: nothing under way is lost, and what is new is in force."""
+"""Changes of inspection rules by `sluice apply`: existing flows lose no packets, and new rules take effect."""
 
 import hashlib
 import os

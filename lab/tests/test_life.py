@@ -1,4 +1,4 @@
-"""The daemon's beginning and end, and what it refuses to begin with."""
+"""Start and end of the daemon, and conditions under which it refuses to start."""
 
 import re
 import signal

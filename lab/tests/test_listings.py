@@ -1,4 +1,4 @@
-"""Rule listings in the kernel, and what the import makes of them in Sluice: no difference that it has not named."""
+"""Rule listings in the kernel and their import in Sluice: every difference has been reported by the import."""
 
 import os
 

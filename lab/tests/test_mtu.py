@@ -1,4 +1,4 @@
-"""The MTU that is configured is the one that devices have: packets of it cross both ways, a longer one is dropped by name."""
+"""Devices get the configured MTU: packets of this size pass in both directions, longer ones are dropped with a named reason."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""ARP and neighbour discovery: answering, asking, waiting, ageing."""
+"""ARP and neighbour discovery: answers, requests, queueing, ageing."""
 
 import pytest
 

@@ -1,7 +1,7 @@
-"""The same packets through Linux netfilter and through Sluice: what passes, and as what, is the same.
+"""The same packets through Linux netfilter and through Sluice: the same packets pass, with the same translation.
 
-`SLUICE_ORACLE_WORLDS` says how many sets of rules are tried, with a hundred scenarios each; `SLUICE_ORACLE_SEED` gives
-others; `SLUICE_ORACLE_ONLY` repeats one scenario by the name that a failure has told.
+`SLUICE_ORACLE_WORLDS` is the number of rule sets, with a hundred scenarios each; `SLUICE_ORACLE_SEED` selects others;
+`SLUICE_ORACLE_ONLY` repeats one scenario by the name that a failure has printed.
 """
 
 import collections

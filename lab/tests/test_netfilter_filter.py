@@ -1,5 +1,5 @@
-"""The same packets, of IPv4 and of IPv6, through a packet filter of nftables and through Sluice's: which pass, and what is
-answered, is the same.
+"""The same packets, IPv4 and IPv6, through a packet filter of nftables and through Sluice's: the same packets pass, with the
+same errors.
 
 `SLUICE_ORACLE_WORLDS`, `SLUICE_ORACLE_SEED` and `SLUICE_ORACLE_ONLY` as in `test_netfilter`, with thirty scenarios each.
 """

@@ -1,8 +1,9 @@
-"""The same packets through nftables and through Sluice's daemon: what passes, before and after a commit between them, and
-what each rule has counted is the same.
+"""The same packets through nftables and through Sluice's daemon: before and after a commit the same packets pass, and the
+counters of each rule are equal.
 
-By session a rule of Sluice counts first packets, one of nftables all until the first answer: they are not compared. Linux asks
-rules about what is established only where they say so: those that take the place of others do, by what began a connection.
+In stateful mode a rule of Sluice counts first packets, a rule of nftables all packets until the first answer: these counters are not
+compared. Linux evaluates rules for established connections only if they match this state. Rules that replace others do so, by the
+first packet of a connection.
 
 `SLUICE_ORACLE_WORLDS`, `SLUICE_ORACLE_SEED` and `SLUICE_ORACLE_ONLY` as in `test_netfilter`, with twenty scenarios each.
 """

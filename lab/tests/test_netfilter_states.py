@@ -1,7 +1,7 @@
-"""TCP connections that are closed, reset and opened again by either end, with silence and forged segments between: what passes
-Linux' connection tracking passes Sluice, and sessions live as long.
+"""TCP connections that either end closes, resets and opens again, with silence and forged segments between: segments that pass
+Linux's connection tracking also pass Sluice, and sessions live as long.
 
-`SLUICE_ORACLE_SEED` gives others; `SLUICE_ORACLE_SCRIPTS` says how many connections.
+`SLUICE_ORACLE_SEED` selects others; `SLUICE_ORACLE_SCRIPTS` is the number of connections.
 """
 
 import os

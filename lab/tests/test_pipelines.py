@@ -1,4 +1,4 @@
-"""Pipelines on two cores: the same services, hashes and errors whatever worker does which part of a packet's way."""
+"""Pipelines on two cores: the same services, hashes and errors for every assignment of parts to workers."""
 
 import hashlib
 import threading

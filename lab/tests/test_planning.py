@@ -1,4 +1,4 @@
-"""`model = "auto"`: the daemon measures, chooses who does what, says why, and works as chosen."""
+"""`model = "auto"`: the daemon measures, selects a placement, logs the reason, and works with this placement."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""Shards move from a busy worker to another while hosts download: nothing is lost, no session ends."""
+"""Shards move from a busy worker to another while hosts download: no packet is lost, and no session ends."""
 
 import hashlib
 import threading

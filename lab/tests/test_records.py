@@ -1,4 +1,4 @@
-"""What inspection records, read from a Unix socket: real clients and servers behind a gateway that translates."""
+"""Records of inspection, read from a Unix socket: real clients and servers behind a gateway that translates."""
 
 import json
 import os

@@ -1,5 +1,5 @@
-"""Three virtual routers at once, each with a routing daemon of its own, and everything that routers talk: nobody notices when a
-link is cut, a daemon dies, or a neighbour goes."""
+"""Three virtual routers, each with its own routing daemon, and their neighbours: traffic is not affected when a
+link is cut, a daemon dies, or a neighbour fails."""
 
 import re
 

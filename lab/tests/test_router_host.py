@@ -1,4 +1,4 @@
-"""A router's host: daemons in its namespace speak for the router, with the router's addresses, on the router's links."""
+"""A router's host: daemons in its namespace use the router's addresses on the router's links."""
 
 import os
 import signal

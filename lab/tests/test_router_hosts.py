@@ -1,4 +1,4 @@
-"""Hosts of two routers with the same addresses: each has its own, and nothing of one disturbs the other."""
+"""Hosts of two routers with the same addresses: they are isolated from each other."""
 
 import os
 

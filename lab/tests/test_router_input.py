@@ -1,4 +1,4 @@
-"""What may reach the host of a router: rules of the filter with `out = "gateway"`, a service that really listens there, and
+"""Access to the host of a router: filter rules with `out = "gateway"`, a real service that listens there, and
 connections that the host opens itself."""
 
 import socket

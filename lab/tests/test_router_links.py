@@ -1,4 +1,4 @@
-"""Routes follow links: what leads by one that is cut goes on by another way, without any daemon, and comes back."""
+"""Routes follow link state: traffic over a cut link takes another path, without any daemon, and returns when the link is back."""
 
 import pytest
 

@@ -1,5 +1,5 @@
-"""What comes to a router's host, as the configuration limits it: by class, by group, and changed while daemons talk. And a machine
-that is managed over a device keeps that."""
+"""Limits on traffic to a router's host: by class, by multicast group, and changed while daemons run. Also, a machine
+that is managed through a device keeps this device."""
 
 import contextlib
 import os

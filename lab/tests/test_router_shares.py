@@ -1,4 +1,4 @@
-"""One virtual router floods, and another one notices nothing: with devices of their own, and as VLANs of one device."""
+"""A flood of one virtual router does not affect another one: with separate devices, and with VLANs of one device."""
 
 import re
 import socket

@@ -1,4 +1,4 @@
-"""Virtual routers with the same addresses everywhere: nothing of one reaches the other, and one changes alone."""
+"""Virtual routers with the same addresses everywhere: they are isolated, and one can change without the other."""
 
 import copy
 import os

@@ -1,4 +1,4 @@
-"""IPv4 by next hops of IPv6 that BGP negotiates (RFC 8950): two bgpd, of which the gateway's has its routes sent by FPM."""
+"""IPv4 with IPv6 next hops negotiated by BGP (RFC 8950): two bgpd; the routes of the gateway's bgpd are sent by FPM."""
 
 import re
 

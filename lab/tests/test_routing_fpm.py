@@ -1,4 +1,4 @@
-"""Routes that FRR tells by FPM: they forward, change, outlive the daemon for a while, and go."""
+"""Routes that FRR sends by FPM: they forward, change, survive the daemon for the grace period, and are removed."""
 
 import signal
 

@@ -1,4 +1,4 @@
-"""Peers of FPM that sign what they send (TCP-MD5, RFC 2385): the key opens the port, and nothing else does."""
+"""FPM peers with signed connections (TCP-MD5, RFC 2385): only a peer with the key can connect."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Gateways that no network of the link has, and IPv4 by gateways of IPv6: from the file and from the kernel."""
+"""Gateways outside the networks of the link, and IPv4 via IPv6 gateways: from the file and from the kernel."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Routes of a router's own namespace: what BIRD or a person puts there forwards, and FRR in it tells by FPM."""
+"""Routes of a router's own namespace: routes of BIRD or `ip route` are used, and FRR in the namespace sends its routes by FPM."""
 
 import ipaddress
 

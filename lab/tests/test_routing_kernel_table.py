@@ -1,4 +1,4 @@
-"""Against the kernel: after random changes of a namespace's table the gateway chooses the next hops that the kernel does."""
+"""Comparison with the kernel: after random changes of a namespace's table the gateway selects the same next hops as the kernel."""
 
 import random
 from ipaddress import ip_address, ip_network

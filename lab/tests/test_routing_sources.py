@@ -1,4 +1,4 @@
-"""Routes by source against the kernel: after random changes the gateway chooses the next hop that `ip rule from` leads to."""
+"""Routes by source, compared with the kernel: after random changes the gateway selects the next hop of `ip rule from`."""
 
 import json
 import random

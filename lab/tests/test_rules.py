@@ -1,4 +1,4 @@
-"""Rules besides a pool: one to one, exempt, protocols without ports; and what inside hosts see of a forwarded port."""
+"""Rules other than for pools: one to one, exemptions, protocols without ports; and forwarded ports as seen by inside hosts."""
 
 import socket
 import threading

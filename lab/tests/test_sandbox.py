@@ -1,4 +1,4 @@
-"""The lab itself: what it starts ends with it, however it ends."""
+"""The lab itself: all processes that it starts end with it, even if it is killed."""
 
 import os
 import signal

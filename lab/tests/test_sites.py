@@ -1,5 +1,5 @@
-"""Sites of subscribers with everything that a carrier has: an access switch, private DHCP servers with the same addresses in two
-groups, the operator's DHCP server, and terminals with clients of their own."""
+"""Subscriber sites with a complete carrier network: an access switch, private DHCP servers with the same addresses in two
+groups, the operator's DHCP server, and terminals with their own clients."""
 
 import os
 import re

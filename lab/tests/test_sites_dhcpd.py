@@ -1,4 +1,4 @@
-"""The same sites where ISC dhcpd leases the private addresses of one group, and Kea those of the other."""
+"""Subscriber sites with ISC dhcpd for the private addresses of one group, and Kea for those of the other."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The soak, short: random traffic beside a real client."""
+"""A short soak test: random traffic beside a real client."""
 
 import os
 import subprocess

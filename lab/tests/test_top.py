@@ -1,4 +1,4 @@
-"""`sluice top` beside the running daemon, with and without a terminal."""
+"""`sluice top` with the running daemon, with and without a terminal."""
 
 import fcntl
 import json

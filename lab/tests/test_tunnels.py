@@ -1,4 +1,4 @@
-"""Tunnels of every type: between two Sluices, to Linux where it has the type, and as tshark reads what leaves."""
+"""Tunnels of every type: between two Sluices, to Linux if it supports the type, and as decoded by tshark."""
 
 import copy
 import os

@@ -1,4 +1,4 @@
-"""Two providers: hosts are shared among them, and what becomes of flows when one fails somewhere behind its link."""
+"""Two providers: load sharing of hosts, and the effect on flows when a provider fails beyond its link."""
 
 import contextlib
 import re

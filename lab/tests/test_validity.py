@@ -1,4 +1,4 @@
-"""Packets that are not fit to be forwarded: each is dropped under its name, and nothing else happens."""
+"""Packets that must not be forwarded: each is dropped with its named reason, without other effects."""
 
 import socket
 

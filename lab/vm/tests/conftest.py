@@ -1,4 +1,4 @@
-"""Fixtures: guests with cards of every kind, bound in either way; logs of a guest in which a test failed."""
+"""Fixtures: guests with cards of every kind and both binding methods; logs of a guest after a failed test."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Cards that can't be opened: `sluice check` and `sluice run` name the interface, the cause and the command that mends it."""
+"""Cards that can't be opened: `sluice check` and `sluice run` report the interface, the cause and the command that fixes it."""
 
 import contextlib
 import re

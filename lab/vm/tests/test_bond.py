@@ -1,4 +1,4 @@
-"""Two cards of a guest as one link by LACP, to a second Sluice on the host."""
+"""Two cards of a guest aggregated with LACP, to a second Sluice on the host."""
 
 import hashlib
 import os

@@ -1,4 +1,4 @@
-"""Every kind of card as a side of a bridge: it takes frames for anybody, and tags as they are."""
+"""Every kind of card as a side of a bridge: it receives frames to any address, with unchanged tags."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Every kind of card, bound in either way, carries what a gateway has to carry."""
+"""Every kind of card, with both binding methods, carries the traffic of a gateway."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""The demonstration itself."""
+"""A run of the demonstration."""
 
 import os
 import subprocess

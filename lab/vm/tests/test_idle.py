@@ -1,4 +1,4 @@
-"""Workers that sleep until a card has frames: cards bound by VFIO can tell."""
+"""Workers that sleep until a card has frames: cards bound by VFIO support this."""
 
 import re
 

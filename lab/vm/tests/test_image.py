@@ -1,4 +1,4 @@
-"""Two runs that begin at one time, in a checkout in which no guest has been started yet."""
+"""Two runs that start at the same time, in a checkout in which no guest has been started yet."""
 
 import os
 import shutil

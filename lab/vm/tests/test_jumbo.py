@@ -1,4 +1,4 @@
-"""Frames of 9,000 bytes: from a client at a card of each kind to that at a card of the next kind, whole."""
+"""Frames of 9,000 bytes: from a client at a card of each kind to a client at a card of the next kind, without fragmentation."""
 
 import hashlib
 

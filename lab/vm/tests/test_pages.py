@@ -1,4 +1,4 @@
-"""Pages that packet buffers lie in: of 4 KiB, of 2 MiB (all other tests), and of 1 GiB."""
+"""Page sizes of packet buffers: 4 KiB, 2 MiB (all other tests), and 1 GiB."""
 
 import hashlib
 

@@ -1,4 +1,4 @@
-"""Two workers and cards with two queues: each packet comes to the queue that the card's hash names, and stays with that worker."""
+"""Two workers and cards with two queues: each packet arrives on the queue that the card's hash selects, and stays with that worker."""
 
 import hashlib
 import json

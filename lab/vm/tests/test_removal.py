@@ -1,4 +1,4 @@
-"""Cards that leave while the gateway runs, and come back: the other interfaces go on."""
+"""Cards that are removed while the gateway runs, and return: the other interfaces continue."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Sluice on the host and a Linux guest behind its vhost-user socket, with one queue and with two; either side comes and goes."""
+"""Sluice on the host and a Linux guest behind its vhost-user socket, with one queue and with two; either side can restart."""
 
 import os
 
