@@ -88,7 +88,7 @@ def test_many_rules_come_and_go_and_are_folded(topology, gateway):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["insert", 'action = "drop"'], "a rule that is inserted needs a name"),
+        (["insert", 'action = "drop"'], "an inserted rule needs a name"),
         (["insert", 'name = "x", action = "drop", to = "@nobody"'], "there is no group `nobody` of addresses"),
         (["insert", 'name = "x", action = "drop", from-port = "9-1"'], "9-1"),
         (["insert", 'name = "web", action = "drop"'], "there is a rule `web` already"),
@@ -105,7 +105,7 @@ def test_wrong_rule_is_refused_and_nothing_changes(gateway, words, said):
 
 def test_file_with_more_than_rules_is_refused(gateway):
     path = gateway.write('[filter]\ndefault = "accept"\n[[filter.rules]]\nname = "x"\naction = "drop"\n', "more.toml")
-    assert "only rules of the filter can be inserted" in gateway.command("filter", "insert", "--file", path, check=False)
+    assert "only filter rules can be inserted" in gateway.command("filter", "insert", "--file", path, check=False)
     assert ["ping", "web"] == _names(gateway)
 
 

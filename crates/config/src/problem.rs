@@ -177,7 +177,7 @@ pub enum Problem {
     },
     /// A timeout is below the minimum of a standard.
     #[error("`{what}` of {value} is below the minimum of {minimum} ({standard})")]
-    #[diagnostic(help("hosts rely on the minimum; raise it, or leave it out"))]
+    #[diagnostic(help("hosts rely on the minimum; raise it, or remove it"))]
     TimeoutBelowMinimum {
         /// Name of the timeout.
         what: &'static str,
@@ -210,7 +210,7 @@ pub enum Problem {
     VlanWithoutParent,
     /// A key that concerns tags is set on an interface without tags.
     #[error("`{0}` without `vlan`")]
-    #[diagnostic(help("leave it out: frames of this interface have no tags"))]
+    #[diagnostic(help("remove it: frames of this interface have no tags"))]
     OnlyOnVlan(&'static str),
     /// A subinterface has no tags.
     #[error("`parent` without `vlan`")]
@@ -350,7 +350,7 @@ pub enum Problem {
     },
     /// A neighbour is on the link of another interface.
     #[error("`{address}` is on the link of interface `{on}`, not `{interface}`")]
-    #[diagnostic(help("write `interface = \"{on}\"`, or leave it out"))]
+    #[diagnostic(help("write `interface = \"{on}\"`, or remove it"))]
     AttachedElsewhere {
         /// Address as written.
         address: IpAddr,
@@ -408,7 +408,7 @@ pub enum Problem {
     },
     /// A pool contains the network or broadcast address of a link.
     #[error("pool `{pool}` holds `{address}`, which is the network or broadcast address of interface `{interface}`")]
-    #[diagnostic(help("leave it out: write a range instead of the prefix"))]
+    #[diagnostic(help("write a range without it in place of the prefix"))]
     PoolHoldsBroadcast {
         /// The address.
         address: Ipv4Addr,

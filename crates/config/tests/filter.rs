@@ -178,11 +178,11 @@ fn filter_values_with_a_sign_mean_all_others() {
 #[test]
 fn filter_signs_that_contradict_each_other_are_refused() {
     assert_eq!(
-        ["3: [\"!lan\", \"wan\"]: some values have `!` before them, and some do not"],
+        ["3: [\"!lan\", \"wan\"]: negated and plain values are mixed"],
         *wrong(&rule("in = [\"!lan\", \"wan\"]"))
     );
     assert_eq!(
-        ["3: \"!0.0.0.0/0\": all there is is excluded: no packet has another"],
+        ["3: \"!0.0.0.0/0\": every possible value is excluded: no packet matches"],
         *wrong(&rule("from = \"!0.0.0.0/0\""))
     );
     assert_eq!(
@@ -219,7 +219,7 @@ fn filter_with_impossible_values_is_refused_at_its_place() {
         *wrong(&rule("from = \"10.0.0.1-2001:db8::1\""))
     );
     assert_eq!(
-        ["4: \"2001:db8::1\": no packet has sources of one family and destinations of the other"],
+        ["4: \"2001:db8::1\": source and destination addresses are of different families: no packet matches"],
         *wrong(&rule("from = \"10.0.0.1\"\nto = \"2001:db8::1\""))
     );
     assert_eq!(
@@ -437,7 +437,7 @@ fn filter_rules_without_tracking_are_refused_where_something_needs_a_session() {
     assert_eq!([false, true, true], ["track = false", "track = true", ""].map(tracks));
     let applications = "application = \"TLS\"\n[applications]\ninterfaces = [\"lan\"]";
     assert_eq!(
-        ["3: false: without a session, no application is known"],
+        ["3: false: `application` needs sessions, and `track` is off"],
         *wrong(&rule(&format!("track = false\n{applications}")))
     );
     assert_eq!(
@@ -445,7 +445,7 @@ fn filter_rules_without_tracking_are_refused_where_something_needs_a_session() {
         *wrong("[filter]\n[[filter.rules]]\nname = \"a\"\naction = \"drop\"\ntrack = false\n")
     );
     assert_eq!(
-        ["4: false: packet by packet, nothing is tracked"],
+        ["4: false: `track` needs a stateful filter"],
         *wrong("[filter]\nsessions = false\n[[filter.rules]]\naction = \"accept\"\ntrack = false\n")
     );
     // The order of the rules determines whether there is a session, so neither is redundant.

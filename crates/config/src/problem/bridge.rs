@@ -10,14 +10,12 @@ pub enum BridgeProblem {
     #[diagnostic(help("write `interfaces = [\"left\", \"right\"]`"))]
     NotTwo(usize),
     /// An interface is in two bridges, or twice in one.
-    #[error("interface `{0}` is in a bridge already")]
-    #[diagnostic(help("each interface is in one bridge, and there once"))]
+    #[error("interface `{0}` is already in a bridge")]
+    #[diagnostic(help("an interface belongs to one bridge and is named once"))]
     Twice(String),
     /// An interface that is to be inspected is in a bridge with a VLAN.
-    #[error(
-        "`{table}` names interface `{interface}`, whose bridge puts on the tags of a VLAN: nothing looks into that"
-    )]
-    #[diagnostic(help("take it out of `{table}.interfaces`, or bridge whole devices"))]
+    #[error("`{table}` names interface `{interface}`, but its bridge adds VLAN tags, which are not inspected")]
+    #[diagnostic(help("remove it from `{table}.interfaces`, or bridge untagged devices"))]
     Watched {
         /// Table that names the interface.
         table: &'static str,
@@ -25,19 +23,19 @@ pub enum BridgeProblem {
         interface: String,
     },
     /// An interface in a bridge is the parent of a VLAN.
-    #[error("interface `{0}` carries the VLAN `{1}`, and a bridge passes all tags on")]
-    #[diagnostic(help("leave one of them out, or put the VLAN into the bridge"))]
+    #[error("interface `{0}` carries the VLAN `{1}`, but a bridge forwards all tags")]
+    #[diagnostic(help("remove one of them, or bridge the VLAN"))]
     Parent(String, String),
     /// A key of routed interfaces is set on an interface in a bridge.
     #[error("`{1}` has no meaning on interface `{0}`, which is in a bridge")]
-    #[diagnostic(help("leave `{1}` out"))]
+    #[diagnostic(help("remove `{1}`"))]
     Routed(String, &'static str),
     /// The interfaces have different MTUs.
-    #[error("interface `{}` takes packets of {} bytes and `{}` of {}", .0.0, .0.1, .1.0, .1.1)]
+    #[error("interface `{}` has an MTU of {} bytes and `{}` one of {}", .0.0, .0.1, .1.0, .1.1)]
     #[diagnostic(help("write the same `mtu` for both"))]
     Mtu((String, u16), (String, u16)),
     /// There are more bridges than supported.
-    #[error("{0} bridges are more than there can be")]
+    #[error("{0} bridges exceed the maximum")]
     #[diagnostic(help("at most {} are possible", crate::limits::MOST_BRIDGES))]
     TooMany(usize),
 }

@@ -28,57 +28,57 @@ pub enum ChainProblem {
         known: Vec<String>,
     },
     /// No chain uses the policer.
-    #[error("no chain names the policer `{0}`")]
+    #[error("no chain uses the policer `{0}`")]
     #[diagnostic(help("write {{ police = \"{0}\" }}, or remove it"))]
     UnusedPolicer(String),
     /// No packet reaches the chain.
-    #[error("no packet comes to the chain `{0}`")]
-    #[diagnostic(help("name it by `to = \"{0}\"` in another, or leave it out"))]
+    #[error("no packet reaches the chain `{0}`")]
+    #[diagnostic(help("refer to it by `to = \"{0}\"` in another chain, or remove it"))]
     Unreached(String),
     /// The chain has no final action.
-    #[error("the chain `{0}` does not say where its packets go")]
+    #[error("the chain `{0}` has no end")]
     #[diagnostic(help("end it by \"sessions\" and \"forward\", by \"forward\", \"drop\" or {{ to = \"CHAIN\" }}"))]
     Endless(String),
     /// The chains contain a loop.
-    #[error("packets would go round for ever: {0}")]
-    #[diagnostic(help("lead to chains that don't lead back"))]
+    #[error("packets would loop: {0}")]
+    #[diagnostic(help("remove one of these references"))]
     Loop(String),
     /// A step follows a final action and is unreachable.
-    #[error("no packet comes to this step: the one before it is the end")]
-    #[diagnostic(help("leave it out, or write it before"))]
+    #[error("no packet reaches this step: the one before it ends the chain")]
+    #[diagnostic(help("remove it, or move it forward"))]
     BehindTheEnd,
     /// `sessions` is not followed by `forward` alone.
-    #[error("`sessions` is followed by \"forward\", and by that alone")]
+    #[error("only \"forward\" may follow `sessions`")]
     #[diagnostic(help("write \"sessions\", \"forward\" at the end of the chain"))]
     SessionsAlone,
     /// A chain bypasses the sessions that the router's packet filter needs.
-    #[error("the router has a packet filter by session, and this leads past it")]
+    #[error("this bypasses the stateful packet filter of the router")]
     #[diagnostic(help(
-        "write \"sessions\" before \"forward\", or `sessions = false` in the filter, which is then asked about every packet"
+        "write \"sessions\" before \"forward\", or `sessions = false` in the filter, which then matches packet by packet"
     ))]
     PastTheFilter,
     /// A chain uses `sessions`, but the router has none.
-    #[error("the router has no translation, filter by session or inspection: `sessions` does nothing")]
-    #[diagnostic(help("leave it out"))]
+    #[error("`sessions` has no effect: the router has no NAT, stateful filter or inspection")]
+    #[diagnostic(help("remove it"))]
     NoSessions,
     /// A step has no action, or several.
-    #[error("a step does one of `count`, `classify`, `police`, `mirror` and `to`, and this one has {0}")]
-    #[diagnostic(help("make a step of each"))]
+    #[error("a step has exactly one of `count`, `classify`, `police`, `mirror` and `to`, but this one has {0}")]
+    #[diagnostic(help("write one step for each"))]
     NotOne(String),
     /// A key requires another key.
     #[error("`{0}` without `{1}`")]
     #[diagnostic(help("{}", beside(_0, _1)))]
     Without(&'static str, &'static str),
     /// A policer has no rate, or two.
-    #[error("a rate is of `packets` or of `bits`")]
+    #[error("a rate needs either `packets` or `bits`")]
     #[diagnostic(help("write {{ packets = 10000, burst = 200 }} or {{ bits = \"100M\" }}"))]
     Rate,
     /// A mirror can't send by this interface.
-    #[error("a copy can't leave by `{0}`: {1}")]
-    #[diagnostic(help("name an interface with a device, and without addresses where it is in this router"))]
+    #[error("`{0}` can't send mirrored packets: {1}")]
+    #[diagnostic(help("name an interface with a device; in this router it must have no addresses"))]
     Mirror(String, &'static str),
     /// The chains have too many steps.
-    #[error("{0} steps are more than a router's chains can have")]
+    #[error("{0} steps exceed the maximum of a router's chains")]
     #[diagnostic(help("at most {} are possible", crate::limits::MOST_STEPS))]
     TooMany(usize),
 }
@@ -94,6 +94,6 @@ fn beside(key: &str, needed: &str) -> String {
     match key {
         "to" => "write { classify = { … }, to = \"CHAIN\" }".into(),
         "classify" => "write `to = \"CHAIN\"` beside it".into(),
-        key => format!("leave `{key}` out, or write `{needed}` beside it"),
+        key => format!("remove `{key}`, or write `{needed}` beside it"),
     }
 }

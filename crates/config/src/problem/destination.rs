@@ -9,55 +9,55 @@ use super::Problem;
 pub enum DestinationProblem {
     /// A rule has neither an address nor an interface.
     #[error("the rule names neither an address nor an interface")]
-    #[diagnostic(help("add `address = …`, or `in = …` for whatever address, by the interfaces that it names"))]
+    #[diagnostic(help("add `address = …`, or `in = …` for all addresses of these interfaces"))]
     Anywhere,
     /// A rule leads to the gateway itself, but the router has no host stack.
-    #[error("nothing listens at the gateway's own addresses: the router has no host")]
+    #[error("the gateway's own addresses have no services: the router has no host")]
     #[diagnostic(help("write `daemon = true` for its router, such as in [routers.default]"))]
     NoHost,
     /// An interface has no IPv4 address for a rule that leads to the gateway itself.
-    #[error("interface `{0}` has no IPv4 address that connections could be led to")]
-    #[diagnostic(help("give it one, or name in `in` the interfaces that have one"))]
+    #[error("interface `{0}` has no IPv4 address to forward connections to")]
+    #[diagnostic(help("add an IPv4 address, or name only interfaces with one in `in`"))]
     NoOwnAddress(String),
     /// The list of hosts is empty or too long.
     #[error("a list of {0} hosts")]
     #[diagnostic(help("write 1 to {MOST_HOSTS}"))]
     Hosts(usize),
     /// A host is listed twice.
-    #[error("`{0}` is in the list already")]
-    #[diagnostic(help("write it once; its part beside others is its `weight`"))]
+    #[error("`{0}` is already in the list")]
+    #[diagnostic(help("write it once; set its share by `weight`"))]
     HostTwice(Ipv4Addr),
     /// A key requires a list of hosts.
-    #[error("`{0}` is about a list of hosts")]
-    #[diagnostic(help("write a list in `to`, or leave the key out"))]
+    #[error("`{0}` needs a list of hosts")]
+    #[diagnostic(help("write a list in `to`, or remove the key"))]
     OneHost(&'static str),
     /// Health checks require a host stack of the router.
-    #[error("hosts are checked by the host of the router, and it has none")]
+    #[error("health checks need a host of the router, and it has none")]
     #[diagnostic(help("write `daemon = true` for its router, such as in [routers.default]"))]
     NobodyChecks,
     /// `local` requires a host stack of the router.
-    #[error("the router has no host whose packets `local` could be about")]
+    #[error("`local` needs a host of the router, and it has none")]
     #[diagnostic(help("write `daemon = true` for its router, such as in [routers.default]"))]
     NobodySends,
     /// A rule for packets of the router's host stack has an input interface.
-    #[error("what the gateway's own host sends comes in by no interface")]
+    #[error("packets of the gateway's own host have no ingress interface")]
     #[diagnostic(help("remove `in` or `local`"))]
     OwnComesIn,
     /// A rule leads packets of the router's host stack back to the gateway.
-    #[error("what the gateway's own host sends cannot be led back to it")]
-    #[diagnostic(help("write another host in `to`"))]
+    #[error("packets of the gateway's own host can't be forwarded to that host")]
+    #[diagnostic(help("name another host in `to`"))]
     OwnToItself,
     /// A source rule for the router's host stack has no output interface.
     #[error("a source rule with `local` needs the egress interface")]
     #[diagnostic(help("add `out = …`"))]
     OwnWithoutOut,
     /// A TCP check has no port.
-    #[error("no port says what is to answer")]
+    #[error("a TCP check needs a port")]
     #[diagnostic(help("add `port` to `health`, or write `protocol = \"icmp\"` there"))]
     CheckWithoutPort,
     /// An ICMP check has a port.
-    #[error("an echo request has no port")]
-    #[diagnostic(help("leave `port` out, or write `protocol = \"tcp\"`"))]
+    #[error("an ICMP check has no port")]
+    #[diagnostic(help("remove `port`, or write `protocol = \"tcp\"`"))]
     CheckPort,
     /// The timeout of a check exceeds the interval.
     #[error("the timeout is longer than the interval")]

@@ -19,27 +19,27 @@ pub enum FilterProblem {
     },
     /// A group contains itself.
     #[error("group `{0}` names itself")]
-    #[diagnostic(help("take it out of the group, or out of the groups that it names"))]
+    #[diagnostic(help("remove this reference, or the one in the other group"))]
     GroupOfItself(String),
     /// A group has no members.
     #[error("group `{0}` is empty")]
     #[diagnostic(help("write its members, or remove it"))]
     EmptyGroup(String),
     /// Sources and destinations of a rule have different address families.
-    #[error("no packet has sources of one family and destinations of the other")]
+    #[error("source and destination addresses are of different families: no packet matches")]
     #[diagnostic(help("write a rule for each family"))]
     MixedFamilies,
     /// Only some values of a key have a `!`.
-    #[error("some values have `!` before them, and some do not")]
-    #[diagnostic(help("write `!` before all of them or before none, or two rules"))]
+    #[error("negated and plain values are mixed")]
+    #[diagnostic(help("write `!` before all of them or none, or write two rules"))]
     MixedSigns,
     /// A rule excludes all values of a field.
-    #[error("all there is is excluded: no packet has another")]
-    #[diagnostic(help("take a value away"))]
+    #[error("every possible value is excluded: no packet matches")]
+    #[diagnostic(help("remove a value"))]
     NothingLeft,
     /// A key does not apply to the rule's protocols.
-    #[error("`{key}` is of {of}, and the rule names {protocol}")]
-    #[diagnostic(help("name {of} alone, or remove `{key}`"))]
+    #[error("`{key}` belongs to {of}, but the rule has protocol {protocol}")]
+    #[diagnostic(help("write only protocol {of}, or remove `{key}`"))]
     NotOfProtocol {
         /// The key.
         key: &'static str,
@@ -49,12 +49,12 @@ pub enum FilterProblem {
         protocol: String,
     },
     /// The ICMP message does not exist in the rule's address families.
-    #[error("`{0}` is no message of the rule's protocol")]
-    #[diagnostic(help("write its number, or name the other protocol"))]
+    #[error("`{0}` is not a message type of the rule's protocol")]
+    #[diagnostic(help("write its number, or change the protocol"))]
     NotAMessage(String),
     /// A key belongs to another action.
-    #[error("`{key}` is for `{action}`")]
-    #[diagnostic(help("remove it, or write the other action"))]
+    #[error("`{key}` needs the action `{action}`")]
+    #[diagnostic(help("remove it, or change the action"))]
     NotOfAction {
         /// The key.
         key: &'static str,
@@ -63,14 +63,14 @@ pub enum FilterProblem {
     },
     /// A rate limit has no rate.
     #[error("a rate-limit needs its `rate`")]
-    #[diagnostic(help("write packets a second, such as `rate = 100`"))]
+    #[diagnostic(help("write packets per second, such as `rate = 100`"))]
     NoRate,
     /// A set and a group have the same name.
-    #[error("`{0}` is a group already")]
-    #[diagnostic(help("rules name both by `@`: give it another name"))]
+    #[error("`{0}` is already the name of a group")]
+    #[diagnostic(help("rules refer to groups and sets by `@`: choose another name"))]
     SetAndGroup(String),
     /// The elements of a set exceed its size.
-    #[error("{count} elements do not fit into a set of {size}")]
+    #[error("{count} elements exceed the size {size} of the set")]
     #[diagnostic(help("{}", larger(*count, *most)))]
     SetTooSmall {
         /// Number of elements.
@@ -81,7 +81,7 @@ pub enum FilterProblem {
         most: u32,
     },
     /// An element does not fit the type of its set.
-    #[error("`{element}` is none of {}", plural(*.kind))]
+    #[error("`{element}` is not one of {}", plural(*.kind))]
     #[diagnostic(help("{}", of_set(kind, element)))]
     NotOfSet {
         /// Element as written.
@@ -90,12 +90,12 @@ pub enum FilterProblem {
         kind: SetType,
     },
     /// A rule adds addresses to a set of ports.
-    #[error("set `{0}` has ports, and `add-to-set` adds addresses")]
-    #[diagnostic(help("write the name of a set of addresses or networks"))]
+    #[error("set `{0}` contains ports, but `add-to-set` adds addresses")]
+    #[diagnostic(help("name a set of addresses or networks"))]
     AddsToPorts(String),
     /// A set is part of a list of values.
-    #[error("set `{0}` stands among others")]
-    #[diagnostic(help("a rule looks into one set alone: write a rule for the others"))]
+    #[error("set `{0}` is combined with other values")]
+    #[diagnostic(help("a rule matches either one set or a list: write a second rule"))]
     SetAmongOthers(String),
     /// No set has this name.
     #[error("there is no set `{name}`")]
@@ -119,12 +119,12 @@ pub enum FilterProblem {
     #[diagnostic(help("write the code point, such as `new-ecn = \"not-ect\"`"))]
     NoEcn,
     /// A rule for applications does not create sessions.
-    #[error("without a session, no application is known")]
-    #[diagnostic(help("leave `track` out, or `application`"))]
+    #[error("`application` needs sessions, and `track` is off")]
+    #[diagnostic(help("remove `track` or `application`"))]
     UntrackedApplication,
     /// `track` is set in a filter that doesn't create sessions.
-    #[error("packet by packet, nothing is tracked")]
-    #[diagnostic(help("leave `track` out, or `sessions = false` in [filter]"))]
+    #[error("`track` needs a stateful filter")]
+    #[diagnostic(help("remove `track`, or remove `sessions = false` in [filter]"))]
     NothingTracked,
     /// `set-mark` has no mark.
     #[error("set-mark needs its `new-mark`")]
@@ -135,16 +135,16 @@ pub enum FilterProblem {
     #[diagnostic(help("write at most 255"))]
     ListSize(u16),
     /// A rule excludes packets to the gateway, which it does not match anyway.
-    #[error("a rule that does not name `gateway` is about no packet to the gateway itself")]
-    #[diagnostic(help("leave `!gateway` out"))]
+    #[error("`!gateway` has no effect: only rules with `gateway` match packets to the gateway")]
+    #[diagnostic(help("remove `!gateway`"))]
     NotGateway,
     /// A rule for packets to the gateway has a condition that does not apply to them.
-    #[error("packets to the gateway itself have no `{0}`")]
+    #[error("packets to the gateway have no `{0}`")]
     #[diagnostic(help("remove it, or write a rule without `gateway`"))]
     NotOfGateway(&'static str),
     /// The rules expand to too many combinations.
-    #[error("{combinations} combinations of addresses, ports and the like are too many")]
-    #[diagnostic(help("at most {most} are possible; write prefixes and ranges for lists"))]
+    #[error("{combinations} combinations of addresses, ports and other values are too many")]
+    #[diagnostic(help("at most {most} are possible; use prefixes and ranges in place of lists"))]
     TooLarge {
         /// Number of combinations.
         combinations: u64,
@@ -152,40 +152,42 @@ pub enum FilterProblem {
         most: u64,
     },
     /// Too many rules are evaluated individually.
-    #[error("{0} rules that go on, or name applications, marks or sets, are too many")]
-    #[diagnostic(help("at most 256 are possible, as every packet asks them; every rule counts anyway"))]
+    #[error("{0} rules that continue, or that have applications, marks or sets, are too many")]
+    #[diagnostic(help(
+        "at most 256 are possible, because each packet evaluates all of them; every rule has counters in any case"
+    ))]
     TooManyGoingOn(usize),
     /// A rule names applications, but application identification is not configured.
-    #[error("nobody looks for applications")]
+    #[error("application identification is not enabled")]
     #[diagnostic(help("add [applications] with `interfaces`"))]
     NobodySeeks,
     /// A rule names applications in a filter without sessions.
-    #[error("packet by packet, no application is known")]
-    #[diagnostic(help("leave `sessions` out in [filter]"))]
+    #[error("`application` needs a stateful filter")]
+    #[diagnostic(help("remove `sessions = false` in [filter]"))]
     NoSessions,
     /// An application is identified by its protocol alone.
-    #[error("`{0}` is what its protocol says")]
+    #[error("`{0}` is a protocol, not an application")]
     #[diagnostic(help("write `protocol = \"{}\"`", _0.to_lowercase()))]
     OfProtocol(String),
     /// Two rules have the same name.
     #[error("rule {0} has the same name")]
-    #[diagnostic(help("names tell rules apart in lists and counters"))]
+    #[diagnostic(help("names of rules must be unique"))]
     DuplicateName(usize),
     /// A file of rules to insert contains other settings.
-    #[error("only rules of the filter can be inserted")]
-    #[diagnostic(help("write `[[filter.rules]]` and nothing else; `sluice apply` takes whole configurations"))]
+    #[error("only filter rules can be inserted")]
+    #[diagnostic(help("write only `[[filter.rules]]`; use `sluice apply` for whole configurations"))]
     NotRules,
     /// A rule to insert has no name.
-    #[error("a rule that is inserted needs a name")]
-    #[diagnostic(help("it is removed by its name: write `name = \"…\"`"))]
+    #[error("an inserted rule needs a name")]
+    #[diagnostic(help("add `name = \"…\"`, by which it can be removed"))]
     NoName,
     /// The name of a rule is a number, which could be confused with a rule's number.
-    #[error("`{0}` is a number, which is what rules without a name are called by")]
+    #[error("`{0}` is a number, which is reserved for rules without a name")]
     #[diagnostic(help("write a word, such as `rule-{0}`"))]
     Number(String),
     /// An earlier rule with another action matches all packets of the rule.
-    #[error("`{by}` matches all that `{rule}` does, and decides otherwise: it never decides")]
-    #[diagnostic(help("put it before the other, or remove it"))]
+    #[error("`{by}` matches all packets of `{rule}`, with another action: the rule never matches")]
+    #[diagnostic(help("move it before the other rule, or remove it"))]
     Shadowed {
         /// The rule.
         rule: String,
@@ -193,7 +195,7 @@ pub enum FilterProblem {
         by: String,
     },
     /// An earlier rule with the same action matches all packets of the rule.
-    #[error("`{by}` matches all that `{rule}` does, and decides the same: it is not needed")]
+    #[error("`{by}` matches all packets of `{rule}`, with the same action: the rule is redundant")]
     #[diagnostic(help("remove it"))]
     Redundant {
         /// The rule.

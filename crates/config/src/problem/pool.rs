@@ -6,12 +6,12 @@ use crate::value::{AddressRange, PortRange, Protocol};
 #[derive(Clone, Debug, PartialEq, thiserror::Error, miette::Diagnostic)]
 pub enum PoolProblem {
     /// No port can be allocated.
-    #[error("no port is left to give out")]
+    #[error("the pool has no port left")]
     #[diagnostic(help("shorten `reserved-ports`, or widen `ports`"))]
     NoPortLeft,
     /// A protocol with ports is listed among those without.
-    #[error("`{0}` has ports or identifiers")]
-    #[diagnostic(help("remove it: `protocols` is for what has neither"))]
+    #[error("protocol `{0}` has ports or query identifiers")]
+    #[diagnostic(help("remove it: `protocols` lists protocols without ports"))]
     HasPorts(Protocol),
     /// Two settings contradict each other.
     #[error("`{one}` and `{other}` contradict each other")]
@@ -25,8 +25,8 @@ pub enum PoolProblem {
         why: &'static str,
     },
     /// The mapping behaviour implies a stricter filtering behaviour.
-    #[error("`{filtering}` filtering of {protocol} cannot be with address-and-port-dependent mapping")]
-    #[diagnostic(help("there only who was sent to may answer: write \"address-and-port-dependent\", or leave it out"))]
+    #[error("`{filtering}` filtering of {protocol} is not possible with address-and-port-dependent mapping")]
+    #[diagnostic(help("write \"address-and-port-dependent\", or remove it"))]
     FilteringIgnored {
         /// `tcp`, `udp` or `icmp`.
         protocol: &'static str,
@@ -34,7 +34,7 @@ pub enum PoolProblem {
         filtering: &'static str,
     },
     /// Ports may overlap, but no protocol has a mapping behaviour that permits it.
-    #[error("no protocol of the pool is mapped by address and port, so that ports cannot overlap")]
+    #[error("`overlap` needs address-and-port-dependent mapping of a protocol")]
     #[diagnostic(help("add `mapping = \"address-and-port-dependent\"`, or remove `overlap`"))]
     NothingOverlaps,
     /// There are fewer addresses than shards, each of which needs one.
@@ -86,7 +86,9 @@ pub enum PoolProblem {
         shards: u16,
     },
     /// The maximum number of blocks per subscriber exceeds the blocks per shard and address.
-    #[error("no subscriber gets {maximum} blocks: the {blocks} of its address are divided among {shards} shards")]
+    #[error(
+        "no subscriber can have {maximum} blocks: the {blocks} blocks of its address are divided among {shards} shards"
+    )]
     #[diagnostic(help(
         "use at most `shards = {}`, smaller blocks, or `pairing = \"soft\"`",
         floor_power_of_two(u64::from(blocks / maximum))
@@ -100,8 +102,8 @@ pub enum PoolProblem {
         shards: u16,
     },
     /// The port range does not begin and end at block boundaries.
-    #[error("blocks begin at multiples of {size}: the ports {ports} cut the first or the last one")]
-    #[diagnostic(help("`ports = \"{whole}\"` has whole blocks alone"))]
+    #[error("blocks begin at multiples of {size}: the ports {ports} contain a part of a block")]
+    #[diagnostic(help("`ports = \"{whole}\"` contains whole blocks only"))]
     BlocksCut {
         /// Block size.
         size: u16,
@@ -112,7 +114,7 @@ pub enum PoolProblem {
     },
     /// An address has fewer ports than shares.
     #[error("{ports} ports of an address cannot be divided into {shares} shares")]
-    #[diagnostic(help("`compression` and `dynamic` together go up to {ports}"))]
+    #[diagnostic(help("the sum of `compression` and `dynamic` is at most {ports}"))]
     NoPortsEach {
         /// Number of ports per address.
         ports: u32,
@@ -121,9 +123,9 @@ pub enum PoolProblem {
     },
     /// There are more inside addresses than shares.
     #[error(
-        "`{inside}` has {count} addresses, and {outside} outside addresses {compression} times have {places} places"
+        "`{inside}` has {count} addresses, but {outside} outside addresses with a compression of {compression} serve only {places}"
     )]
-    #[diagnostic(help("`compression = {}` would do", count.div_ceil((*outside).max(1))))]
+    #[diagnostic(help("write `compression = {}` or more", count.div_ceil((*outside).max(1))))]
     TooManyInside {
         /// Inside range as written.
         inside: AddressRange,
@@ -137,15 +139,15 @@ pub enum PoolProblem {
         places: u64,
     },
     /// Ports are reserved for dynamic blocks, but the pool has no blocks.
-    #[error("`dynamic` keeps ports for blocks on demand, and the pool has no `block`")]
+    #[error("`dynamic` reserves ports for blocks on demand, but the pool has no `block`")]
     #[diagnostic(help("add `block = {{ size = 64 }}`, or remove `dynamic`"))]
     DynamicWithoutBlock,
     /// The pool has blocks, but no ports are reserved for them.
-    #[error("`block` without `dynamic`: all ports are dealt to inside addresses")]
+    #[error("`block` needs `dynamic`: without it, all ports are assigned by computation")]
     #[diagnostic(help("add `dynamic = 1` to `deterministic`, or remove `block`"))]
     BlockWithoutDynamic,
     /// The ports reserved for dynamic blocks contain no whole block.
-    #[error("no block of {size} ports fits into the ports that `dynamic` keeps, {ports}")]
+    #[error("no block of {size} ports fits into the {ports} ports that `dynamic` reserves")]
     #[diagnostic(help("raise `dynamic`, or lower `block.size`"))]
     NoBlockKept {
         /// Block size.
@@ -161,12 +163,12 @@ pub enum PoolProblem {
     ))]
     KeyMissing,
     /// A key is given for another algorithm than random.
-    #[error("`key` belongs to `algorithm = \"random\"`")]
+    #[error("`key` needs `algorithm = \"random\"`")]
     #[diagnostic(help("remove it, or write `algorithm = \"random\"`"))]
     KeyUnused,
     /// The maximum number of ports is below the computed share.
-    #[error("`maximum-ports` of {maximum} is below the {share} ports that every inside address is dealt")]
-    #[diagnostic(help("write {share} or more; a higher `compression` deals fewer"))]
+    #[error("`maximum-ports` of {maximum} is below the {share} computed ports of an inside address")]
+    #[diagnostic(help("write {share} or more, or a higher `compression`"))]
     BelowShare {
         /// Maximum as written.
         maximum: u32,
@@ -174,11 +176,11 @@ pub enum PoolProblem {
         share: u32,
     },
     /// Deterministic NAT requires subscribers of single addresses.
-    #[error("a deterministic pool deals ports to single addresses, and `subscriber-prefix` is {0}")]
-    #[diagnostic(help("write `subscriber-prefix = 32` in [nat], or leave it out"))]
+    #[error("a deterministic pool needs subscribers of one address, but `subscriber-prefix` is {0}")]
+    #[diagnostic(help("write `subscriber-prefix = 32` in [nat], or remove it"))]
     SubscriberPrefix(u8),
     /// Not all inside addresses of deterministic NAT are led to the pool by a rule.
-    #[error("no rule leads all of `{inside}` to pool `{pool}`")]
+    #[error("no rule translates all of `{inside}` to pool `{pool}`")]
     #[diagnostic(help("add a [[nat.source]] with `pool = \"{pool}\"`, or narrow `inside`"))]
     InsideNotLed {
         /// Inside range as written.

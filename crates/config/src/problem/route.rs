@@ -9,35 +9,35 @@ use crate::value::Prefix;
 #[derive(Clone, Debug, PartialEq, thiserror::Error, miette::Diagnostic)]
 pub enum RouteProblem {
     /// A route has neither a next hop nor an action.
-    #[error("the route to `{0}` leads nowhere")]
+    #[error("the route to `{0}` has no next hop and no action")]
     #[diagnostic(help("add `via = \"…\"`, `interface = \"…\"` or `action = \"blackhole\"`"))]
     Incomplete(Prefix),
     /// A route has both a next hop and an action.
-    #[error("the route to `{0}` has both an `action` and a way to go")]
+    #[error("the route to `{0}` has both an `action` and a next hop")]
     #[diagnostic(help("keep `action`, or `via` and `interface`"))]
     Contradicts(Prefix),
     /// Two routes have the same network and next hop.
-    #[error("there is this way to `{0}` already")]
-    #[diagnostic(help("keep one of them; its part beside other ways is its `weight`"))]
+    #[error("the route to `{0}` already has this next hop")]
+    #[diagnostic(help("keep one of them; set its share by `weight`"))]
     Twice(Prefix),
     /// Two routes to one network with the same distance, of which only one has an action.
-    #[error("the route to `{0}` has an `action` beside another way")]
+    #[error("the route to `{0}` has an `action` beside a next hop")]
     #[diagnostic(help("keep one of them, or give one a greater `distance`"))]
     NotAlone(Prefix),
     /// A route has too many next hops.
-    #[error("the route to `{0}` has more than {1} ways")]
-    #[diagnostic(help("leave some out"))]
+    #[error("the route to `{0}` has more than {1} next hops")]
+    #[diagnostic(help("remove some"))]
     TooManyWays(Prefix, usize),
     /// The destination is a connected network.
     #[error("`{0}` is on the link of interface `{1}`")]
-    #[diagnostic(help("leave it out, or give it a `distance` above 1: it is used while the link is down"))]
+    #[diagnostic(help("remove it, or add a `distance` above 1 to use it while the link is down"))]
     OnLink(Prefix, String),
     /// `onlink` is set without a gateway or without an interface.
-    #[error("the route to `{0}` is `onlink`, which is about a `via` with an `interface`")]
-    #[diagnostic(help("add what is missing, or leave `onlink` out"))]
+    #[error("the route to `{0}` is `onlink`, which needs `via` and `interface`")]
+    #[diagnostic(help("add the missing key, or remove `onlink`"))]
     Onlink(Prefix),
     /// No route leads to a recursive gateway.
-    #[error("no route leads to the gateway `{0}`")]
+    #[error("there is no route to the gateway `{0}`")]
     #[diagnostic(help(
         "add a route to it that is not the default route, such as one by the `interface` that it is on; or \
          name that interface and write `onlink = true` in place of `recursive`"
@@ -48,12 +48,12 @@ pub enum RouteProblem {
     #[diagnostic(help("write the address of a router"))]
     Broadcast(IpAddr, String),
     /// The router has no IPv4 address to resolve IPv4 gateways with.
-    #[error("the router cannot ask for IPv4 hosts by interface `{0}`: it has no IPv4 address")]
-    #[diagnostic(help("give one of its interfaces an IPv4 address, or take a gateway of IPv6"))]
+    #[error("the router cannot send ARP requests on interface `{0}`: it has no IPv4 address")]
+    #[diagnostic(help("add an IPv4 address to one of its interfaces, or use an IPv6 gateway"))]
     NothingToAskWith(String),
     /// `from` and `to` have different address families.
-    #[error("the route to `{to}` is for packets from `{from}`, which is of another family")]
-    #[diagnostic(help("write both in one family: a route for each"))]
+    #[error("the route to `{to}` and its `from` `{from}` are of different families")]
+    #[diagnostic(help("write a route for each family"))]
     SourceFamily {
         /// Destination network.
         to: Prefix,
@@ -62,27 +62,27 @@ pub enum RouteProblem {
     },
     /// `from` matches every source.
     #[error("`from` of the route to `{0}` matches every source")]
-    #[diagnostic(help("leave `from` out"))]
+    #[diagnostic(help("remove `from`"))]
     FromEverywhere(Prefix),
     /// A route by source has a recursive gateway.
-    #[error("the route to `{0}` has a `from`, and is `recursive`")]
-    #[diagnostic(help("write the address of a gateway on a link, or leave `recursive` out"))]
+    #[error("the route to `{0}` has both `from` and `recursive`")]
+    #[diagnostic(help("write the address of a gateway on a link, or remove `recursive`"))]
     RecursiveFrom(Prefix),
     /// The routes of a router have too many different sources.
     #[error("routes of one router name more than {0} different sources")]
-    #[diagnostic(help("join sources that have the same routes in a shorter network"))]
+    #[diagnostic(help("merge sources with the same routes to a shorter prefix"))]
     TooManySources(usize),
     /// There are too many routers and sources of routes together.
     #[error("there are more than {0} virtual routers and sources of routes")]
-    #[diagnostic(help("leave some out"))]
+    #[diagnostic(help("remove some"))]
     TooManyTables(usize),
     /// `recursive` is set without a gateway, or with an interface.
-    #[error("the route to `{0}` is `recursive`, which is about a `via` without an `interface`")]
-    #[diagnostic(help("write `via` alone, or leave `recursive` out"))]
+    #[error("the route to `{0}` is `recursive`, which needs `via` without `interface`")]
+    #[diagnostic(help("remove `interface` or `recursive`"))]
     Recursive(Prefix),
     /// The zone of a gateway contradicts the interface.
-    #[error("the gateway is on the link of `{zone}`, the route leaves by `{interface}`")]
-    #[diagnostic(help("keep one of them; `%` and the interface behind a gateway say all"))]
+    #[error("the gateway has the zone `{zone}`, but the route has the interface `{interface}`")]
+    #[diagnostic(help("remove `interface`: the zone after `%` names it"))]
     ZoneElsewhere {
         /// Interface in the gateway's zone.
         zone: String,

@@ -19,7 +19,7 @@ pub enum RouterProblem {
     },
     /// An interface belongs to another router.
     #[error("interface `{interface}` is in router `{router}`, not in this one")]
-    #[diagnostic(help("name an interface of this router, or write it {}", table_of(router)))]
+    #[diagnostic(help("name an interface of this router, or move it {}", table_of(router)))]
     Elsewhere {
         /// Name of the interface.
         interface: String,
@@ -27,12 +27,12 @@ pub enum RouterProblem {
         router: String,
     },
     /// A key of the router `default` belongs to the top level.
-    #[error("`{0}` of the router `default` stands at the top level")]
+    #[error("`{0}` of the router `default` belongs to the top level")]
     #[diagnostic(help("write {}", in_place_of(_0)))]
     OfDefault(&'static str),
     /// Rules of two routers use the same pool.
-    #[error("rules of router `{one}` and of router `{other}` name the pool `{pool}`")]
-    #[diagnostic(help("give each router a pool of its own"))]
+    #[error("routers `{one}` and `{other}` both use the pool `{pool}`")]
+    #[diagnostic(help("add a separate pool for each router"))]
     SharedPool {
         /// Name of the pool.
         pool: String,
@@ -42,8 +42,8 @@ pub enum RouterProblem {
         other: String,
     },
     /// The key is not valid for an end of a virtual link.
-    #[error("`{0}` is of devices, and this is an end of a virtual link")]
-    #[diagnostic(help("leave it out"))]
+    #[error("`{0}` needs a device, but this is an end of an inter-router link")]
+    #[diagnostic(help("remove it"))]
     NotOnLink(&'static str),
     /// The peer of a virtual link names another interface.
     #[error("interface `{peer}` is not the other end of `{name}`")]
@@ -56,10 +56,10 @@ pub enum RouterProblem {
     },
     /// Both ends of a virtual link are in the same router.
     #[error("interface `{0}` is in the same router")]
-    #[diagnostic(help("a virtual link leads from one router to another"))]
+    #[diagnostic(help("an inter-router link connects two routers"))]
     LinkToItself(String),
     /// The ends of a virtual link have different MTUs.
-    #[error("packets of {own} bytes would leave here, and `{peer}` takes {its}")]
+    #[error("the MTU is {own} bytes, but that of `{peer}` is {its}")]
     #[diagnostic(help("write the same `mtu` at both ends"))]
     LinkMtu {
         /// MTU of this end.
@@ -70,27 +70,27 @@ pub enum RouterProblem {
         its: u16,
     },
     /// A VLAN has a virtual link as its parent.
-    #[error("`{0}` is an end of a virtual link, which carries no tags")]
-    #[diagnostic(help("make another link in the place of the VLAN"))]
+    #[error("`{0}` is an end of an inter-router link, which carries no VLAN tags")]
+    #[diagnostic(help("add another inter-router link in place of the VLAN"))]
     TagsOnLink(String),
     /// Routers have different values of a setting that all filters share.
-    #[error("the filters of all routers have the same `{0}`, and this one is another")]
-    #[diagnostic(help("write the same in each"))]
+    #[error("`{0}` differs from that of another router's filter")]
+    #[diagnostic(help("write the same value in all filters"))]
     FiltersDiffer(&'static str),
     /// The name of an interface is not valid in a Linux namespace.
-    #[error("the router of `{0}` has a namespace, where an interface can't be called so")]
-    #[diagnostic(help("Linux takes names of 15 bytes, and `lo` is its own"))]
+    #[error("the router of `{0}` has a namespace, where this name is not possible")]
+    #[diagnostic(help("Linux allows names of up to 15 bytes, except `lo`"))]
     NotLinuxName(String),
     /// Kernel routes are enabled for a router without a namespace.
-    #[error("this router has no namespace whose routes could be its own")]
+    #[error("the router has no namespace to take routes from")]
     #[diagnostic(help("write `daemon = true`"))]
     NoNamespace,
     /// Host limits are set for a router without a namespace.
-    #[error("this router has no namespace that anything could come to")]
+    #[error("the router has no namespace to deliver packets to")]
     #[diagnostic(help("write `daemon = true`"))]
     NoHost,
     /// A pool allocates ports of an address that the router's host stack uses for its own connections.
-    #[error("pool `{pool}` lends ports of {address} that connections of the router's own host begin from")]
+    #[error("pool `{pool}` contains ports of {address} that connections of the router's own host use")]
     #[diagnostic(help(
         "whose port is lent is cut: write `reserved-ports = [\"32768-60999\"]`, or give the namespace other \
          `net.ipv4.ip_local_port_range`"
@@ -102,7 +102,7 @@ pub enum RouterProblem {
         pool: String,
     },
     /// Two routers have the same FPM listening address.
-    #[error("router `{other}` listens to FPM at {listen} already")]
+    #[error("router `{other}` already listens for FPM at {listen}")]
     #[diagnostic(help("choose another port, or give the router a namespace: `daemon = true`"))]
     SameListen {
         /// The address and port.
@@ -111,36 +111,36 @@ pub enum RouterProblem {
         other: String,
     },
     /// An FPM server has no listening address or socket.
-    #[error("FPM is listened to nowhere")]
+    #[error("FPM has no address or socket to listen on")]
     #[diagnostic(help("write `listen`, `socket` or both"))]
     ListensNowhere,
     /// A TCP-MD5 key is given for an address that is not in `peers`.
     #[error("there is a TCP-MD5 key for `{0}`, which is not in `peers`")]
-    #[diagnostic(help("add it to `peers`, or leave the key out"))]
+    #[diagnostic(help("add it to `peers`, or remove the key"))]
     KeyOfNobody(IpAddr),
     /// A TCP-MD5 key is given for a peer that can't connect because of its address family.
-    #[error("`{0}` cannot connect to `{1}`, which is of IPv4")]
-    #[diagnostic(help("listen at an IPv6 address, `[::]` for both, or leave the key out"))]
+    #[error("`{0}` cannot connect to the IPv4 address `{1}`")]
+    #[diagnostic(help("listen on an IPv6 address, `[::]` for both families, or remove the key"))]
     KeyFamily(IpAddr, SocketAddr),
     /// TCP-MD5 keys are given without a TCP listening address.
-    #[error("there are TCP-MD5 keys, and nothing is listened to by TCP")]
-    #[diagnostic(help("write `listen`, or leave the keys out: a Unix socket knows its users"))]
+    #[error("TCP-MD5 keys need a TCP listener")]
+    #[diagnostic(help("write `listen`, or remove the keys: access to a Unix socket is controlled by permissions"))]
     KeysWithoutListen,
     /// A rate has no limit.
     #[error("this rate limits neither packets nor bits")]
     #[diagnostic(help("write `packets`, `bits` or both"))]
     EmptyRate,
     /// A share is set on an end of a virtual link.
-    #[error("`{0}` is an end of a virtual link, where nothing else leaves")]
+    #[error("`{0}` is an end of an inter-router link, which has no other traffic")]
     #[diagnostic(help("give it a `rate`"))]
     ShareOfVirtualLink(String),
     /// A guarantee is set on a link without a rate.
-    #[error("there is no telling what `{0}` can guarantee")]
+    #[error("the rate of `{0}` is unknown, so it can't guarantee a share")]
     #[diagnostic(help("write the `rate` of [interfaces.{0}]"))]
     NoLinkRate(String),
     /// The guarantees on a link exceed its rate.
-    #[error("interfaces on `{link}` are guaranteed {all} bits a second together, and its rate is {rate}")]
-    #[diagnostic(help("guarantee less"))]
+    #[error("the guarantees on `{link}` sum up to {all} bits per second, more than its rate of {rate}")]
+    #[diagnostic(help("lower the guarantees"))]
     GuaranteesAboveRate {
         /// Interface with the device of the link.
         link: String,
@@ -150,7 +150,7 @@ pub enum RouterProblem {
         rate: BitRate,
     },
     /// There are too many routers.
-    #[error("{0} routers are more than there can be")]
+    #[error("{0} routers exceed the maximum")]
     #[diagnostic(help("at most {} are possible", crate::limits::MOST_ROUTERS))]
     TooMany(usize),
 }

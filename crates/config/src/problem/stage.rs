@@ -10,30 +10,30 @@ pub(crate) const BURST: u32 = 64;
 pub enum StageProblem {
     /// The pipeline has no stages.
     #[error("a pipeline needs stages")]
-    #[diagnostic(help("add [[system.stages]] with `parts` and `cores`, or leave `model` out"))]
+    #[diagnostic(help("add [[system.stages]] with `parts` and `cores`, or remove `model`"))]
     Missing,
     /// Stages are given for another model than a pipeline.
-    #[error("stages belong to `model = \"pipeline\"`")]
-    #[diagnostic(help("write `model = \"pipeline\"`, or leave the stages out"))]
+    #[error("stages need `model = \"pipeline\"`")]
+    #[diagnostic(help("write `model = \"pipeline\"`, or remove the stages"))]
     NoPipeline,
     /// Cores are given in two places.
-    #[error("`workers` and the {0} both say which cores work")]
-    #[diagnostic(help("leave `workers` out: the cores of the {0} are the workers'"))]
+    #[error("`workers` and the {0} both name the cores of the workers")]
+    #[diagnostic(help("remove `workers`: each core of the {0} has a worker"))]
     WorkersToo(&'static str),
     /// A stage has no parts.
-    #[error("the stage does nothing")]
+    #[error("the stage has no parts")]
     #[diagnostic(help("{}", ORDER))]
     Nothing,
     /// A stage has no cores.
-    #[error("nobody does the stage")]
+    #[error("the stage has no cores")]
     #[diagnostic(help("write cores such as [2, 3]"))]
     NoCores,
     /// A part is out of order or repeated.
-    #[error("`{0}` is not the next part of a packet's way")]
+    #[error("part `{0}` is out of order")]
     #[diagnostic(help("{}", next(_1)))]
     Order(String, Option<&'static str>),
     /// No stage has the part.
-    #[error("no stage does `{0}`")]
+    #[error("no stage has the part `{0}`")]
     #[diagnostic(help("add it to a stage: {}; `{0}` is missing", ORDER))]
     Part(&'static str),
     /// No part has this name.
@@ -41,8 +41,8 @@ pub enum StageProblem {
     #[diagnostic(help("{}", ORDER))]
     Unknown(String),
     /// A stage would split a part.
-    #[error("`{node}` can't be a stage of its own: {written} would have two writers")]
-    #[diagnostic(help("cut before or behind `session`, which holds it"))]
+    #[error("`{node}` can't be a separate stage: two workers would write {written}")]
+    #[diagnostic(help("split before or after the part `session`, which contains it"))]
     Cut {
         /// The node.
         node: &'static str,
@@ -54,18 +54,16 @@ pub enum StageProblem {
     #[diagnostic(help("add `{0} = [2]` to [system.roles]"))]
     NoRole(&'static str),
     /// Roles are given for another model than role-split.
-    #[error("roles belong to `model = \"role-split\"`")]
-    #[diagnostic(help("write `model = \"role-split\"`, or leave the roles out"))]
+    #[error("roles need `model = \"role-split\"`")]
+    #[diagnostic(help("write `model = \"role-split\"`, or remove the roles"))]
     NoRoleSplit,
     /// A core has both roles.
-    #[error("core {0} can't both receive and inspect")]
-    #[diagnostic(help(
-        "name it in one of `io` and `inspect`; a core that does both is a worker of `model = \"run-to-completion\"`"
-    ))]
+    #[error("core {0} is in both `io` and `inspect`")]
+    #[diagnostic(help("remove it from one of them; `model = \"run-to-completion\"` has workers that do both"))]
     BothRoles(u16),
     /// The assist threshold exceeds what the ring can hold.
-    #[error("a ring of {ring} packets never holds more than {threshold} and has room for a burst")]
-    #[diagnostic(help("at most {}, or a larger `ring`; `assist = false` turns the assist off", ring.saturating_sub(BURST)))]
+    #[error("`assist-threshold` of {threshold} does not fit into a ring of {ring} packets beside a burst")]
+    #[diagnostic(help("write at most {}, or a larger `ring`; `assist = false` switches assistance off", ring.saturating_sub(BURST)))]
     ThresholdAboveRing {
         /// Threshold as written.
         threshold: u32,
@@ -74,7 +72,7 @@ pub enum StageProblem {
     },
     /// There are more stages than cores.
     #[error("{stages} stages share {cores} core{}", if *cores == 1 { "" } else { "s" })]
-    #[diagnostic(help("stages on one core could be one stage, without rings between them"))]
+    #[diagnostic(help("merge stages of one core to one stage, which needs no rings"))]
     MoreThanCores {
         /// Number of stages.
         stages: usize,

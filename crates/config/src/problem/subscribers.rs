@@ -12,7 +12,7 @@ pub enum SubscribersProblem {
     #[diagnostic(help("add a table such as [subscribers.sites.homes]"))]
     NoSites,
     /// There are more sites than supported.
-    #[error("{0} sites are more than there can be")]
+    #[error("{0} sites exceed the maximum")]
     #[diagnostic(help("at most {MOST_SITES} are possible"))]
     TooManySites(u64),
     /// A referenced table is missing.
@@ -28,7 +28,7 @@ pub enum SubscribersProblem {
     },
     /// No group uses the table.
     #[error("no sites use [subscribers.{table}.{name}]")]
-    #[diagnostic(help("write `{table} = \"{name}\"` in a group, or take the table away"))]
+    #[diagnostic(help("write `{table} = \"{name}\"` in a group, or remove the table"))]
     Unused {
         /// `dhcp` or `public`.
         table: &'static str,
@@ -37,7 +37,7 @@ pub enum SubscribersProblem {
     },
     /// The interface has neither a device nor a bond of its own.
     #[error("interface `{interface}` is {what}")]
-    #[diagnostic(help("name the interface that has the device, or the bond, alone"))]
+    #[diagnostic(help("name the interface of the device or bond itself"))]
     Link {
         /// Name of the interface.
         interface: String,
@@ -58,16 +58,16 @@ pub enum SubscribersProblem {
         other: String,
     },
     /// An access interface has no IPv4 address.
-    #[error("interface `{0}` has no IPv4 address, and terminals no gateway")]
+    #[error("interface `{0}` has no IPv4 address, which terminals need as gateway")]
     #[diagnostic(help("add the gateway's address in the terminals' network: `addresses = [\"10.0.0.1/16\"]`"))]
     NoGateway(String),
     /// A public interface has no IPv4 address of its own.
     #[error("interface `{0}` has no IPv4 address of its own")]
-    #[diagnostic(help("add a static address, by which other gateways on the link are asked for"))]
+    #[diagnostic(help("add a static address as source of ARP requests on the link"))]
     NoOwnAddress(String),
     /// A public interface is also the access interface of a group.
-    #[error("terminals of group `{group}` come in by `{interface}`")]
-    #[diagnostic(help("public addresses are on an interface without sites"))]
+    #[error("`{interface}` is the interface of terminals of group `{group}`")]
+    #[diagnostic(help("name an interface without sites for public addresses"))]
     TerminalsOutside {
         /// Name of the group.
         group: String,
@@ -75,15 +75,15 @@ pub enum SubscribersProblem {
         interface: String,
     },
     /// A public interface has no prefixes.
-    #[error("nothing says where public addresses on `{0}` come from")]
+    #[error("the prefixes of public addresses on `{0}` are missing")]
     #[diagnostic(help("write `prefixes = [\"198.51.100.0/22\"]`"))]
     NoPrefixes(String),
     /// A group has both `tags` and `prefix`.
-    #[error("`tags` and `prefix` both say which frames are of the group")]
+    #[error("`tags` and `prefix` both select the frames of the group")]
     #[diagnostic(help("keep one of them"))]
     TagsAndPrefix,
     /// Two groups have the same tags.
-    #[error("frames of `{interface}` with the tags {tags} are of group `{group}` and of group `{other}`")]
+    #[error("frames of `{interface}` with the tags {tags} belong to both group `{group}` and group `{other}`")]
     #[diagnostic(help("narrow one of them"))]
     TagsTwice {
         /// Name of the interface.
@@ -96,8 +96,8 @@ pub enum SubscribersProblem {
         other: String,
     },
     /// A group has the tags of a VLAN interface.
-    #[error("the tags {tags} of `{interface}` are those of interface `{vlan}`")]
-    #[diagnostic(help("narrow `tags`, or take the VLAN away"))]
+    #[error("the tags {tags} of `{interface}` belong to interface `{vlan}`")]
+    #[diagnostic(help("narrow `tags`, or remove the VLAN"))]
     TagsOfVlan {
         /// Access interface of the terminals.
         interface: String,
@@ -107,7 +107,7 @@ pub enum SubscribersProblem {
         vlan: String,
     },
     /// A group with all frames of an interface is not the only one there.
-    #[error("all that comes in by `{interface}` is of site `{whole}`, and some of it of group `{other}`")]
+    #[error("all frames of `{interface}` belong to site `{whole}`, but group `{other}` also selects some of them")]
     #[diagnostic(help("write `tags` or `prefix` in both"))]
     NotAlone {
         /// Name of the interface.
@@ -119,7 +119,7 @@ pub enum SubscribersProblem {
     },
     /// The prefixes of two groups overlap.
     #[error("`{prefix}` overlaps `{other_prefix}` of group `{other}`")]
-    #[diagnostic(help("a terminal's address is of one site"))]
+    #[diagnostic(help("a terminal's address must belong to one site"))]
     PrefixesOverlap {
         /// Prefix as written.
         prefix: Prefix,
@@ -138,20 +138,20 @@ pub enum SubscribersProblem {
         group: String,
     },
     /// A group has both `public` and `pool`.
-    #[error("`public` and `pool` both say what the sites are outside")]
+    #[error("`public` and `pool` both select the outside addresses of the sites")]
     #[diagnostic(help("keep one of them"))]
     TwoOutsides,
     /// A group has neither `public` nor `pool`.
-    #[error("nothing says what the sites are outside")]
+    #[error("the outside addresses of the sites are not configured")]
     #[diagnostic(help("add `public = \"…\"` for public addresses by DHCP, or `pool = \"…\"`"))]
     NoOutside,
     /// A group has no DHCP server for its terminals.
-    #[error("nobody leases addresses to the terminals, and none without a lease is served")]
-    #[diagnostic(help("write [subscribers.dhcp.inside], and here `dhcp = \"inside\"`"))]
+    #[error("the group has no DHCP, and terminals without a lease have no service")]
+    #[diagnostic(help("add [subscribers.dhcp.inside], and `dhcp = \"inside\"` here"))]
     NoServer,
     /// The pool of a group is used in another router.
-    #[error("pool `{pool}` is of router `{other}`, and the sites are in router `{router}`")]
-    #[diagnostic(help("give the sites a pool of their own"))]
+    #[error("pool `{pool}` belongs to router `{other}`, but the sites are in router `{router}`")]
+    #[diagnostic(help("add a separate pool for the sites"))]
     PoolElsewhere {
         /// Name of the pool.
         pool: String,
@@ -161,16 +161,16 @@ pub enum SubscribersProblem {
         router: String,
     },
     /// The pool of a group is deterministic.
-    #[error("pool `{0}` computes ports from inside addresses, which terminals of several sites have")]
-    #[diagnostic(help("take a pool without `deterministic`"))]
+    #[error("pool `{0}` computes ports from inside addresses, which are not unique across sites")]
+    #[diagnostic(help("use a pool without `deterministic`"))]
     PoolComputes(String),
     /// An IPv6 address or network is given.
     #[error("`{0}` is not IPv4")]
-    #[diagnostic(help("sites are translated between IPv4 addresses: write one"))]
+    #[diagnostic(help("sites have IPv4 only: write an IPv4 address"))]
     NotIpv4(String),
     /// The relay address is not in a network of the access interface.
-    #[error("`{relay}` is no host's address in a network of `{interface}`, by which group `{group}` comes in")]
-    #[diagnostic(help("leave it out, and it is the interface's first address"))]
+    #[error("`{relay}` is not a host address in a network of `{interface}`, the interface of group `{group}`")]
+    #[diagnostic(help("remove it to use the interface's first address"))]
     RelayElsewhere {
         /// Address as written.
         relay: std::net::Ipv4Addr,
@@ -180,8 +180,8 @@ pub enum SubscribersProblem {
         group: String,
     },
     /// Two tables have the same file.
-    #[error("`{file}` is also the file of [subscribers.{table}.{other}]")]
-    #[diagnostic(help("name one table in several groups"))]
+    #[error("`{file}` is already the file of [subscribers.{table}.{other}]")]
+    #[diagnostic(help("use one table in several groups"))]
     SameFile {
         /// Path as written.
         file: String,
@@ -195,8 +195,8 @@ pub enum SubscribersProblem {
     #[diagnostic(help("write 1 to 200 letters, digits, `-`, `_` and `.`"))]
     HostName(String),
     /// A DHCP server could lease an address that a pool uses.
-    #[error("a DHCP server could give a site `{overlap}` of `{prefix}`, which pool `{pool}` lends")]
-    #[diagnostic(help("leave the addresses out of `prefixes`, or out of the pool"))]
+    #[error("`{overlap}` of `{prefix}`, the public addresses of sites, is also in pool `{pool}`")]
+    #[diagnostic(help("remove the addresses from `prefixes` or from the pool"))]
     PoolInPrefix {
         /// Prefix as written.
         prefix: Prefix,

@@ -9,7 +9,7 @@ use super::Problem;
 pub enum TunnelProblem {
     /// The key is not valid for this encapsulation.
     #[error("`{0}` does not belong to {1}")]
-    #[diagnostic(help("leave it out"))]
+    #[diagnostic(help("remove it"))]
     NotOf(&'static str, &'static str),
     /// A VXLAN tunnel has no network identifier.
     #[error("VXLAN without an `id`")]
@@ -17,27 +17,27 @@ pub enum TunnelProblem {
     NoId,
     /// The ends have different address families.
     #[error("`local` and `remote` are of two address families")]
-    #[diagnostic(help("write two IPv4 or two IPv6 addresses; what is inside may be of both families"))]
+    #[diagnostic(help("write two IPv4 or two IPv6 addresses; inner packets may be of both families"))]
     Families,
     /// No interface of the underlay router has the local address.
     #[error("no interface of router `{1}` has the address {0}")]
-    #[diagnostic(help("write an address of an interface there, or name its router: `underlay`"))]
+    #[diagnostic(help("write an address of an interface of that router, or name another router in `underlay`"))]
     NotLocal(IpAddr, String),
     /// The local address belongs to the tunnel interface itself.
     #[error("`local` is an address of the tunnel itself")]
-    #[diagnostic(help("write the address of the interface that outer packets come in by"))]
+    #[diagnostic(help("write the address of the interface that receives the outer packets"))]
     OverItself,
     /// The remote address belongs to the gateway itself.
-    #[error("{0} is an address of `{1}`: both ends would be here")]
-    #[diagnostic(help("write a virtual link (`peer`) in the place of the tunnel"))]
+    #[error("{0} is an address of `{1}`: both ends would be on this gateway")]
+    #[diagnostic(help("use an inter-router link (`peer`) in place of the tunnel"))]
     ToItself(IpAddr, String),
     /// Two tunnels have the same ends and identifier.
-    #[error("`{0}` has the same ends, and nothing tells their packets apart")]
-    #[diagnostic(help("write another `id`, or leave one of them out"))]
+    #[error("`{0}` has the same ends and identifier, so their packets can't be distinguished")]
+    #[diagnostic(help("change `id`, or remove one of them"))]
     Twice(String),
     /// Outer packets exceed the MTU of the underlay interface.
-    #[error("outer packets of {outer} bytes would leave by `{underlay}`, which takes {its}")]
-    #[diagnostic(help("leave `mtu` out, and as much is taken as fits"))]
+    #[error("outer packets of {outer} bytes exceed the MTU of `{underlay}`, {its}")]
+    #[diagnostic(help("remove `mtu` to use the largest possible one"))]
     Mtu {
         /// Length of the longest outer packet in bytes.
         outer: u16,
@@ -47,8 +47,8 @@ pub enum TunnelProblem {
         its: u16,
     },
     /// A VLAN has a tunnel as its parent.
-    #[error("`{0}` is a tunnel, which carries no tags")]
-    #[diagnostic(help("make another tunnel in the place of the VLAN"))]
+    #[error("`{0}` is a tunnel, which carries no VLAN tags")]
+    #[diagnostic(help("add another tunnel in place of the VLAN"))]
     Tags(String),
 }
 

@@ -9,15 +9,15 @@ use crate::value::{Period, Prefix};
 #[derive(Clone, Debug, PartialEq, thiserror::Error, miette::Diagnostic)]
 pub enum UplinkProblem {
     /// There are more uplinks than supported.
-    #[error("{0} uplinks are more than {1}")]
-    #[diagnostic(help("leave some out"))]
+    #[error("{0} uplinks exceed the maximum of {1}")]
+    #[diagnostic(help("remove some"))]
     TooMany(usize, usize),
     /// An uplink has no gateway, or several of one address family.
-    #[error("an uplink has one gateway of each address family at most, and one at least")]
+    #[error("an uplink needs one gateway, at most one of each address family")]
     #[diagnostic(help("write `via = [\"…\"]`, and an uplink for each further gateway"))]
     Gateways,
     /// Two uplinks have the same gateway.
-    #[error("the gateway `{gateway}` is that of uplink `{other}`")]
+    #[error("uplink `{other}` already has the gateway `{gateway}`")]
     #[diagnostic(help("keep one of them, or name another gateway"))]
     Shared {
         /// The gateway.
@@ -27,33 +27,31 @@ pub enum UplinkProblem {
     },
     /// The health checks have neither `ping` nor `route`.
     #[error("`health` has neither `ping` nor `route`")]
-    #[diagnostic(help("add `ping = [\"…\"]` with hosts beyond the uplink, or leave `health` out: the link counts"))]
+    #[diagnostic(help("add `ping = [\"…\"]` with hosts beyond the uplink, or remove `health` to check only the link"))]
     NothingToCheck,
     /// The timeout of a check is out of range or exceeds the interval.
-    #[error("a timeout is 10 ms at least, and `interval` ({0}) at most")]
+    #[error("the timeout is out of range: 10 ms to `interval` ({0})")]
     #[diagnostic(help("write a shorter timeout, or a longer interval"))]
     Timeout(Period),
     /// An uplink has too many probed hosts.
-    #[error("an uplink is checked by {0} hosts at most")]
-    #[diagnostic(help("leave some out: one that answers is enough"))]
+    #[error("an uplink has at most {0} hosts to ping")]
+    #[diagnostic(help("remove some: one answer is enough"))]
     TooManyTargets(usize),
     /// The interface can't send echo requests, because it has no Ethernet link.
-    #[error("echo requests cannot be sent by interface `{0}`, a tunnel or virtual link")]
-    #[diagnostic(help("check it by a `route` of a routing daemon"))]
+    #[error("echo requests cannot be sent on interface `{0}`, a tunnel or inter-router link")]
+    #[diagnostic(help("use `route` of a routing daemon as check"))]
     NoEthernet(String),
     /// The uplink has no gateway of a probed host's address family.
-    #[error("the uplink has no gateway of the family of `{0}`")]
-    #[diagnostic(help("add a gateway of that family, or leave the host out"))]
+    #[error("the uplink has no gateway of the address family of `{0}`")]
+    #[diagnostic(help("add a gateway of that family, or remove the host"))]
     TargetFamily(IpAddr),
     /// The interface has no source address of a probed host's family.
-    #[error("`{0}` would be asked from an address of interface `{1}`, which has none of its family")]
-    #[diagnostic(help("give the interface an address, or leave the host out"))]
+    #[error("interface `{1}` has no source address of the family of `{0}`")]
+    #[diagnostic(help("add an address to the interface, or remove the host"))]
     NoSource(IpAddr, String),
     /// A route has uplinks and another next hop.
-    #[error("the route to `{0}` has `uplinks` beside another way to go")]
-    #[diagnostic(help(
-        "keep `uplinks` alone, with `from`, `balance` and `distance`; the `weight` stands in the uplink"
-    ))]
+    #[error("the route to `{0}` has both `uplinks` and another next hop")]
+    #[diagnostic(help("keep only `uplinks`, with `from`, `balance` and `distance`; `weight` belongs to the uplink"))]
     Contradicts(Prefix),
     /// No uplink has this name.
     #[error("there is no uplink `{name}`")]
@@ -66,18 +64,18 @@ pub enum UplinkProblem {
     },
     /// A route names an uplink twice.
     #[error("the route has uplink `{0}` twice")]
-    #[diagnostic(help("name it once; its part is its `weight`"))]
+    #[diagnostic(help("name it once; set its share by `weight`"))]
     Twice(String),
     /// No uplink of a route has a gateway of the route's address family.
-    #[error("none of the uplinks has a gateway of the family of `{0}`")]
+    #[error("none of the uplinks has a gateway of the address family of `{0}`")]
     #[diagnostic(help("add one to `via` of an uplink"))]
     NoGateway(Prefix),
     /// `balance` is set on a route without uplinks.
-    #[error("`balance` is about `uplinks`")]
-    #[diagnostic(help("leave it out, or name `uplinks`"))]
+    #[error("`balance` needs `uplinks`")]
+    #[diagnostic(help("remove it, or add `uplinks`"))]
     Balance,
     /// Two routes to one network with the same distance, of which only one uses uplinks.
-    #[error("the route to `{0}` has `uplinks` beside other ways at its distance")]
+    #[error("the route to `{0}` has `uplinks` and other next hops at the same distance")]
     #[diagnostic(help("write them as one route, or give one a greater `distance`"))]
     NotAlone(Prefix),
 }

@@ -49,5 +49,5 @@ impl Serve for operation::Applications {
 
 /// Error of a request while application identification is not configured.
 pub(super) fn nobody() -> Refusal {
-    Refusal::Wrong("nobody looks for applications: the configuration has no [applications]".into())
+    Refusal::Wrong("application identification is not enabled: the configuration has no [applications]".into())
 }
