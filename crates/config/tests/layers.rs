@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// The layers, the lowest first.
 const LAYERS: [&[&str]; 7] = [
-    &["limits", "numbering", "text"],
+    &["field", "limits", "numbering", "text"],
     &["value"],
     &["schema"],
     // The configuration as the daemon uses it.

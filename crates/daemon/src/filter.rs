@@ -196,14 +196,11 @@ pub(crate) fn with_request<A: Address>(header: Header<A>, request: &FilterReques
     let fields = [
         (Field::SourceMac, Some(mac(macs[0]))),
         (Field::DestinationMac, Some(mac(macs[1]))),
-        (Field::Dscp, request.dscp.map(|dscp| dscp.0.into())),
-        (Field::Ecn, request.ecn.map(|ecn| ecn.0.into())),
-        (Field::Vlan, request.vlan.map(u32::from)),
-        (Field::Length, request.length.map(u32::from)),
     ];
     let mark = request.mark.map_or(0, |mark| mark.value);
     fields
         .into_iter()
+        .chain(request.header_fields())
         .filter_map(|(field, value)| Some((field, value?)))
         .fold(header.with_mark(mark), |header, (field, value)| {
             header.with(field, value)

@@ -6,72 +6,12 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::Args;
-use clap::builder::ArgPredicate;
 use serde::{Deserialize, Serialize};
 
 use super::column::{Column, Row, grouped, word};
 use crate::diagnosis::Complaint;
 use crate::schema::{Action, Matcher, Verdict};
-use crate::value::{Dscp, Ecn, IpProtocol, Mac, Mark};
-
-/// What is asked.
-#[derive(Args, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", default)]
-pub struct FilterRequest {
-    /// How many of the rules.
-    #[arg(
-        long,
-        default_value_t = 100,
-        default_value_if("packet", ArgPredicate::IsPresent, "0"),
-        value_name = "NUMBER"
-    )]
-    pub rules: u32,
-    /// Which rule decides about the first packet of this flow: "tcp 10.0.0.1:1234 > 192.0.2.1:80" (the destination as
-    /// translated), "icmp 10.0.0.1 > 192.0.2.1".
-    #[arg(long = "match", value_name = "PACKET")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub packet: Option<String>,
-    /// With --match: the interface that it comes in by, where it is not the one that leads back to its source.
-    #[arg(long = "in", value_name = "INTERFACE", requires = "packet")]
-    #[serde(rename = "in", skip_serializing_if = "Option::is_none")]
-    pub incoming: Option<String>,
-    /// With --match: the virtual router whose packet it is, where it is not that of --in.
-    #[arg(long, value_name = "NAME", requires = "packet")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub router: Option<String>,
-    /// With --match: the interface that it leaves by, where it is not the one that leads to its destination; or `gateway`.
-    #[arg(long, value_name = "INTERFACE", requires = "packet")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub out: Option<String>,
-    /// With --match: the source MAC address of its frame; no frame brings it where neither address is given.
-    #[arg(long, value_name = "MAC", requires = "packet")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub from_mac: Option<Mac>,
-    /// With --match: the destination MAC address of its frame.
-    #[arg(long, value_name = "MAC", requires = "packet")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub to_mac: Option<Mac>,
-    /// With --match: its code point, such as ef; 0 where not given.
-    #[arg(long, value_name = "DSCP", requires = "packet")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub dscp: Option<Dscp>,
-    /// With --match: its code point of congestion, such as ect0; not-ect where not given.
-    #[arg(long, value_name = "ECN", requires = "packet")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ecn: Option<Ecn>,
-    /// With --match: the mark of its session, such as 0x10.
-    #[arg(long, value_name = "MARK", requires = "packet")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub mark: Option<Mark>,
-    /// With --match: the outer VLAN tag that it comes in with.
-    #[arg(long, value_name = "VLAN", requires = "packet")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub vlan: Option<u16>,
-    /// With --match: its length in bytes, from its IP header on; that of bare headers where not given.
-    #[arg(long, value_name = "BYTES", requires = "packet")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub length: Option<u16>,
-}
+use crate::value::IpProtocol;
 
 /// The packet filter.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

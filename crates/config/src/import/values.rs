@@ -206,6 +206,21 @@ pub fn dscp(text: &str) -> Result<Ranges, String> {
     Ok(Ranges::of(number.into(), number.into()))
 }
 
+/// The same in capitals, too: `EF`.
+pub fn dscp_class(text: &str) -> Result<Ranges, String> {
+    dscp(&text.to_lowercase())
+}
+
+/// A length, or a range of them with a colon: `0:100`.
+pub fn lengths(text: &str) -> Result<Ranges, String> {
+    ports(text, ':')
+}
+
+/// A length, or a range of them with a hyphen.
+pub fn length(text: &str) -> Result<Ranges, String> {
+    ports(text, '-')
+}
+
 /// `ect0`, or its number.
 pub fn ecn(text: &str) -> Result<Ranges, String> {
     let named = text.parse::<Ecn>().ok().map(|Ecn(number)| number);

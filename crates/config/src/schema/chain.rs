@@ -6,8 +6,8 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::filter::{Action, FilterRule, Name, Part};
-use crate::value::{Addresses, BitRate, Dscp, IpProtocol, Message, Numbers, OneOrMore, OrNot, Ports, TcpFlags};
+use super::rule::Class;
+use crate::value::BitRate;
 
 /// A step of a chain: a word at its end, or a table.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -78,70 +78,6 @@ pub struct Police {
     /// Packets, or bytes, at once; as many as a second's where not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub burst: Option<u32>,
-}
-
-/// What packets match, by the keys of a filter rule: of several values of a key any may hold, of several keys all must.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct Class {
-    /// Source addresses.
-    #[serde(skip_serializing_if = "OneOrMore::is_empty")]
-    pub from: OneOrMore<OrNot<Addresses>>,
-    /// Destination addresses, as they came.
-    #[serde(skip_serializing_if = "OneOrMore::is_empty")]
-    pub to: OneOrMore<OrNot<Addresses>>,
-    /// Protocols.
-    #[serde(skip_serializing_if = "OneOrMore::is_empty")]
-    pub protocol: OneOrMore<OrNot<IpProtocol>>,
-    /// Source ports.
-    #[serde(skip_serializing_if = "OneOrMore::is_empty")]
-    pub from_port: OneOrMore<OrNot<Ports>>,
-    /// Destination ports, as they came.
-    #[serde(skip_serializing_if = "OneOrMore::is_empty")]
-    pub to_port: OneOrMore<OrNot<Ports>>,
-    /// ICMP and ICMPv6 messages.
-    #[serde(skip_serializing_if = "OneOrMore::is_empty")]
-    pub icmp: OneOrMore<Message>,
-    /// TCP flags.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub flags: Option<TcpFlags>,
-    /// Which part of its datagram the packet is.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub fragment: Option<Part>,
-    /// Differentiated services code points.
-    #[serde(skip_serializing_if = "OneOrMore::is_empty")]
-    pub dscp: OneOrMore<Dscp>,
-    /// Length of the packet in bytes, from its IP header on.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub length: Option<Numbers>,
-    /// VLANs that it came in by, the outer tag where there are two.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub vlan: Option<Numbers>,
-    /// Interfaces that it came in by.
-    #[serde(rename = "in", skip_serializing_if = "OneOrMore::is_empty")]
-    pub incoming: OneOrMore<OrNot<Name>>,
-}
-
-impl Class {
-    /// A filter rule that matches the same.
-    pub fn rule(&self) -> FilterRule {
-        let own = self.clone();
-        FilterRule {
-            from: own.from,
-            to: own.to,
-            protocol: own.protocol,
-            from_port: own.from_port,
-            to_port: own.to_port,
-            icmp: own.icmp,
-            flags: own.flags,
-            fragment: own.fragment,
-            dscp: own.dscp,
-            length: own.length,
-            vlan: own.vlan,
-            incoming: own.incoming,
-            ..FilterRule::of(Action::Accept)
-        }
-    }
 }
 
 impl<'de> Deserialize<'de> for PoliceBy {

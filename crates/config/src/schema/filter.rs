@@ -4,10 +4,8 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
 use super::pool::is_default;
-use crate::value::{
-    Addresses, Dscp, Ecn, IpProtocol, Mac, Mark, Message, Numbers, OneOrMore, OrNot, Period, Ports, SetElement,
-    SetType, TcpFlags,
-};
+use super::rule::FilterRule;
+use crate::value::{Addresses, FieldValues, OneOrMore, Period, Ports, SetElement, SetType};
 
 /// `[filter]`: rules over the packets that are forwarded, asked in the order of the file. The first rule that matches and
 /// accepts, drops or rejects decides. Of packets to the gateway itself rules with `out = "gateway"` alone are asked; what none of
@@ -172,176 +170,6 @@ pub enum ListSearch {
     Bisection,
 }
 
-/// `[[filter.rules]]`: what is not named may be anything. Of several values of a key any may hold, of several keys all must.
-/// With `!` before all values of a key, none of them may hold.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct FilterRule {
-    /// What it is called in lists, counters and the log; its number where not given.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
-    /// What it does.
-    pub action: Action,
-    /// Source addresses.
-    #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
-    pub from: OneOrMore<OrNot<Addresses>>,
-    /// Destination addresses, after translation.
-    #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
-    pub to: OneOrMore<OrNot<Addresses>>,
-    /// Protocols.
-    #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
-    pub protocol: OneOrMore<OrNot<IpProtocol>>,
-    /// Source ports.
-    #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
-    pub from_port: OneOrMore<OrNot<Ports>>,
-    /// Destination ports, after translation.
-    #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
-    pub to_port: OneOrMore<OrNot<Ports>>,
-    /// ICMP and ICMPv6 messages.
-    #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
-    pub icmp: OneOrMore<Message>,
-    /// TCP flags.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub flags: Option<TcpFlags>,
-    /// Which part of its datagram the packet is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fragment: Option<Part>,
-    /// Differentiated services code points.
-    #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
-    pub dscp: OneOrMore<Dscp>,
-    /// Code points of explicit congestion notification.
-    #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
-    pub ecn: OneOrMore<Ecn>,
-    /// MAC addresses of senders: neighbours, which routers are too. What no Ethernet frame brought has none.
-    #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
-    pub from_mac: OneOrMore<OrNot<Mac>>,
-    /// MAC addresses that frames came to.
-    #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
-    pub to_mac: OneOrMore<OrNot<Mac>>,
-    /// Length of the packet in bytes, from its IP header on.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub length: Option<Numbers>,
-    /// VLANs that it came in by, the outer tag where there are two.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub vlan: Option<Numbers>,
-    /// Interfaces that it came in by.
-    #[serde(default, rename = "in", skip_serializing_if = "OneOrMore::is_empty")]
-    pub incoming: OneOrMore<OrNot<Name>>,
-    /// Interfaces that it leaves by; or `gateway`: it is addressed to the gateway itself.
-    #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
-    pub out: OneOrMore<OrNot<Name>>,
-    /// Applications of sessions, by nDPI's names: `BitTorrent`, `TLS.NetFlix`. The rule is asked when a session's is known.
-    #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
-    pub application: OneOrMore<Name>,
-    /// The mark that rules before it have set.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mark: Option<OrNot<Mark>>,
-    /// With `accept`: whether the flow becomes a session. Without one all its packets are asked about, in both directions.
-    #[serde(default = "yes", skip_serializing_if = "is_yes")]
-    pub track: bool,
-    /// With `reject`: what the sender is told.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub with: RejectWith,
-    /// With `rate-limit`: packets a second, all together.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rate: Option<u32>,
-    /// With `rate-limit`: packets at once; as many as a second's where not given.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub burst: Option<u32>,
-    /// With `set-mark`: the mark; bits outside its mask stay as they are.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub new_mark: Option<Mark>,
-    /// With `set-dscp`: the code point.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub new_dscp: Option<Dscp>,
-    /// With `set-ecn`: the code point of congestion.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub new_ecn: Option<Ecn>,
-    /// With `add-to-set`: the set.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub set: Option<String>,
-}
-
-impl FilterRule {
-    /// A rule that does something with all packets.
-    pub fn of(action: Action) -> Self {
-        Self {
-            name: None,
-            action,
-            from: OneOrMore::default(),
-            to: OneOrMore::default(),
-            protocol: OneOrMore::default(),
-            from_port: OneOrMore::default(),
-            to_port: OneOrMore::default(),
-            icmp: OneOrMore::default(),
-            flags: None,
-            fragment: None,
-            dscp: OneOrMore::default(),
-            ecn: OneOrMore::default(),
-            from_mac: OneOrMore::default(),
-            to_mac: OneOrMore::default(),
-            length: None,
-            vlan: None,
-            incoming: OneOrMore::default(),
-            out: OneOrMore::default(),
-            application: OneOrMore::default(),
-            track: true,
-            with: RejectWith::default(),
-            rate: None,
-            burst: None,
-            mark: None,
-            new_mark: None,
-            new_dscp: None,
-            new_ecn: None,
-            set: None,
-        }
-    }
-
-    /// What it matches, by key, as it is written.
-    pub fn matches(&self) -> Vec<(String, String)> {
-        let Ok(table) = toml::Table::try_from(self) else {
-            return Vec::new();
-        };
-        let text = |value: &toml::Value| match value {
-            toml::Value::String(text) => text.clone(),
-            other => other.to_string(),
-        };
-        let text = |value: &toml::Value| match value {
-            toml::Value::Array(list) => list.iter().map(text).collect::<Vec<_>>().join(" "),
-            one => text(one),
-        };
-        let other = [
-            "name", "action", "with", "rate", "burst", "new-mark", "new-dscp", "new-ecn", "set",
-        ];
-        let order = [
-            "protocol",
-            "from",
-            "from-port",
-            "to",
-            "to-port",
-            "icmp",
-            "flags",
-            "in",
-            "out",
-        ];
-        let mut found: Vec<_> = table
-            .iter()
-            .filter(|(key, _)| !other.contains(&key.as_str()))
-            .map(|(key, value)| (key.clone(), text(value)))
-            .collect();
-        found.sort_by_key(|(key, _)| order.iter().position(|known| known == key).unwrap_or(order.len()));
-        found
-    }
-}
-
-fn yes() -> bool {
-    true
-}
-
-fn is_yes(value: &bool) -> bool {
-    *value
-}
-
 /// The name of an interface, or of an application.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -371,4 +199,23 @@ pub enum Part {
     First,
     /// A later one: it has no ports.
     Later,
+}
+
+impl FieldValues for Option<Part> {
+    fn ranges(&self) -> Vec<(u32, u32)> {
+        self.iter().map(|&part| (part as u32, part as u32)).collect()
+    }
+
+    fn of(ranges: &[(u128, u128)]) -> Vec<Self> {
+        let is_in = |part: &Part| {
+            ranges
+                .iter()
+                .any(|&(first, last)| (first..=last).contains(&(*part as u128)))
+        };
+        [Part::Whole, Part::First, Part::Later]
+            .into_iter()
+            .filter(is_in)
+            .map(Some)
+            .collect()
+    }
 }

@@ -7,6 +7,7 @@ use ipnet::IpNet;
 use sluice_config::Checked;
 use sluice_config::filter::{FilterRule, MacSelection};
 use sluice_config::schema::{Action, RejectWith, Verdict};
+use sluice_filter::Field;
 
 /// A packet that opens a flow.
 #[derive(Clone, Debug)]
@@ -242,6 +243,10 @@ fn selects(rule: &FilterRule, checked: &Checked, header: &Header) -> bool {
     let port = |ranges: &[(u16, u16)], own: u16| {
         ranges.is_empty() || has_ports && ranges.iter().any(|(first, last)| (*first..=*last).contains(&own))
     };
+    let field = |field, own: u32| {
+        let values = selection.values(field);
+        values.is_empty() || values.iter().any(|(first, last)| (*first..=*last).contains(&own))
+    };
     let interface = |ranges: &[(u16, u16)], own: &str| {
         let number = checked
             .config
@@ -270,13 +275,11 @@ fn selects(rule: &FilterRule, checked: &Checked, header: &Header) -> bool {
         && selection
             .flags
             .is_none_or(|flags| header.protocol == 6 && header.fragment != 2 && header.flags & flags.of == flags.set)
-        && selection.fragment.is_none_or(|fragment| fragment == header.fragment)
-        && (selection.dscp.is_empty() || selection.dscp.contains(&header.dscp))
-        && (selection.ecn.is_empty() || selection.ecn.contains(&header.ecn))
+        && field(Field::Fragment, header.fragment.into())
+        && field(Field::Dscp, header.dscp.into())
+        && field(Field::Ecn, header.ecn.into())
+        && field(Field::Length, header.length.into())
         && mac(&selection.macs[0], header.mac)
-        && selection
-            .length
-            .is_none_or(|length| (length.first..=length.last).contains(&header.length))
         && interface(&selection.incoming, header.interfaces[0])
         && match header.is_to_gateway() {
             true => selection.gateway,
