@@ -66,6 +66,23 @@ macro_rules! header_fields {
                 request: { u16, "VLAN", "With --match: the outer VLAN tag that it comes in with." }
                 import: {}
             }
+            /// IPv4's time to live, or IPv6's hop limit, with which it came in.
+            ttl: Option<Numbers> {
+                field: Ttl, "a TTL";
+                guide: "time to live of IPv4, hop limit of IPv6, with which the packet came in, before it is counted down: `255` or `\"0-1\"`. Sessions that are asked about again have 64";
+                request: { u8, "TTL", "With --match: its TTL or hop limit as it comes in; 64 where not given." }
+                import: {
+                    refused: "TTLs";
+                    iptables: ["ttl", "hl"],
+                        "--ttl-eq" => values::ttl,
+                        "--ttl-lt" => values::ttl_below,
+                        "--ttl-gt" => values::ttl_above,
+                        "--hl-eq" => values::ttl,
+                        "--hl-lt" => values::ttl_below,
+                        "--hl-gt" => values::ttl_above;
+                    nft: ["ip"], "ttl" => values::ttl, ["ip6"], "hoplimit" => values::ttl;
+                }
+            }
         }
     };
 }

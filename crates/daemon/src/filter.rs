@@ -230,10 +230,11 @@ mod tests {
             mark: Some("0x10".parse().unwrap()),
             vlan: Some(7),
             length: Some(1_500),
+            ttl: Some(1),
             ..FilterRequest::default()
         });
-        let fields = [Field::Dscp, Field::Ecn, Field::Vlan, Field::Length].map(|field| whole.get(field));
-        assert_eq!(([46, 2, 7, 1_500], 0x10), (fields, whole.mark()));
+        let fields = [Field::Dscp, Field::Ecn, Field::Vlan, Field::Length, Field::Ttl].map(|field| whole.get(field));
+        assert_eq!(([46, 2, 7, 1_500, 1], 0x10), (fields, whole.mark()));
         let own = stations.number([2, 0, 0, 0, 0, 1]);
         let other = stations.number([2, 0, 0, 0, 0, 9]);
         assert_eq!(

@@ -229,6 +229,29 @@ pub fn ecn(text: &str) -> Result<Ranges, String> {
     Ok(Ranges::of(number.into(), number.into()))
 }
 
+/// A TTL, or a hop limit.
+pub fn ttl(text: &str) -> Result<Ranges, String> {
+    let number = hops(text)?;
+    Ok(Ranges::of(number, number))
+}
+
+/// TTLs below one.
+pub fn ttl_below(text: &str) -> Result<Ranges, String> {
+    let below = hops(text)?.checked_sub(1);
+    Ok(below.map_or_else(Ranges::default, |last| Ranges::of(0, last)))
+}
+
+/// TTLs above one.
+pub fn ttl_above(text: &str) -> Result<Ranges, String> {
+    Ok(Ranges::of(hops(text)? + 1, u8::MAX.into()))
+}
+
+fn hops(text: &str) -> Result<u128, String> {
+    text.parse::<u8>()
+        .map(u128::from)
+        .map_err(|_| not("a number from 0 to 255", text))
+}
+
 /// `02:00:00:00:00:01`
 pub fn mac(text: &str) -> Result<Ranges, String> {
     let mac: Mac = text.parse().map_err(|_| not("the MAC address of a station", text))?;

@@ -21,6 +21,8 @@ pub struct Header {
     /// 0: whole, 1: first, 2: later.
     pub fragment: u8,
     pub dscp: u8,
+    /// As it came in.
+    pub ttl: u8,
     pub ecn: u8,
     /// The last byte of the source MAC address, behind 02:00:00:00:00.
     pub mac: u8,
@@ -34,6 +36,11 @@ pub const GATEWAY: &str = "gateway";
 impl Header {
     fn is_to_gateway(&self) -> bool {
         self.interfaces[1] == GATEWAY
+    }
+
+    /// As Linux's chains see it: that of a forwarded packet is counted down before.
+    fn seen_ttl(&self) -> u8 {
+        self.ttl - u8::from(!self.is_to_gateway())
     }
 }
 
@@ -141,6 +148,9 @@ fn matches<'r, 't>(rule: &'r [&'t str], header: &Header) -> (bool, &'r [&'t str]
                 (has_ports, header.flags & bits(value) == bits(set), 3)
             }
             "--dscp" => (true, header.dscp == u8::from_str_radix(&value[2..], 16).unwrap(), 2),
+            "--ttl-eq" | "--hl-eq" => (true, header.seen_ttl() == value.parse::<u8>().unwrap(), 2),
+            "--ttl-lt" | "--hl-lt" => (true, header.seen_ttl() < value.parse::<u8>().unwrap(), 2),
+            "--ttl-gt" | "--hl-gt" => (true, header.seen_ttl() > value.parse::<u8>().unwrap(), 2),
             "--ecn-ip-ect" => (true, header.ecn == value.parse::<u8>().unwrap(), 2),
             "--mac-source" => (true, value == format!("02:00:00:00:00:{:02x}", header.mac), 2),
             "--length" => {
@@ -279,6 +289,7 @@ fn selects(rule: &FilterRule, checked: &Checked, header: &Header) -> bool {
         && field(Field::Dscp, header.dscp.into())
         && field(Field::Ecn, header.ecn.into())
         && field(Field::Length, header.length.into())
+        && field(Field::Ttl, header.ttl.into())
         && mac(&selection.macs[0], header.mac)
         && interface(&selection.incoming, header.interfaces[0])
         && match header.is_to_gateway() {
