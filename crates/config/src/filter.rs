@@ -2,9 +2,11 @@
 
 use std::net::IpAddr;
 
+use sluice_filter::Field;
+
 use crate::config::{InterfaceIndex, RouterIndex};
 use crate::schema::{Action, NamedSet, RejectWith};
-use crate::value::{Mac, Mark, Numbers, OrNot, TcpFlags};
+use crate::value::{Mac, Mark, OrNot, TcpFlags};
 
 /// Protocol number of ICMP.
 pub(crate) const ICMP: u8 = 1;
@@ -67,19 +69,11 @@ pub struct Selection {
     pub messages: [Vec<(u16, u16)>; 2],
     /// TCP flags.
     pub flags: Option<TcpFlags>,
-    /// Fragment kind: 0 is an unfragmented packet, 1 a first fragment, 2 a later fragment.
-    pub fragment: Option<u8>,
-    /// Differentiated services code points.
-    pub dscp: Vec<u8>,
-    /// ECN code points.
-    pub ecn: Vec<u8>,
-    /// Source and destination MAC addresses.
+    /// Header fields that have keys of their own, with their values; any of those that are not here.
+    pub fields: Vec<(Field, Vec<(u32, u32)>)>,
+    /// MAC addresses of the source and of the destination.
     pub macs: [MacSelection; 2],
-    /// Packet length in bytes.
-    pub length: Option<Numbers>,
-    /// VLAN IDs.
-    pub vlan: Option<Numbers>,
-    /// Input interfaces, as ranges from a first to a last one.
+    /// Interfaces that packets come in by, from a first to a last one.
     pub incoming: Vec<(InterfaceIndex, InterfaceIndex)>,
     /// Output interfaces, as ranges from a first to a last one.
     pub outgoing: Vec<(InterfaceIndex, InterfaceIndex)>,
@@ -157,7 +151,13 @@ impl Selection {
         }
     }
 
-    /// Number of hyperrectangles that the conditions expand to, in both families.
+    /// The values of a header field that has a key of its own; none where any will do.
+    pub fn values(&self, field: Field) -> &[(u32, u32)] {
+        let named = self.fields.iter().find(|(named, _)| *named == field);
+        named.map_or(&[], |(_, values)| values)
+    }
+
+    /// Of how many boxes it is made, in both families.
     pub fn combinations(&self) -> u64 {
         let of = |six: bool| {
             let (Some(sources), Some(destinations)) = (
@@ -173,15 +173,15 @@ impl Selection {
                 self.source_ports.len(),
                 self.destination_ports.len(),
                 self.messages[usize::from(six)].len(),
-                self.dscp.len(),
-                self.ecn.len(),
                 self.macs[0].combinations(),
                 self.macs[1].combinations(),
                 self.incoming.len(),
                 self.outgoing.len() + usize::from(self.gateway),
             ];
+            let fields = self.fields.iter().map(|(_, values)| values.len());
             lists
                 .into_iter()
+                .chain(fields)
                 .fold(1u64, |all, count| all.saturating_mul(count.max(1) as u64))
         };
         [false, true]
@@ -215,16 +215,12 @@ impl Selection {
             (Some(flags), Some(other)) => flags.of & !other.of == 0 && other.set & flags.of == flags.set,
             (Some(_), None) => false,
         };
-        let numbers = |own: Option<Numbers>, other: Option<Numbers>| match (own, other) {
-            (None, _) => true,
-            (Some(own), Some(other)) => own.first <= other.first && other.last <= own.last,
-            (Some(_), None) => false,
-        };
         let one = |list: &[u8]| list.iter().map(|&number| (number, number)).collect::<Vec<_>>();
         flags
-            && self.fragment.is_none_or(|fragment| other.fragment == Some(fragment))
-            && numbers(self.length, other.length)
-            && numbers(self.vlan, other.vlan)
+            && self
+                .fields
+                .iter()
+                .all(|(field, values)| covers(values, other.values(*field)))
             && covers(&self.sources, &other.sources)
             && covers(&self.destinations, &other.destinations)
             && covers(&one(&self.protocols), &one(&other.protocols))
@@ -235,8 +231,6 @@ impl Selection {
                     || !other.concerns(six == 1)
                     || !self.messages[six].is_empty() && covers(&self.messages[six], &other.messages[six])
             })
-            && covers(&one(&self.dscp), &one(&other.dscp))
-            && covers(&one(&self.ecn), &one(&other.ecn))
             && self.macs.iter().zip(&other.macs).all(|(own, other)| own.covers(other))
             && covers(&self.incoming, &other.incoming)
             && self.covers_ways_out(other)

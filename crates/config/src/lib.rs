@@ -16,6 +16,7 @@ pub mod chain;
 pub mod config;
 mod diagnosis;
 mod difference;
+mod field;
 pub mod file;
 pub mod filter;
 pub mod host_share;

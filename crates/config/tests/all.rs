@@ -2,6 +2,7 @@
 
 mod examples;
 mod filter;
+mod filter_fields;
 mod hostile;
 mod import;
 mod import_property;

@@ -255,6 +255,10 @@ fn filter_with_impossible_values_is_refused_at_its_place() {
         ["3: 5000: a VLAN of 5000 is out of range"],
         *wrong(&rule("vlan = 5000"))
     );
+    assert_eq!(
+        ["3: \"0-256\": a TTL of 256 is out of range"],
+        *wrong(&rule("ttl = \"0-256\""))
+    );
 }
 
 #[test]

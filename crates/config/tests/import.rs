@@ -122,6 +122,10 @@ fn iptables_conditions_become_keys() {
             "to = '10.0.0.1', from-mac = '!02:00:00:00:00:01'",
         ),
         ("-d 10.0.0.1/32 ! -i eth0", "to = '10.0.0.1', in = '!eth0'"),
+        // Linux counts down before its chains see a forwarded packet.
+        ("-d 10.0.0.1/32 -m ttl --ttl-eq 1", "to = '10.0.0.1', ttl = '2'"),
+        ("-d 10.0.0.1/32 -m ttl --ttl-lt 5", "to = '10.0.0.1', ttl = '0-5'"),
+        ("-d 10.0.0.1/32 -m ttl --ttl-gt 63", "to = '10.0.0.1', ttl = '65-255'"),
     ] {
         let imported = forward("DROP", &format!("-A FORWARD {listed} -j ACCEPT"));
         assert_eq!(NONE, *left(&imported), "{listed}");
@@ -149,6 +153,7 @@ fn iptables_conditions_without_counterpart_are_listed() {
             "-p tcp -m tcp --dport 99999",
             "`99999` is not a number, or a range of them, up to 65535",
         ),
+        ("-m ttl --ttl-eq 256", "`256` is not a number from 0 to 255"),
         ("--frobnicate 7", "option `--frobnicate` has no counterpart"),
     ] {
         let imported = forward("DROP", &format!("-A FORWARD {listed} -j ACCEPT"));

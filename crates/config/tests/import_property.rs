@@ -71,13 +71,27 @@ fn general(six: bool) -> BoxedStrategy<String> {
         "-m length --length 0:100",
         "-m length ! --length 50:200",
     ]);
-    // Conditions that usually have no equivalent.
+    let ttls = match six {
+        true => words(&[
+            "-m hl --hl-eq 64",
+            "-m hl ! --hl-eq 1",
+            "-m hl --hl-lt 5",
+            "-m hl --hl-gt 63",
+        ]),
+        false => words(&[
+            "-m ttl --ttl-eq 64",
+            "-m ttl ! --ttl-eq 1",
+            "-m ttl --ttl-lt 5",
+            "-m ttl --ttl-gt 63",
+        ]),
+    };
+    // These seldom have a counterpart.
     let rare = words(&[
         "! -o eth0",
         "-m conntrack --ctstate NEW",
         "-m conntrack --ctstate INVALID",
     ]);
-    prop_oneof![40 => net, 15 => others, 1 => rare].boxed()
+    prop_oneof![40 => net, 15 => others, 4 => ttls, 1 => rare].boxed()
 }
 
 fn of_protocol(six: bool) -> BoxedStrategy<String> {
@@ -179,6 +193,7 @@ fn header(six: bool) -> impl Strategy<Value = Header> {
             select(vec![40u16, 75, 150, 1500]),
             0u8..4,
             0u8..4,
+            select(vec![2u8, 5, 6, 63, 64, 65, 255]),
         ),
         (
             select(&["eth0", "eth1", "eth2"][..]),
@@ -199,6 +214,7 @@ fn header(six: bool) -> impl Strategy<Value = Header> {
                 length: other.3,
                 ecn: other.4,
                 mac: other.5,
+                ttl: other.6,
                 interfaces: [interfaces.0, interfaces.1],
             },
         )

@@ -6,7 +6,7 @@ use sluice_testkit::Layers;
 fn modules_use_their_own_layer_and_lower_ones() {
     let layers = Layers {
         layers: &[
-            &["limits", "numbering", "text"],
+            &["field", "limits", "numbering", "text"],
             &["value"],
             &["schema"],
             // The validated configuration that the daemon uses.

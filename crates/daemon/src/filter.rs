@@ -196,14 +196,11 @@ pub(crate) fn with_request<A: Address>(header: Header<A>, request: &FilterReques
     let fields = [
         (Field::SourceMac, Some(mac(macs[0]))),
         (Field::DestinationMac, Some(mac(macs[1]))),
-        (Field::Dscp, request.dscp.map(|dscp| dscp.0.into())),
-        (Field::Ecn, request.ecn.map(|ecn| ecn.0.into())),
-        (Field::Vlan, request.vlan.map(u32::from)),
-        (Field::Length, request.length.map(u32::from)),
     ];
     let mark = request.mark.map_or(0, |mark| mark.value);
     fields
         .into_iter()
+        .chain(request.header_fields())
         .filter_map(|(field, value)| Some((field, value?)))
         .fold(header.with_mark(mark), |header, (field, value)| {
             header.with(field, value)
@@ -233,10 +230,11 @@ mod tests {
             mark: Some("0x10".parse().unwrap()),
             vlan: Some(7),
             length: Some(1_500),
+            ttl: Some(1),
             ..FilterRequest::default()
         });
-        let fields = [Field::Dscp, Field::Ecn, Field::Vlan, Field::Length].map(|field| whole.get(field));
-        assert_eq!(([46, 2, 7, 1_500], 0x10), (fields, whole.mark()));
+        let fields = [Field::Dscp, Field::Ecn, Field::Vlan, Field::Length, Field::Ttl].map(|field| whole.get(field));
+        assert_eq!(([46, 2, 7, 1_500, 1], 0x10), (fields, whole.mark()));
         let own = stations.number([2, 0, 0, 0, 0, 1]);
         let other = stations.number([2, 0, 0, 0, 0, 9]);
         assert_eq!(

@@ -146,6 +146,36 @@ fn filter_tells_code_points_of_service_and_of_congestion_apart() {
     assert_eq!([1, 0, 0, 0], passes);
 }
 
+#[test]
+fn filter_sees_the_ttl_that_a_packet_came_in_with() {
+    fn near(snapshot: &mut Snapshot) {
+        let near = CompiledRule {
+            v4: vec![Rule::any().with(Field::Ttl, 9, 64).unwrap()],
+            v6: vec![Rule::any().with(Field::Ttl, 9, 64).unwrap()],
+            ..rule(ACCEPT, Conditions::default())
+        };
+        snapshot.filter_by(filters(false, &[near]));
+    }
+    let mut rig = Rig::new(Plan {
+        translate: false,
+        snapshot: near,
+        ..Plan::default()
+    });
+    let address = |text: &str, port| std::net::SocketAddrV6::new(text.parse().unwrap(), port, 0, 0);
+    let v6 = packet::udp6(address("2001:db8:1::10", 4_000), address("2001:db8:9::1", 53));
+    for (ttl, passes) in [(8, 0), (9, 1), (64, 1), (65, 0), (255, 0)] {
+        let mut frame = packet::udp4(host(4_000), server()).macs(HOST_MAC, INSIDE_MAC).build();
+        frame[22] = ttl;
+        frame[24..26].fill(0);
+        let sum = checksum::checksum(&frame[14..34]);
+        frame[24..26].copy_from_slice(&sum.to_be_bytes());
+        assert_eq!(passes, rig.send(INSIDE, &frame).len(), "IPv4, {ttl}");
+        let mut frame = v6.clone().macs(HOST_MAC, INSIDE_MAC).build();
+        frame[21] = ttl;
+        assert_eq!(passes, rig.send(INSIDE, &frame).len(), "IPv6, {ttl}");
+    }
+}
+
 fn sets(value: u32, mask: u32) -> Action {
     Action::SetMark(Mark { value, mask })
 }

@@ -128,6 +128,8 @@ fields! {
     DestinationMac { last: 65_535, word: 12, bits: 16..32, }
     /// Explicit congestion notification (RFC 3168).
     Ecn { last: 3, word: 6, bits: 8..16, ip: |is_v6, ip| traffic_class(is_v6, ip) & 3, }
+    /// IPv4's time to live, IPv6's hop limit, with which the packet came in. Most hosts begin with 64.
+    Ttl { last: 255, word: 6, bits: 16..24, plain: 64, ip: |is_v6, ip| ip[if is_v6 { 7 } else { 8 }].into(), }
 }
 
 /// Behind the fields: the word of the mark.
@@ -170,11 +172,14 @@ mod tests {
     #[test]
     fn fields_of_an_ip_header_are_read_in_both_families() {
         let mut v4 = [0; 20];
-        (v4[0], v4[1]) = (0x45, 46 << 2 | 3);
+        (v4[0], v4[1], v4[8]) = (0x45, 46 << 2 | 3, 17);
         let mut v6 = [0; 20];
-        (v6[0], v6[1]) = (0x6b, 0xbf);
+        (v6[0], v6[1], v6[7]) = (0x6b, 0xbf, 17);
         for header in [(false, v4), (true, v6)].map(|(is_v6, ip)| Header::new(1_u32, 2).with_ip(is_v6, &ip)) {
-            assert_eq!((46, 3), (header.get(Field::Dscp), header.get(Field::Ecn)));
+            assert_eq!(
+                [46, 3, 17],
+                [Field::Dscp, Field::Ecn, Field::Ttl].map(|field| header.get(field))
+            );
         }
     }
 }

@@ -9,6 +9,7 @@
 mod applications;
 pub mod column;
 mod filter;
+mod filter_request;
 mod graph;
 mod inspection;
 mod mappings;
@@ -25,6 +26,7 @@ mod uplinks;
 pub use applications::{ApplicationResults, ApplicationSessions, ApplicationsStatus};
 pub use column::{Align, Column, Row};
 pub use filter::{EndpointFilter, FilterError, NeighbourFilter, NetFilter, Position, SessionFilter};
+pub use filter_request::FilterRequest;
 pub use graph::{Graph, GraphChain, GraphEdge, GraphNode, GraphStep, NodeWork};
 pub use inspection::{
     Alert, AlertRequest, AppliedRules, InspectionReason, InspectionStatus, RefusedSignature, SearchMade,
@@ -35,8 +37,7 @@ pub use nat::{
 };
 pub use operation::{Answered, Description, Listed, Operation};
 pub use packet_filter::{
-    Decision, EditAnswer, FilterRequest, FilterRule, Hits, InsertPlace, InsertRequest, Packet, PacketFilter,
-    RemoveRequest,
+    Decision, EditAnswer, FilterRule, Hits, InsertPlace, InsertRequest, Packet, PacketFilter, RemoveRequest,
 };
 pub use packets::{CaptureDirection, CaptureRequest, CaptureSource, Pcapng, TraceRecord, TraceRequest, TraceStep};
 pub use routers::{RouteFilter, RouteOrigin, RouteTeller, Router, RouterFilter, RouterHost};

@@ -6,72 +6,12 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::Args;
-use clap::builder::ArgPredicate;
 use serde::{Deserialize, Serialize};
 
 use super::column::{Column, Row, grouped, word};
 use crate::diagnosis::Complaint;
 use crate::schema::{Action, Matcher, Verdict};
-use crate::value::{Dscp, Ecn, IpProtocol, Mac, Mark};
-
-/// Request for the packet filter.
-#[derive(Args, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", default)]
-pub struct FilterRequest {
-    /// Maximum number of rules to list.
-    #[arg(
-        long,
-        default_value_t = 100,
-        default_value_if("packet", ArgPredicate::IsPresent, "0"),
-        value_name = "NUMBER"
-    )]
-    pub rules: u32,
-    /// Show the rule that matches the first packet of this flow: "tcp 10.0.0.1:1234 > 192.0.2.1:80" (with the translated
-    /// destination), "icmp 10.0.0.1 > 192.0.2.1".
-    #[arg(long = "match", value_name = "PACKET")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub packet: Option<String>,
-    /// With --match: ingress interface [default: the interface of the route to the source].
-    #[arg(long = "in", value_name = "INTERFACE", requires = "packet")]
-    #[serde(rename = "in", skip_serializing_if = "Option::is_none")]
-    pub incoming: Option<String>,
-    /// With --match: virtual router [default: that of the ingress interface].
-    #[arg(long, value_name = "NAME", requires = "packet")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub router: Option<String>,
-    /// With --match: egress interface, or `gateway` [default: the interface of the route to the destination].
-    #[arg(long, value_name = "INTERFACE", requires = "packet")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub out: Option<String>,
-    /// With --match: source MAC address; without source and destination MAC address the packet has no Ethernet header.
-    #[arg(long, value_name = "MAC", requires = "packet")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub from_mac: Option<Mac>,
-    /// With --match: destination MAC address.
-    #[arg(long, value_name = "MAC", requires = "packet")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub to_mac: Option<Mac>,
-    /// With --match: DSCP, such as ef [default: 0].
-    #[arg(long, value_name = "DSCP", requires = "packet")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub dscp: Option<Dscp>,
-    /// With --match: ECN, such as ect0 [default: not-ect].
-    #[arg(long, value_name = "ECN", requires = "packet")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ecn: Option<Ecn>,
-    /// With --match: mark of the session, such as 0x10.
-    #[arg(long, value_name = "MARK", requires = "packet")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub mark: Option<Mark>,
-    /// With --match: outer VLAN ID of the received frame.
-    #[arg(long, value_name = "VLAN", requires = "packet")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub vlan: Option<u16>,
-    /// With --match: length in bytes from the IP header on [default: the headers alone].
-    #[arg(long, value_name = "BYTES", requires = "packet")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub length: Option<u16>,
-}
+use crate::value::IpProtocol;
 
 /// Status of the packet filter.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

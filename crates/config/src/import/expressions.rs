@@ -4,6 +4,7 @@ mod statements;
 
 use serde_json::Value;
 
+use super::fields;
 use super::listing::{Action, Listing, Meaning, Step, Table};
 use super::nft::Sets;
 use super::packets::{End, Field, Packets};
@@ -275,8 +276,6 @@ impl Reader<'_> {
         let address = |packets: &Packets, value: &Value| values::networks(&text(value), packets.six);
         let kind = |packets: &Packets, value: &Value| values::message(&text(value), packets.six);
         let code = |_: &Packets, value: &Value| statements::code(&text(value));
-        let dscp = |_: &Packets, value: &Value| values::dscp(&text(value));
-        let ecn = |_: &Packets, value: &Value| values::ecn(&text(value));
         let mac = |_: &Packets, value: &Value| values::mac(&text(value));
         Some(match key {
             ("ip" | "ip6", "saddr") => self.narrowed(boxes, Field::Source, op, right, &mut { address }),
@@ -288,14 +287,14 @@ impl Reader<'_> {
             ("tcp" | "udp" | "th", "dport") => self.narrowed(boxes, Field::DestinationPort, op, right, &mut { port }),
             ("icmp" | "icmpv6", "type") => self.narrowed(boxes, Field::Message, op, right, &mut { kind }),
             ("icmp" | "icmpv6", "code") => self.narrowed(boxes, Field::Message, op, right, &mut { code }),
-            ("ip" | "ip6", "dscp") => self.narrowed(boxes, Field::Dscp, op, right, &mut { dscp }),
-            ("ip" | "ip6", "ecn") => self.narrowed(boxes, Field::Ecn, op, right, &mut { ecn }),
             ("ether", "saddr") => self.narrowed(boxes, Field::SourceMac, op, right, &mut { mac }),
             ("ether", "daddr") => self.narrowed(boxes, Field::DestinationMac, op, right, &mut { mac }),
-            ("meta" | "ip", "length") => self.narrowed(boxes, Field::Length, op, right, &mut { port }),
             ("meta", "iifname" | "iif") => self.named(boxes, Field::In, op, right),
             ("meta", "oifname" | "oif") => self.named(boxes, Field::Out, op, right),
-            _ => return None,
+            (header, name) => {
+                let (field, read) = fields::of_nft(header, name)?;
+                self.narrowed(boxes, field, op, right, &mut |_, value| read(&text(value)))
+            }
         })
     }
 

@@ -7,7 +7,8 @@ use indexmap::IndexMap;
 use super::chains::{Flat, refusals};
 use super::interfaces::{NOT_FORWARDED, widen, without_loopback};
 use super::listing::{Action, Chain, Decision, Hook, LineIndex, Listing, Table};
-use super::packets::Packets;
+use super::packets::{Field, Packets};
+use super::ranges::Ranges;
 use super::sets::What;
 use super::{Said, input, rules, sessions, untracked};
 use crate::schema::{Filter, FilterRule, NamedSet, Verdict};
@@ -24,6 +25,7 @@ pub fn filter(listing: &Listing, said: &mut Said) -> Option<Filter> {
         Some(chains) => input::decisions(chains, listing, said),
         None => (Vec::new(), [Verdict::Accept; 2]),
     };
+    let decisions: Vec<_> = decisions.into_iter().map(as_received).collect();
     let mut rules = rules::rules(listing, [&decisions, &input], said);
     if policies[0] != policies[1] {
         rules.push(rules::everything(true, end(policies, true)));
@@ -40,7 +42,21 @@ pub fn filter(listing: &Listing, said: &mut Said) -> Option<Filter> {
     })
 }
 
-/// Decisions about packets at a hook, and the policies of its chains, by family.
+/// The same with TTLs as packets come in: Linux counts them down before its chains see what is forwarded, Sluice behind its rules.
+fn as_received(decision: Decision) -> Decision {
+    let Some(seen) = decision.packets.get(Field::Ttl) else {
+        return decision;
+    };
+    // What comes with 0 or 1 is not forwarded: either stands for 0.
+    let received = |&(first, last): &(u128, u128)| (if first == 0 { 0 } else { first + 1 }, last + 1);
+    let received = Ranges::union(seen.list().iter().map(received));
+    Decision {
+        packets: decision.packets.with(Field::Ttl, &received),
+        ..decision
+    }
+}
+
+/// What is decided about packets that come to a hook, and what happens at the end of its chains, by family.
 pub struct Asked {
     pub decisions: Vec<Decision>,
     pub policies: [Verdict; 2],

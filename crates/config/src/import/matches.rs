@@ -1,5 +1,6 @@
 //! Import of one rule of `iptables-save`: its conditions and its target.
 
+use super::fields;
 use super::listing::{Action, Listing, Meaning, Step, Table};
 use super::packets::{Field, OF_THE_FIRST, Packets};
 use super::ranges::Ranges;
@@ -17,7 +18,7 @@ pub struct Context<'t> {
 }
 
 /// Modules whose options are supported or have no effect.
-const MODULES: [&str; 21] = [
+const MODULES: [&str; 18] = [
     "tcp",
     "udp",
     "icmp",
@@ -27,10 +28,7 @@ const MODULES: [&str; 21] = [
     "iprange",
     "state",
     "conntrack",
-    "dscp",
-    "ecn",
     "mac",
-    "length",
     "comment",
     "set",
     "udplite",
@@ -177,9 +175,6 @@ fn condition<'w>(
             reading.only(Field::Flags, &values::flags(of, set));
         }
         "--state" | "--ctstate" => reading.only(Field::State, &values::states(text)?),
-        "--dscp" => reading.only(Field::Dscp, &values::dscp(text)?),
-        "--dscp-class" => reading.only(Field::Dscp, &values::dscp(&text.to_lowercase())?),
-        "--ecn-ip-ect" => reading.only(Field::Ecn, &values::ecn(text)?),
         "--match-set" => {
             let (flags, negated) = (value()?, std::mem::take(&mut reading.negated));
             let unlisted = || format!("set `{text}` is not listed: give the output of `ipset save`, too");
@@ -187,13 +182,16 @@ fn condition<'w>(
             reading.when = sets::narrowed(&reading.when, (text, known), flags, negated)?;
         }
         "--mac-source" => reading.only(Field::SourceMac, &values::mac(text)?),
-        "--length" => reading.only(Field::Length, &values::ports(text, ':')?),
         "--comment" => reading.name = reading.name.take().or_else(|| Some(text.into())),
-        "-m" | "--match" if MODULES.contains(&text) => {}
+        "-m" | "--match" if MODULES.contains(&text) || fields::MODULES.contains(&text) => {}
         "-m" | "--match" => return Err(format!("match `{text}` has no counterpart")),
         // Initial counters are ignored.
         "-c" | "--set-counters" => drop(value()?),
-        _ => return Err(format!("option `{word}` has no counterpart")),
+        _ => {
+            let known = fields::OPTIONS.iter().find(|(option, ..)| *option == word);
+            let (_, field, read) = known.ok_or_else(|| format!("option `{word}` has no counterpart"))?;
+            reading.only(*field, &read(text)?);
+        }
     }
     match word {
         "--comment" | "-m" | "--match" | "-c" if std::mem::take(&mut reading.negated) => {

@@ -10,6 +10,7 @@
 
 mod chains;
 mod expressions;
+mod fields;
 mod filter;
 mod input;
 mod interfaces;

@@ -136,16 +136,14 @@ fn asks_only(packets: &Packets, fields: &[Field], what: &str) -> Result<(), Stri
         (Field::DestinationPort, "destination ports"),
         (Field::Message, "messages"),
         (Field::Flags, "flags"),
-        (Field::Dscp, "code points"),
-        (Field::Ecn, "congestion"),
         (Field::SourceMac, "MAC addresses"),
         (Field::DestinationMac, "MAC addresses"),
-        (Field::Length, "lengths"),
         (Field::In, "the interface that packets come in by"),
         (Field::Out, "the interface that packets leave by"),
     ];
     let other = all
-        .into_iter()
+        .iter()
+        .chain(Field::REFUSED)
         .find(|(field, _)| packets.get(*field).is_some() && !fields.contains(field));
     if packets.members().next().is_some() {
         return Err(format!("{what} do not ask for sets"));

@@ -2,46 +2,10 @@
 
 use std::collections::BTreeMap;
 
+pub use super::fields::Field;
 use super::ranges::Ranges;
 
-/// A field of a packet. Earlier fields determine whether later fields exist: only TCP packets have flags.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Field {
-    /// Source address.
-    Source,
-    /// Destination address.
-    Destination,
-    /// Protocol.
-    Protocol,
-    /// Fragment kind: 0 is an unfragmented packet, 1 a first fragment, 2 a later fragment.
-    Fragment,
-    /// Source port.
-    SourcePort,
-    /// Destination port.
-    DestinationPort,
-    /// ICMP type × 256 + code.
-    Message,
-    /// TCP flags.
-    Flags,
-    /// DSCP.
-    Dscp,
-    /// ECN code point.
-    Ecn,
-    /// Source MAC address as a number.
-    SourceMac,
-    /// Destination MAC address as a number.
-    DestinationMac,
-    /// Packet length in bytes.
-    Length,
-    /// Number of the input interface.
-    In,
-    /// Number of the output interface.
-    Out,
-    /// Connection tracking state; see [`state`].
-    State,
-}
-
-/// Connection tracking states.
+/// What connection tracking says about a packet.
 pub mod state {
     /// Belongs to no flow and can't open one.
     pub const INVALID: u128 = 0;
@@ -55,26 +19,7 @@ pub mod state {
     pub const UNTRACKED: u128 = 4;
 }
 
-const FIELDS: [Field; 16] = [
-    Field::Source,
-    Field::Destination,
-    Field::Protocol,
-    Field::Fragment,
-    Field::SourcePort,
-    Field::DestinationPort,
-    Field::Message,
-    Field::Flags,
-    Field::Dscp,
-    Field::Ecn,
-    Field::SourceMac,
-    Field::DestinationMac,
-    Field::Length,
-    Field::In,
-    Field::Out,
-    Field::State,
-];
-
-/// The highest MAC address as a number.
+/// The last MAC address as a number.
 pub const LAST_MAC: u128 = (1 << 48) - 1;
 
 /// Fields that later fragments lack.
@@ -120,7 +65,7 @@ impl End {
 pub struct Packets {
     /// Whether the packets are IPv6.
     pub six: bool,
-    fields: [Option<Ranges>; FIELDS.len()],
+    fields: [Option<Ranges>; Field::ALL.len()],
     /// Conditions on changeable sets: whether an end of the packet is in the set.
     members: BTreeMap<(End, String), bool>,
 }
@@ -137,17 +82,16 @@ impl Packets {
 
     /// Largest value of a field.
     pub fn most(&self, field: Field) -> u128 {
+        if let Some(last) = field.last() {
+            return last;
+        }
         match field {
             Field::Source | Field::Destination if self.six => u128::MAX,
             Field::Source | Field::Destination => u128::from(u32::MAX),
             Field::Protocol | Field::Flags => 255,
-            Field::SourcePort | Field::DestinationPort | Field::Message | Field::Length => 65_535,
-            Field::In | Field::Out => 65_535,
-            Field::Fragment => 2,
-            Field::Dscp => 63,
-            Field::Ecn => 3,
             Field::SourceMac | Field::DestinationMac => LAST_MAC,
             Field::State => 4,
+            _ => 65_535,
         }
     }
 
@@ -250,7 +194,7 @@ impl Packets {
         }
         let mut inner = self.clone();
         let mut rest = Vec::new();
-        for field in FIELDS {
+        for field in Field::ALL {
             let Some(values) = other.get(field) else { continue };
             let own = inner.values(field);
             let outer = own.without(values);
@@ -298,9 +242,9 @@ impl Packets {
 
     /// Later packets of the flows that the packets open.
     pub fn of_flow(&self) -> Self {
-        [Field::Flags, Field::Length, Field::Dscp, Field::Ecn]
+        Field::HEADER
             .into_iter()
-            .fold(self.clone(), |packets, field| packets.with_any(field))
+            .fold(self.with_any(Field::Flags), |packets, field| packets.with_any(field))
             .with(Field::Fragment, &Ranges::of(0, 0))
     }
 }

@@ -2,15 +2,14 @@
 
 use std::collections::HashSet;
 
+use super::fields;
 use super::interfaces::is_open;
 use super::listing::{Action, Decision, Listing};
 use super::packets::{End, Field, LAST_MAC, OF_THE_FIRST, Packets};
 use super::ranges::Ranges;
 use super::{Said, values};
-use crate::schema::{self, FilterRule, Name, Part, RejectWith};
-use crate::value::{
-    Addresses, Dscp, Ecn, GATEWAY, IpProtocol, Mac, Message, Numbers, OneOrMore, OrNot, Ports, TcpFlags,
-};
+use crate::schema::{self, FilterRule, Name, RejectWith};
+use crate::value::{Addresses, GATEWAY, IpProtocol, Mac, Message, OneOrMore, OrNot, Ports, TcpFlags};
 
 /// Limits of a filter: combinations of one rule and of all rules, and rules that continue with the next rule.
 const MOST: [u64; 2] = [1 << 16, 1 << 20];
@@ -203,8 +202,6 @@ fn written(twins: &Twins, action: &Action, listing: &Listing) -> Result<Vec<Filt
     rule.from_port = OneOrMore(ports(Field::SourcePort));
     rule.to_port = OneOrMore(ports(Field::DestinationPort));
     rule.icmp = OneOrMore(messages(list(Field::Message)));
-    rule.dscp = OneOrMore(one_by_one(Field::Dscp).map(|number| Dscp(number as u8)).collect());
-    rule.ecn = OneOrMore(one_by_one(Field::Ecn).map(|number| Ecn(number as u8)).collect());
     rule.from_mac = macs(packets, Field::SourceMac)?;
     rule.to_mac = macs(packets, Field::DestinationMac)?;
     let known = listing.interfaces.len();
@@ -369,55 +366,26 @@ fn messages(ranges: &[(u128, u128)]) -> Vec<Message> {
 
 /// One rule per fragment kind, length range and combination of flags, since a rule can have only one of each.
 fn each(rule: FilterRule, packets: &Packets) -> Vec<FilterRule> {
-    let lengths: Vec<Option<Numbers>> = match packets.get(Field::Length) {
-        None => vec![None],
-        Some(ranges) => {
-            let numbers = ranges.list().iter().map(|&(first, last)| {
-                let (first, last) = (first as u16, last as u16);
-                Some(Numbers { first, last })
-            });
-            numbers.collect()
-        }
-    };
-    let flags: Vec<Option<TcpFlags>> = match packets.get(Field::Flags) {
-        None => vec![None],
-        Some(ranges) => {
-            let mut found = Vec::new();
-            let holds: Vec<bool> = (0..256).map(|flags| ranges.holds(flags)).collect();
-            cubes(&holds, TcpFlags { set: 0, of: 0 }, &mut found);
-            found.into_iter().map(Some).collect()
-        }
-    };
-    let mut rules = Vec::new();
-    for fragment in parts(packets) {
-        for &length in &lengths {
-            for &flags in &flags {
-                rules.push(FilterRule {
-                    fragment,
-                    length,
-                    flags,
-                    ..rule.clone()
-                });
-            }
-        }
+    let mut flags: Vec<Option<TcpFlags>> = vec![None];
+    if let Some(ranges) = packets.get(Field::Flags) {
+        let holds: Vec<bool> = (0..256).map(|flags| ranges.holds(flags)).collect();
+        let mut found = Vec::new();
+        cubes(&holds, TcpFlags { set: 0, of: 0 }, &mut found);
+        flags = found.into_iter().map(Some).collect();
     }
-    rules
+    let rules = fields::written(rule, &without_implied_part(packets)).into_iter();
+    let with = |rule: FilterRule| flags.iter().map(move |&flags| FilterRule { flags, ..rule.clone() });
+    rules.flat_map(with).collect()
 }
 
-fn parts(packets: &Packets) -> Vec<Option<Part>> {
-    let Some(parts) = packets.get(Field::Fragment) else {
-        return vec![None];
-    };
+/// What names ports or messages is of no later fragment anyway.
+fn without_implied_part(packets: &Packets) -> Packets {
     let implied = OF_THE_FIRST.iter().any(|&field| packets.get(field).is_some())
         || packets.members().any(|(end, ..)| OF_THE_FIRST.contains(&end.field()));
-    if implied && *parts == Ranges::of(0, 1) {
-        return vec![None];
+    match implied && packets.values(Field::Fragment) == Ranges::of(0, 1) {
+        true => packets.with_any(Field::Fragment),
+        false => packets.clone(),
     }
-    let all = [(0, Part::Whole), (1, Part::First), (2, Part::Later)];
-    all.into_iter()
-        .filter(|(number, _)| parts.holds(*number))
-        .map(|(_, part)| Some(part))
-        .collect()
 }
 
 /// A set of flag bytes as disjoint pairs of compared bits and set bits.
@@ -458,8 +426,6 @@ fn combinations(rule: &FilterRule) -> u64 {
         rule.from_port.0.len(),
         rule.to_port.0.len(),
         rule.icmp.0.len(),
-        rule.dscp.0.len(),
-        rule.ecn.0.len(),
         rule.from_mac.0.len() + 1,
         rule.to_mac.0.len() + 1,
         rule.incoming.0.len(),
@@ -470,8 +436,10 @@ fn combinations(rule: &FilterRule) -> u64 {
     } else {
         1
     };
+    let fields = rule.header_fields().map(|field| field.ranges.len());
     lists
         .into_iter()
+        .chain(fields)
         .fold(both, |all, count| all.saturating_mul(count.max(1) as u64))
 }
 

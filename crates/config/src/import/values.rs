@@ -207,7 +207,22 @@ pub fn dscp(text: &str) -> Result<Ranges, String> {
     Ok(Ranges::of(number.into(), number.into()))
 }
 
-/// Parse an ECN code point: `ect0`, or its number.
+/// The same in capitals, too: `EF`.
+pub fn dscp_class(text: &str) -> Result<Ranges, String> {
+    dscp(&text.to_lowercase())
+}
+
+/// A length, or a range of them with a colon: `0:100`.
+pub fn lengths(text: &str) -> Result<Ranges, String> {
+    ports(text, ':')
+}
+
+/// A length, or a range of them with a hyphen.
+pub fn length(text: &str) -> Result<Ranges, String> {
+    ports(text, '-')
+}
+
+/// `ect0`, or its number.
 pub fn ecn(text: &str) -> Result<Ranges, String> {
     let named = text.parse::<Ecn>().ok().map(|Ecn(number)| number);
     let number = named.or_else(|| text.parse().ok().filter(|&number: &u8| number < 4));
@@ -215,7 +230,30 @@ pub fn ecn(text: &str) -> Result<Ranges, String> {
     Ok(Ranges::of(number.into(), number.into()))
 }
 
-/// Parse a MAC address: `02:00:00:00:00:01`.
+/// A TTL, or a hop limit.
+pub fn ttl(text: &str) -> Result<Ranges, String> {
+    let number = hops(text)?;
+    Ok(Ranges::of(number, number))
+}
+
+/// TTLs below one.
+pub fn ttl_below(text: &str) -> Result<Ranges, String> {
+    let below = hops(text)?.checked_sub(1);
+    Ok(below.map_or_else(Ranges::default, |last| Ranges::of(0, last)))
+}
+
+/// TTLs above one.
+pub fn ttl_above(text: &str) -> Result<Ranges, String> {
+    Ok(Ranges::of(hops(text)? + 1, u8::MAX.into()))
+}
+
+fn hops(text: &str) -> Result<u128, String> {
+    text.parse::<u8>()
+        .map(u128::from)
+        .map_err(|_| not("a number from 0 to 255", text))
+}
+
+/// `02:00:00:00:00:01`
 pub fn mac(text: &str) -> Result<Ranges, String> {
     let mac: Mac = text.parse().map_err(|_| not("the MAC address of a station", text))?;
     let number = mac

@@ -6,8 +6,8 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::filter::{Action, FilterRule, Name, Part};
-use crate::value::{Addresses, BitRate, Dscp, IpProtocol, Message, Numbers, OneOrMore, OrNot, Ports, TcpFlags};
+use super::rule::Class;
+use crate::value::BitRate;
 
 /// A step of a chain: a final action, or a table.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -78,70 +78,6 @@ pub struct Police {
     /// Burst in packets or bytes; one second's amount if omitted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub burst: Option<u32>,
-}
-
-/// Conditions with the keys of a filter rule. At least one value of each given key must match.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct Class {
-    /// Source addresses.
-    #[serde(skip_serializing_if = "OneOrMore::is_empty")]
-    pub from: OneOrMore<OrNot<Addresses>>,
-    /// Destination addresses before translation.
-    #[serde(skip_serializing_if = "OneOrMore::is_empty")]
-    pub to: OneOrMore<OrNot<Addresses>>,
-    /// Protocols.
-    #[serde(skip_serializing_if = "OneOrMore::is_empty")]
-    pub protocol: OneOrMore<OrNot<IpProtocol>>,
-    /// Source ports.
-    #[serde(skip_serializing_if = "OneOrMore::is_empty")]
-    pub from_port: OneOrMore<OrNot<Ports>>,
-    /// Destination ports before translation.
-    #[serde(skip_serializing_if = "OneOrMore::is_empty")]
-    pub to_port: OneOrMore<OrNot<Ports>>,
-    /// ICMP and ICMPv6 messages.
-    #[serde(skip_serializing_if = "OneOrMore::is_empty")]
-    pub icmp: OneOrMore<Message>,
-    /// TCP flags.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub flags: Option<TcpFlags>,
-    /// Fragment kind of the packet.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub fragment: Option<Part>,
-    /// Differentiated services code points.
-    #[serde(skip_serializing_if = "OneOrMore::is_empty")]
-    pub dscp: OneOrMore<Dscp>,
-    /// Packet length in bytes, from the IP header on.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub length: Option<Numbers>,
-    /// Input VLANs; the outer tag of two.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub vlan: Option<Numbers>,
-    /// Input interfaces.
-    #[serde(rename = "in", skip_serializing_if = "OneOrMore::is_empty")]
-    pub incoming: OneOrMore<OrNot<Name>>,
-}
-
-impl Class {
-    /// A filter rule with the same conditions.
-    pub fn rule(&self) -> FilterRule {
-        let own = self.clone();
-        FilterRule {
-            from: own.from,
-            to: own.to,
-            protocol: own.protocol,
-            from_port: own.from_port,
-            to_port: own.to_port,
-            icmp: own.icmp,
-            flags: own.flags,
-            fragment: own.fragment,
-            dscp: own.dscp,
-            length: own.length,
-            vlan: own.vlan,
-            incoming: own.incoming,
-            ..FilterRule::of(Action::Accept)
-        }
-    }
 }
 
 impl<'de> Deserialize<'de> for PoliceBy {

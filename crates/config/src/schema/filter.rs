@@ -4,10 +4,8 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
 use super::pool::is_default;
-use crate::value::{
-    Addresses, Dscp, Ecn, IpProtocol, Mac, Mark, Message, Numbers, OneOrMore, OrNot, Period, Ports, SetElement,
-    SetType, TcpFlags,
-};
+use super::rule::FilterRule;
+use crate::value::{Addresses, FieldValues, OneOrMore, Period, Ports, SetElement, SetType};
 
 /// `[filter]`: rules for forwarded packets, evaluated in the order of the file. The first matching rule that accepts,
 /// drops or rejects decides. Packets to the gateway itself are matched only by rules with `out = "gateway"`, and
@@ -174,180 +172,7 @@ pub enum ListSearch {
     Bisection,
 }
 
-/// `[[filter.rules]]`: omitted conditions match everything. At least one value of each given key must match. If all
-/// values of a key begin with `!`, none of them may match.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct FilterRule {
-    /// Name in lists, counters and the log; the rule's number if omitted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
-    /// Action of the rule.
-    pub action: Action,
-    /// Source addresses.
-    #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
-    pub from: OneOrMore<OrNot<Addresses>>,
-    /// Destination addresses after translation.
-    #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
-    pub to: OneOrMore<OrNot<Addresses>>,
-    /// Protocols.
-    #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
-    pub protocol: OneOrMore<OrNot<IpProtocol>>,
-    /// Source ports.
-    #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
-    pub from_port: OneOrMore<OrNot<Ports>>,
-    /// Destination ports after translation.
-    #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
-    pub to_port: OneOrMore<OrNot<Ports>>,
-    /// ICMP and ICMPv6 messages.
-    #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
-    pub icmp: OneOrMore<Message>,
-    /// TCP flags.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub flags: Option<TcpFlags>,
-    /// Fragment kind of the packet.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fragment: Option<Part>,
-    /// Differentiated services code points.
-    #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
-    pub dscp: OneOrMore<Dscp>,
-    /// ECN code points.
-    #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
-    pub ecn: OneOrMore<Ecn>,
-    /// Source MAC addresses, which are those of neighbours, including routers. A packet that did not arrive in an
-    /// Ethernet frame matches none.
-    #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
-    pub from_mac: OneOrMore<OrNot<Mac>>,
-    /// Destination MAC addresses of received frames.
-    #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
-    pub to_mac: OneOrMore<OrNot<Mac>>,
-    /// Packet length in bytes, from the IP header on.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub length: Option<Numbers>,
-    /// Input VLANs; the outer tag of two.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub vlan: Option<Numbers>,
-    /// Input interfaces.
-    #[serde(default, rename = "in", skip_serializing_if = "OneOrMore::is_empty")]
-    pub incoming: OneOrMore<OrNot<Name>>,
-    /// Output interfaces, or `gateway` for packets addressed to the gateway itself.
-    #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
-    pub out: OneOrMore<OrNot<Name>>,
-    /// Applications of sessions, by nDPI's names: `BitTorrent`, `TLS.NetFlix`. The rule is evaluated once the session's
-    /// application is identified.
-    #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
-    pub application: OneOrMore<Name>,
-    /// Mark that earlier rules have set.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mark: Option<OrNot<Mark>>,
-    /// With `accept`: whether the flow creates a session. Without a session, all packets are filtered in both
-    /// directions.
-    #[serde(default = "yes", skip_serializing_if = "is_yes")]
-    pub track: bool,
-    /// With `reject`: reply to the sender.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub with: RejectWith,
-    /// With `rate-limit`: packets per second over all workers.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rate: Option<u32>,
-    /// With `rate-limit`: burst in packets; one second's amount if omitted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub burst: Option<u32>,
-    /// With `set-mark`: the mark; bits outside its mask are unchanged.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub new_mark: Option<Mark>,
-    /// With `set-dscp`: the DSCP.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub new_dscp: Option<Dscp>,
-    /// With `set-ecn`: the ECN code point.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub new_ecn: Option<Ecn>,
-    /// With `add-to-set`: name of the set.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub set: Option<String>,
-}
-
-impl FilterRule {
-    /// A rule with this action for all packets.
-    pub fn of(action: Action) -> Self {
-        Self {
-            name: None,
-            action,
-            from: OneOrMore::default(),
-            to: OneOrMore::default(),
-            protocol: OneOrMore::default(),
-            from_port: OneOrMore::default(),
-            to_port: OneOrMore::default(),
-            icmp: OneOrMore::default(),
-            flags: None,
-            fragment: None,
-            dscp: OneOrMore::default(),
-            ecn: OneOrMore::default(),
-            from_mac: OneOrMore::default(),
-            to_mac: OneOrMore::default(),
-            length: None,
-            vlan: None,
-            incoming: OneOrMore::default(),
-            out: OneOrMore::default(),
-            application: OneOrMore::default(),
-            track: true,
-            with: RejectWith::default(),
-            rate: None,
-            burst: None,
-            mark: None,
-            new_mark: None,
-            new_dscp: None,
-            new_ecn: None,
-            set: None,
-        }
-    }
-
-    /// Conditions of the rule as key and text.
-    pub fn matches(&self) -> Vec<(String, String)> {
-        let Ok(table) = toml::Table::try_from(self) else {
-            return Vec::new();
-        };
-        let text = |value: &toml::Value| match value {
-            toml::Value::String(text) => text.clone(),
-            other => other.to_string(),
-        };
-        let text = |value: &toml::Value| match value {
-            toml::Value::Array(list) => list.iter().map(text).collect::<Vec<_>>().join(" "),
-            one => text(one),
-        };
-        let other = [
-            "name", "action", "with", "rate", "burst", "new-mark", "new-dscp", "new-ecn", "set",
-        ];
-        let order = [
-            "protocol",
-            "from",
-            "from-port",
-            "to",
-            "to-port",
-            "icmp",
-            "flags",
-            "in",
-            "out",
-        ];
-        let mut found: Vec<_> = table
-            .iter()
-            .filter(|(key, _)| !other.contains(&key.as_str()))
-            .map(|(key, value)| (key.clone(), text(value)))
-            .collect();
-        found.sort_by_key(|(key, _)| order.iter().position(|known| known == key).unwrap_or(order.len()));
-        found
-    }
-}
-
-fn yes() -> bool {
-    true
-}
-
-fn is_yes(value: &bool) -> bool {
-    *value
-}
-
-/// Name of an interface or an application.
+/// The name of an interface, or of an application.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Name(pub String);
@@ -376,4 +201,23 @@ pub enum Part {
     First,
     /// Later fragment, which has no ports.
     Later,
+}
+
+impl FieldValues for Option<Part> {
+    fn ranges(&self) -> Vec<(u32, u32)> {
+        self.iter().map(|&part| (part as u32, part as u32)).collect()
+    }
+
+    fn of(ranges: &[(u128, u128)]) -> Vec<Self> {
+        let is_in = |part: &Part| {
+            ranges
+                .iter()
+                .any(|&(first, last)| (first..=last).contains(&(*part as u128)))
+        };
+        [Part::Whole, Part::First, Part::Later]
+            .into_iter()
+            .filter(is_in)
+            .map(Some)
+            .collect()
+    }
 }

@@ -13,6 +13,7 @@ mod interface;
 mod nat;
 mod pool;
 mod router;
+mod rule;
 mod subscribers;
 mod system;
 mod tunnel;
@@ -21,9 +22,9 @@ mod uplink;
 pub use crate::value::SetType;
 pub use applications::Applications;
 pub use bridge::{Bridge, Fail, Invalid};
-pub use chain::{ChainStep, ChainTable, ChainWord, Class, Police, PoliceBy};
+pub use chain::{ChainStep, ChainTable, ChainWord, Police, PoliceBy};
 pub use eve::{Eve, EveType};
-pub use filter::{Action, Filter, FilterRule, ListSearch, Matcher, Name, NamedSet, Part, RejectWith, Verdict};
+pub use filter::{Action, Filter, ListSearch, Matcher, Name, NamedSet, Part, RejectWith, Verdict};
 pub use gateway::{Fragments, Gateway, Neighbours, Policing, Rate, StaticNeighbour};
 pub use inspection::{
     BypassClass, EXCEPTIONS, Encrypted, ExceptionPolicy, Inspection, InspectionMode, Overload, OverloadAction,
@@ -42,6 +43,7 @@ pub use pool::{
 pub use router::{
     Fpm, HostLimits, HostMulticast, Router, RouterHost, RouterLimits, RouterNat, RouterShare, TrafficRate,
 };
+pub use rule::{Class, FilterRule, HeaderField};
 pub use subscribers::{ClientIdentifier, LeaseFormat, LeaseServer, PublicClient, SiteGroup, Subscribers};
 pub use system::{
     Control, Hugepages, Idle, LogLevel, Model, Rebalance, Roles, Sessions, Stage, Steering, System, Timeouts, Transmit,

@@ -7,6 +7,7 @@ use ipnet::IpNet;
 use sluice_config::Checked;
 use sluice_config::filter::{FilterRule, MacSelection};
 use sluice_config::schema::{Action, RejectWith, Verdict};
+use sluice_filter::Field;
 
 /// A packet that opens a flow.
 #[derive(Clone, Debug)]
@@ -20,6 +21,8 @@ pub struct Header {
     /// Fragment kind: 0 is an unfragmented packet, 1 a first fragment, 2 a later fragment.
     pub fragment: u8,
     pub dscp: u8,
+    /// As it came in.
+    pub ttl: u8,
     pub ecn: u8,
     /// Last byte of the source MAC address, which begins with 02:00:00:00:00.
     pub mac: u8,
@@ -33,6 +36,11 @@ pub const GATEWAY: &str = "gateway";
 impl Header {
     fn is_to_gateway(&self) -> bool {
         self.interfaces[1] == GATEWAY
+    }
+
+    /// As Linux's chains see it: that of a forwarded packet is counted down before.
+    fn seen_ttl(&self) -> u8 {
+        self.ttl - u8::from(!self.is_to_gateway())
     }
 }
 
@@ -140,6 +148,9 @@ fn matches<'r, 't>(rule: &'r [&'t str], header: &Header) -> (bool, &'r [&'t str]
                 (has_ports, header.flags & bits(value) == bits(set), 3)
             }
             "--dscp" => (true, header.dscp == u8::from_str_radix(&value[2..], 16).unwrap(), 2),
+            "--ttl-eq" | "--hl-eq" => (true, header.seen_ttl() == value.parse::<u8>().unwrap(), 2),
+            "--ttl-lt" | "--hl-lt" => (true, header.seen_ttl() < value.parse::<u8>().unwrap(), 2),
+            "--ttl-gt" | "--hl-gt" => (true, header.seen_ttl() > value.parse::<u8>().unwrap(), 2),
             "--ecn-ip-ect" => (true, header.ecn == value.parse::<u8>().unwrap(), 2),
             "--mac-source" => (true, value == format!("02:00:00:00:00:{:02x}", header.mac), 2),
             "--length" => {
@@ -242,6 +253,10 @@ fn selects(rule: &FilterRule, checked: &Checked, header: &Header) -> bool {
     let port = |ranges: &[(u16, u16)], own: u16| {
         ranges.is_empty() || has_ports && ranges.iter().any(|(first, last)| (*first..=*last).contains(&own))
     };
+    let field = |field, own: u32| {
+        let values = selection.values(field);
+        values.is_empty() || values.iter().any(|(first, last)| (*first..=*last).contains(&own))
+    };
     let interface = |ranges: &[(u16, u16)], own: &str| {
         let number = checked
             .config
@@ -270,13 +285,12 @@ fn selects(rule: &FilterRule, checked: &Checked, header: &Header) -> bool {
         && selection
             .flags
             .is_none_or(|flags| header.protocol == 6 && header.fragment != 2 && header.flags & flags.of == flags.set)
-        && selection.fragment.is_none_or(|fragment| fragment == header.fragment)
-        && (selection.dscp.is_empty() || selection.dscp.contains(&header.dscp))
-        && (selection.ecn.is_empty() || selection.ecn.contains(&header.ecn))
+        && field(Field::Fragment, header.fragment.into())
+        && field(Field::Dscp, header.dscp.into())
+        && field(Field::Ecn, header.ecn.into())
+        && field(Field::Length, header.length.into())
+        && field(Field::Ttl, header.ttl.into())
         && mac(&selection.macs[0], header.mac)
-        && selection
-            .length
-            .is_none_or(|length| (length.first..=length.last).contains(&header.length))
         && interface(&selection.incoming, header.interfaces[0])
         && match header.is_to_gateway() {
             true => selection.gateway,

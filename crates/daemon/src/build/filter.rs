@@ -8,7 +8,7 @@ use sluice_config::Config;
 use sluice_config::config::RouterIndex;
 use sluice_config::filter::{FilterRule, FilterSet, MacSelection, Selection, runs};
 use sluice_config::schema::{self, SetType};
-use sluice_config::value::{self, Numbers, OrNot, SetElement};
+use sluice_config::value::{self, OrNot, SetElement};
 use sluice_filter::{
     Action, Address, AddressSet, CompiledRule, Conditions, Counters, Element, ElementKind, ElementSet, Field,
     FlagsMask, ListSearch, MacCondition, Mark, MarkCondition, MatcherKind, Membership, NONE, Range, RejectKind, Rule,
@@ -273,16 +273,9 @@ pub(super) fn boxes6(selection: &Selection, router: Option<RouterIndex>) -> Resu
 }
 
 /// Value ranges of a selection for all fields except addresses. Fields without a condition have no ranges.
-fn fields(selection: &Selection, router: Option<RouterIndex>, six: bool) -> [(Field, Vec<(u32, u32)>); 12] {
+fn fields(selection: &Selection, router: Option<RouterIndex>, six: bool) -> Vec<(Field, Vec<(u32, u32)>)> {
     let routers: Vec<_> = router.iter().map(|&router| (router.into(), router.into())).collect();
     let wide = |list: &[(u16, u16)]| list.iter().map(|&(first, last)| (first.into(), last.into())).collect();
-    let bytes = |list: &[u8]| list.iter().map(|&number| (number.into(), number.into())).collect();
-    let numbers = |numbers: Option<Numbers>| {
-        numbers
-            .iter()
-            .map(|numbers| (numbers.first.into(), numbers.last.into()))
-            .collect()
-    };
     let protocols = runs(&selection.protocols_of(six));
     let protocols = protocols
         .into_iter()
@@ -290,20 +283,16 @@ fn fields(selection: &Selection, router: Option<RouterIndex>, six: bool) -> [(Fi
         .collect();
     let mut outgoing: Vec<_> = wide(&selection.outgoing);
     outgoing.extend(selection.gateway.then_some((NONE, NONE)));
-    [
+    let own = [
         (Field::Context, routers),
         (Field::Protocol, protocols),
         (Field::SourcePort, wide(&selection.source_ports)),
         (Field::DestinationPort, wide(&selection.destination_ports)),
         (Field::Message, wide(&selection.messages[usize::from(six)])),
-        (Field::Fragment, bytes(selection.fragment.as_slice())),
-        (Field::Dscp, bytes(&selection.dscp)),
-        (Field::Ecn, bytes(&selection.ecn)),
-        (Field::Length, numbers(selection.length)),
-        (Field::Vlan, numbers(selection.vlan)),
         (Field::Incoming, wide(&selection.incoming)),
         (Field::Outgoing, outgoing),
-    ]
+    ];
+    own.into_iter().chain(selection.fields.iter().cloned()).collect()
 }
 
 fn boxes<A: Address>(

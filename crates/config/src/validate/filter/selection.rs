@@ -1,12 +1,14 @@
 //! Validation of the conditions of a rule.
 
+use sluice_filter::Field;
+
 use super::MAX_RULE_COMBINATIONS;
 use super::groups::{ADDRESSES, Groups, PORTS, other_numbers};
 use crate::config::InterfaceIndex;
 use crate::filter::{ICMP, ICMPV6, MacSelection, Selection};
 use crate::problem::FilterProblem;
 use crate::read::{Step, place};
-use crate::schema::{self, Action};
+use crate::schema::{self, Action, HeaderField};
 use crate::validate::Check;
 use crate::value::{GATEWAY, IpProtocol, Mac, Message, OneOrMore, OrNot};
 
@@ -51,15 +53,11 @@ impl Check<'_> {
             messages: self.messages(&of("icmp"), &written.icmp, &protocols),
             protocols,
             flags: written.flags,
-            fragment: written.fragment.map(|part| part as u8),
-            dscp: written.dscp.0.iter().map(|dscp| dscp.0).collect(),
-            ecn: written.ecn.0.iter().map(|ecn| ecn.0).collect(),
+            fields: self.header_fields(at, written),
             macs: [
                 self.macs(&of("from-mac"), &written.from_mac),
                 self.macs(&of("to-mac"), &written.to_mac),
             ],
-            length: written.length,
-            vlan: written.vlan,
             incoming: self.leads(&of("in"), &written.incoming),
             outgoing: self.leads(&of("out"), &out),
             gateway,
@@ -74,13 +72,28 @@ impl Check<'_> {
             let most = MAX_RULE_COMBINATIONS;
             self.refuse(at, FilterProblem::TooLarge { combinations, most });
         }
-        if let Some(vlan) = written.vlan {
-            self.in_range(&of("vlan"), "a VLAN", vlan.last, 0..=4095);
-        }
         selection
     }
 
-    /// Protocols of the rule: those named, or those implied by its keys.
+    /// Header fields that the rule names, with their values.
+    fn header_fields(&mut self, at: &[Step<'_>], written: &schema::FilterRule) -> Vec<(Field, Vec<(u32, u32)>)> {
+        let mut found = Vec::new();
+        for HeaderField {
+            key,
+            field,
+            value,
+            ranges,
+        } in written.header_fields()
+        {
+            if let Some(&(_, last)) = ranges.iter().max_by_key(|(_, last)| last) {
+                self.in_range(&[at, place![key]].concat(), value, last, 0..=field.last_named());
+                found.push((field, ranges));
+            }
+        }
+        found
+    }
+
+    /// The rule's protocols: those that it names, or those that its keys are of.
     fn protocols(&mut self, at: &[Step<'_>], written: &schema::FilterRule) -> Vec<u8> {
         let ports = !written.from_port.is_empty() || !written.to_port.is_empty();
         let port = if written.to_port.is_empty() {

@@ -1,0 +1,79 @@
+//! What is asked of the packet filter.
+
+use clap::Args;
+use clap::builder::ArgPredicate;
+use serde::{Deserialize, Serialize};
+use sluice_filter::Field;
+
+use crate::field::header_fields;
+use crate::value::{Dscp, Ecn, Mac, Mark};
+
+macro_rules! request {
+    ($(
+        $(#[doc = $help:tt])+
+        $key:ident: $type:ty {
+            field: $field:ident, $value:literal;
+            guide: $guide:literal;
+            request: { $($asked:ty, $placeholder:literal, $question:tt)? }
+            import: $import:tt
+        }
+    )+) => {
+        /// What is asked.
+        #[derive(Args, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+        #[serde(rename_all = "kebab-case", default)]
+        pub struct FilterRequest {
+            /// How many of the rules.
+            #[arg(
+                long,
+                default_value_t = 100,
+                default_value_if("packet", ArgPredicate::IsPresent, "0"),
+                value_name = "NUMBER"
+            )]
+            pub rules: u32,
+            /// Which rule decides about the first packet of this flow: "tcp 10.0.0.1:1234 > 192.0.2.1:80" (the destination as
+            /// translated), "icmp 10.0.0.1 > 192.0.2.1".
+            #[arg(long = "match", value_name = "PACKET")]
+            #[serde(skip_serializing_if = "Option::is_none")]
+            pub packet: Option<String>,
+            /// With --match: the interface that it comes in by, where it is not the one that leads back to its source.
+            #[arg(long = "in", value_name = "INTERFACE", requires = "packet")]
+            #[serde(rename = "in", skip_serializing_if = "Option::is_none")]
+            pub incoming: Option<String>,
+            /// With --match: the virtual router whose packet it is, where it is not that of --in.
+            #[arg(long, value_name = "NAME", requires = "packet")]
+            #[serde(skip_serializing_if = "Option::is_none")]
+            pub router: Option<String>,
+            /// With --match: the interface that it leaves by, where it is not the one that leads to its destination; or `gateway`.
+            #[arg(long, value_name = "INTERFACE", requires = "packet")]
+            #[serde(skip_serializing_if = "Option::is_none")]
+            pub out: Option<String>,
+            /// With --match: the source MAC address of its frame; no frame brings it where neither address is given.
+            #[arg(long, value_name = "MAC", requires = "packet")]
+            #[serde(skip_serializing_if = "Option::is_none")]
+            pub from_mac: Option<Mac>,
+            /// With --match: the destination MAC address of its frame.
+            #[arg(long, value_name = "MAC", requires = "packet")]
+            #[serde(skip_serializing_if = "Option::is_none")]
+            pub to_mac: Option<Mac>,
+            $($(
+                #[doc = $question]
+                #[arg(long, value_name = $placeholder, requires = "packet")]
+                #[serde(skip_serializing_if = "Option::is_none")]
+                pub $key: Option<$asked>,
+            )?)+
+            /// With --match: the mark of its session, such as 0x10.
+            #[arg(long, value_name = "MARK", requires = "packet")]
+            #[serde(skip_serializing_if = "Option::is_none")]
+            pub mark: Option<Mark>,
+        }
+
+        impl FilterRequest {
+            /// The header fields of the packet, as far as they are given.
+            pub fn header_fields(&self) -> impl Iterator<Item = (Field, Option<u32>)> {
+                [$($((Field::$field, self.$key.map(<u32 as From<$asked>>::from)),)?)+].into_iter()
+            }
+        }
+    };
+}
+
+header_fields!(request);

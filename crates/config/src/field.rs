@@ -1,0 +1,88 @@
+//! Header fields that filter rules match, each declared once: key, help, and spelling in iptables and nftables. Fields with groups,
+//! sets or address families, and those that depend on the protocol, have keys of their own.
+
+/// Passes all declarations to another macro. A declaration has:
+///
+/// - the key, a single word, with its help and the type of its values ([`FieldValues`](crate::value::FieldValues));
+/// - `field`: its [`Field`](sluice_filter::Field), and the name of a value;
+/// - `guide`: its row in docs/filter.md;
+/// - `request`: the type, placeholder and help of `sluice show filter --match … --KEY`, where there is such an option;
+/// - `import`: its spelling in listings. `refused`: name of a match that NAT rules do not support. `iptables`: modules, and options
+///   with the parsers of their values. `nft`: headers and fields with the parsers of their values.
+macro_rules! header_fields {
+    ($consumer:ident) => {
+        $consumer! {
+            /// Part of the datagram: whole packet, first or later fragment.
+            fragment: Option<Part> {
+                field: Fragment, "a part";
+                guide: "`whole`, `first` or `later`; a later fragment has no ports, so that rules that name ports don't match it";
+                request: {}
+                import: {}
+            }
+            /// Differentiated services code points.
+            dscp: OneOrMore<Dscp> {
+                field: Dscp, "a code point";
+                guide: "`ef`, `af11`, … or a number from 0 to 63; one or a list";
+                request: { Dscp, "DSCP", "With --match: DSCP, such as ef [default: 0]." }
+                import: {
+                    refused: "code points";
+                    iptables: ["dscp"], "--dscp" => values::dscp, "--dscp-class" => values::dscp_class;
+                    nft: ["ip", "ip6"], "dscp" => values::dscp;
+                }
+            }
+            /// ECN code points.
+            ecn: OneOrMore<Ecn> {
+                field: Ecn, "a code point of congestion";
+                guide: "`not-ect`, `ect0`, `ect1`, `ce` (RFC 3168); one or a list";
+                request: {
+                    Ecn, "ECN", "With --match: ECN, such as ect0 [default: not-ect]."
+                }
+                import: {
+                    refused: "congestion";
+                    iptables: ["ecn"], "--ecn-ip-ect" => values::ecn;
+                    nft: ["ip", "ip6"], "ecn" => values::ecn;
+                }
+            }
+            /// Length of the packet in bytes, from its IP header on.
+            length: Option<Numbers> {
+                field: Length, "a length";
+                guide: "length in bytes from the IP header on: `40` or `\"0-128\"`";
+                request: {
+                    u16,
+                    "BYTES",
+                    "With --match: length in bytes from the IP header on [default: the headers alone]."
+                }
+                import: {
+                    refused: "lengths";
+                    iptables: ["length"], "--length" => values::lengths;
+                    nft: ["meta", "ip"], "length" => values::length;
+                }
+            }
+            /// Outer VLAN ID of the received frame.
+            vlan: Option<Numbers> {
+                field: Vlan, "a VLAN";
+                guide: "the outer tag of the received packet: `7` or `\"100-199\"`";
+                request: { u16, "VLAN", "With --match: outer VLAN ID of the received frame." }
+                import: {}
+            }
+            /// TTL or hop limit of the received packet.
+            ttl: Option<Numbers> {
+                field: Ttl, "a TTL";
+                guide: "TTL of IPv4, hop limit of IPv6 of the received packet, before it is decremented: `255` or `\"0-1\"`. When a session is revalidated, it is 64";
+                request: { u8, "TTL", "With --match: TTL or hop limit of the received packet [default: 64]." }
+                import: {
+                    refused: "TTLs";
+                    iptables: ["ttl", "hl"],
+                        "--ttl-eq" => values::ttl,
+                        "--ttl-lt" => values::ttl_below,
+                        "--ttl-gt" => values::ttl_above,
+                        "--hl-eq" => values::ttl,
+                        "--hl-lt" => values::ttl_below,
+                        "--hl-gt" => values::ttl_above;
+                    nft: ["ip"], "ttl" => values::ttl, ["ip6"], "hoplimit" => values::ttl;
+                }
+            }
+        }
+    };
+}
+pub(crate) use header_fields;
