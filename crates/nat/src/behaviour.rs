@@ -1,5 +1,7 @@
 //! How a pool translates, in the words of RFC 4787, 5382, 5508, 6888 and 7857: decisions as data.
 
+use sluice_table::token_bucket::TokenRate;
+
 /// When two flows of one inside address and port share an outside port (RFC 4787, section 4.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum MappingBehaviour {
@@ -90,15 +92,6 @@ impl Default for Quarantine {
     }
 }
 
-/// New sessions a second, and how many at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Rate {
-    /// A second.
-    pub per_second: u32,
-    /// At once.
-    pub burst: u32,
-}
-
 /// Limits of one subscriber (RFC 6888, REQ-4 and REQ-5). What is not given is not limited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SubscriberLimits {
@@ -107,7 +100,7 @@ pub struct SubscriberLimits {
     /// Sessions.
     pub sessions: Option<u32>,
     /// New sessions.
-    pub rate: Option<Rate>,
+    pub rate: Option<TokenRate>,
 }
 
 /// Limits of a pool, or of a virtual router. What is not given is not limited.
@@ -116,5 +109,5 @@ pub struct Limits {
     /// Sessions.
     pub sessions: Option<u32>,
     /// New sessions.
-    pub rate: Option<Rate>,
+    pub rate: Option<TokenRate>,
 }

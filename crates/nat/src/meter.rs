@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use sluice_wire::Context;
 
-use crate::behaviour::{Limits, Rate};
+use crate::behaviour::Limits;
 
 /// What was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,13 +17,13 @@ pub enum Exceeded {
     Rate,
 }
 
-/// Counts sessions, and spaces new ones.
+/// Counts sessions, and limits the rate of new ones.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct Meter {
     sessions: AtomicU32,
-    /// Nanosecond at which the rate is used up by none.
-    due: AtomicU64,
+    /// Word of the rate's token bucket.
+    full_at: AtomicU64,
 }
 
 impl Meter {
@@ -37,14 +37,11 @@ impl Meter {
             });
         counted.map_err(|_| Exceeded::Sessions)?;
         let Some(rate) = limits.rate else { return Ok(()) };
-        let (between, slack) = spacing(rate);
-        let charged = self.due.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |due| {
-            (due <= now + slack).then_some(due.max(now) + between)
-        });
-        charged.map(drop).map_err(|_| {
-            self.release();
-            Exceeded::Rate
-        })
+        if rate.take_shared(&self.full_at, 1, now) {
+            return Ok(());
+        }
+        self.release();
+        Err(Exceeded::Rate)
     }
 
     /// A session that was counted has ended.
@@ -56,12 +53,6 @@ impl Meter {
     pub fn sessions(&self) -> u32 {
         self.sessions.load(Ordering::Relaxed)
     }
-}
-
-/// Nanoseconds between sessions of a rate, and how much too early one may come after a pause.
-pub(crate) fn spacing(rate: Rate) -> (u64, u64) {
-    let between = 1_000_000_000 / u64::from(rate.per_second.max(1));
-    (between, between * u64::from(rate.burst.max(1) - 1))
 }
 
 /// Meters of the pools and of the virtual routers, by index.
@@ -101,6 +92,7 @@ impl Meters {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sluice_table::token_bucket::TokenRate;
 
     const SECOND: u64 = 1_000_000_000;
 
@@ -122,10 +114,7 @@ mod tests {
     #[test]
     fn meter_spaces_sessions_and_counts_none_that_was_refused() {
         let meter = Meter::default();
-        let rate = Rate {
-            per_second: 10,
-            burst: 3,
-        };
+        let rate = TokenRate::new(10, 3);
         let limits = Limits {
             sessions: None,
             rate: Some(rate),

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use super::{Action, DecidedBy, LOGGED, RulePosition, endpoints, spare_rules};
 use sluice_table::arena::Arena;
+use sluice_table::token_bucket::TokenRate;
 
 use crate::{Address, Field, Header};
 
@@ -20,8 +21,8 @@ pub struct Counter {
     bytes: AtomicU64,
     /// Nanoseconds; 0: never.
     last: AtomicU64,
-    /// When the packets that it has let pass would be over at its rate.
-    paid: AtomicU64,
+    /// Word of its rate's token bucket.
+    full_at: AtomicU64,
 }
 
 impl Counter {
@@ -48,12 +49,8 @@ impl Counter {
 
     /// Whether one more packet is within a rate.
     fn admits(&self, rate: u32, burst: u32, now: u64) -> bool {
-        let each = 1_000_000_000 / u64::from(rate.max(1));
-        let most = each.saturating_mul(burst.max(1).into());
-        let pay = |paid: u64| Some(paid.max(now) + each).filter(|paid| *paid <= now.saturating_add(most));
-        self.paid
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, pay)
-            .is_ok()
+        let rate = TokenRate::new(rate.max(1).into(), burst.max(1).into());
+        rate.take_shared(&self.full_at, 1, now)
     }
 }
 

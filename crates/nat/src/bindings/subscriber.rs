@@ -4,10 +4,9 @@ use bytemuck::{Pod, Zeroable};
 use sluice_table::compact::CompactIndex;
 use sluice_table::memory::Line;
 use sluice_table::slab::{Linked, Slab};
+use sluice_table::token_bucket::TokenRate;
 use sluice_wire::Context;
 
-use crate::behaviour::Rate;
-use crate::meter::spacing;
 use crate::ports::{Block, PortClass};
 use crate::{Address, PoolIndex};
 
@@ -16,7 +15,7 @@ use crate::{Address, PoolIndex};
 #[repr(C, packed)]
 pub struct Subscriber<A> {
     /// Nanosecond at which the rate of new sessions is used up by none.
-    rate_due: u64,
+    rate_full_at: u64,
     address: A,
     paired: A,
     context: Context,
@@ -94,14 +93,13 @@ impl<A: Address> Subscriber<A> {
     }
 
     /// Whether one more session is within a rate, at a moment in nanoseconds.
-    pub(super) fn admits(&self, rate: Rate, now: u64) -> bool {
-        self.rate_due <= now + spacing(rate).1
+    pub(super) fn admits(&self, rate: TokenRate, now: u64) -> bool {
+        rate.take(self.rate_full_at, 1, now).is_some()
     }
 
     /// Count a session against a rate.
-    pub(super) fn charge(&mut self, rate: Rate, now: u64) {
-        let due = self.rate_due;
-        self.rate_due = due.max(now) + spacing(rate).0;
+    pub(super) fn charge(&mut self, rate: TokenRate, now: u64) {
+        self.rate_full_at = rate.charge(self.rate_full_at, 1, now);
     }
 }
 

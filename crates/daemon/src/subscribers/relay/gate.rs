@@ -2,27 +2,19 @@
 
 use std::collections::HashMap;
 
+use sluice_table::token_bucket::TokenRate;
 use sluice_wire::Mac;
 
 use super::Refused;
 use crate::subscribers::Site;
 
-/// Messages a second, and how many may come together after a pause.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rate {
-    /// A second.
-    pub per_second: u32,
-    /// Together.
-    pub burst: u32,
-}
-
-/// What one may send.
+/// Rates of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rates {
     /// A terminal.
-    pub terminal: Rate,
+    pub terminal: TokenRate,
     /// All terminals of a site.
-    pub site: Rate,
+    pub site: TokenRate,
 }
 
 /// Times in nanoseconds.
@@ -32,9 +24,9 @@ const SECOND: u64 = 1_000_000_000;
 #[derive(Debug)]
 pub struct Gate {
     rates: Rates,
-    /// When each site has used up nothing.
+    /// Word of each site's token bucket.
     sites: Vec<u64>,
-    /// The same of terminals that have used up something.
+    /// Those of terminals that have used up something.
     terminals: HashMap<(Site, Mac), u64>,
     most: usize,
     /// When idle terminals may be looked for again.
@@ -63,10 +55,11 @@ impl Gate {
         let key = (site, hardware);
         let before = self.terminals.get(&key).copied();
         // A terminal that sends too much takes nothing of its site's.
-        let terminal = charge(self.rates.terminal, before.unwrap_or(0), now).ok_or(Refused::TerminalRate)?;
-        *of_site = charge(self.rates.site, *of_site, now).ok_or(Refused::SiteRate)?;
+        let terminal = (self.rates.terminal.take(before.unwrap_or(0), 1, now)).ok_or(Refused::TerminalRate)?;
+        *of_site = (self.rates.site.take(*of_site, 1, now)).ok_or(Refused::SiteRate)?;
         if before.is_none() && self.terminals.len() >= self.most && now >= self.sweep {
-            self.terminals.retain(|_, due| *due > now);
+            let rate = self.rates.terminal;
+            self.terminals.retain(|_, full_at| !rate.is_full(*full_at, now));
             self.sweep = now.saturating_add(SECOND);
         }
         let room = before.is_some() || self.terminals.len() < self.most;
@@ -75,11 +68,4 @@ impl Gate {
         }
         Ok(room)
     }
-}
-
-/// When nothing is used up, one message later. None where it comes too early.
-fn charge(rate: Rate, due: u64, now: u64) -> Option<u64> {
-    let between = SECOND / u64::from(rate.per_second.max(1));
-    let slack = between * u64::from(rate.burst.max(1) - 1);
-    (due <= now.saturating_add(slack)).then(|| due.max(now).saturating_add(between))
 }
