@@ -32,6 +32,7 @@ use sluice_nat::{Behaviour, Filtering, Layout, PoolIndex, Pools, PortClass, Rule
 use sluice_route::policer::ControlClass;
 use sluice_route::{Address, Lookup, RouterIndex, SourceTables};
 use sluice_table::changes::Changes;
+use sluice_table::token_bucket::{SharedTokenBucket, TokenRate};
 use sluice_wire::Context;
 use sluice_wire::vlan::Tag;
 
@@ -43,7 +44,7 @@ use crate::features::virtual_reassembly;
 use crate::packet::batch::{Meta, Origin};
 use crate::packet::counters::WorkerCounters;
 use crate::packet::io::{PortIndex, WorkerIndex};
-use crate::packet::time::{Now, Pace};
+use crate::packet::time::Now;
 use crate::session::family::{Family, PerFamily, V4, V6};
 use crate::snapshot::assist::Assist;
 use crate::snapshot::chains::{Chains, NamedPolicers};
@@ -237,8 +238,8 @@ impl<F: Family> Default for Nat<F> {
 /// Limits of the gateway's own traffic: packets a second and burst, by [`sluice_route::policer::Class`].
 pub type Limits = [(u64, u64); ControlClass::ALL.len()];
 
-/// Redirects of an interface: nanoseconds between two, and how many at once. A host needs one for each destination.
-const REDIRECTS: (u64, u64) = (100_000_000, 10);
+/// Redirects of an interface, a second and at once. A host needs one for each destination.
+const REDIRECTS: TokenRate = TokenRate::new(10, 10);
 
 /// Limits where the configuration names none, in the order of [`sluice_route::policer::Class::ALL`].
 pub const LIMITS: Limits = [
@@ -347,7 +348,7 @@ pub struct Snapshot {
     /// Interfaces that send router advertisements. The plane fills it in.
     pub(crate) advertising: Arc<[u16]>,
     /// By interface: redirects, where any sends them. The plane fills it in.
-    redirects: Arc<[Pace]>,
+    redirects: Arc<[SharedTokenBucket]>,
     /// Interfaces whose addresses are announced. The plane fills it in.
     pub(crate) announcing: Arc<[u16]>,
     /// By interface: its router.
@@ -542,7 +543,8 @@ impl Snapshot {
         let announcing = numbered.filter(|(_, interface)| announces(interface));
         self.announcing = announcing.map(|(number, _)| number).collect();
         if self.interfaces.iter().any(|interface| interface.neighbours.redirects) {
-            self.redirects = self.interfaces.iter().map(|_| Pace::default()).collect();
+            let bucket = |_| SharedTokenBucket::new(REDIRECTS);
+            self.redirects = self.interfaces.iter().map(bucket).collect();
         }
         self.links = self
             .interfaces
@@ -553,8 +555,8 @@ impl Snapshot {
 
     /// Whether a host behind an interface may be told of a better next hop now.
     pub fn admits_redirect(&self, interface: u16, now: Now) -> bool {
-        let pace = self.redirects.get(usize::from(interface));
-        pace.is_some_and(|pace| pace.admits(now, REDIRECTS))
+        let bucket = self.redirects.get(usize::from(interface));
+        bucket.is_some_and(|bucket| bucket.take(1, now.nanoseconds))
     }
 
     /// The interface of a port's frames with the tags in a word, as [`VlanTable::find_word`] has them.

@@ -1,7 +1,5 @@
 //! Time, passed in: nobody in the data plane asks a clock.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 /// Ticks of the session timers per second. A tick is 10 ms; sessions keep the low 32 bits, which last
 /// 497 days and are compared by difference.
 pub const TICKS_PER_SECOND: u64 = 100;
@@ -59,22 +57,5 @@ impl Now {
     /// Milliseconds since the start.
     pub fn milliseconds(self) -> u64 {
         self.nanoseconds / 1_000_000
-    }
-}
-
-/// A rate that workers share: the nanosecond from which on the next one keeps to it. Those that meet here let one more through at
-/// worst.
-#[derive(Debug, Default)]
-pub struct Pace(AtomicU64);
-
-impl Pace {
-    /// Whether one more keeps to the rate: one each so many nanoseconds, and so many at once.
-    pub fn admits(&self, now: Now, (interval, burst): (u64, u64)) -> bool {
-        let next = self.0.load(Ordering::Relaxed).max(now.nanoseconds);
-        let admits = next - now.nanoseconds < interval * burst;
-        if admits {
-            self.0.store(next + interval, Ordering::Relaxed);
-        }
-        admits
     }
 }

@@ -5,9 +5,9 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use sluice_filter::{Address, CutTree, Header, Matcher, Rule, RuleNumber};
+use sluice_table::token_bucket::{SharedTokenBucket, TokenRate};
 
 use crate::packet::counters::Counter;
 use crate::packet::io::WorkerIndex;
@@ -151,63 +151,35 @@ pub enum PolicerRate {
     Bits(u64, u64),
 }
 
-/// A rate that all workers together keep to: one word, the moment at which as much could be saved up as ever.
+/// A rate that all workers together keep to.
 #[derive(Debug)]
 pub struct Policer {
     rate: PolicerRate,
-    /// How far that may lie ahead.
-    ahead: u64,
-    /// 0 before the first packet. It wraps around.
-    full_at: AtomicU64,
+    /// Of packets, or of bits.
+    bucket: SharedTokenBucket,
 }
-
-/// Parts of a nanosecond that policers reckon in: a packet's time at 100 Gbit/s is right to a hundredth.
-const PARTS: u64 = 32;
 
 impl Policer {
     /// With as much saved up as may be.
     pub fn new(rate: PolicerRate) -> Self {
-        let burst = match rate {
-            PolicerRate::Packets(_, burst) | PolicerRate::Bits(_, burst) => burst,
+        let bucket = match rate {
+            PolicerRate::Packets(rate, burst) => TokenRate::new(rate.max(1), burst),
+            PolicerRate::Bits(rate, burst) => TokenRate::for_sizes(rate.max(1), burst.saturating_mul(8)),
         };
         Self {
             rate,
-            ahead: match rate {
-                PolicerRate::Packets(..) => cost(rate, 0).saturating_mul(burst),
-                PolicerRate::Bits(..) => cost(rate, burst),
-            }
-            .min(i64::MAX as u64 / 2),
-            full_at: AtomicU64::new(0),
+            bucket: SharedTokenBucket::new(bucket),
         }
     }
 
     /// Whether a packet of so many bytes is within the rate now, in nanoseconds.
     #[inline]
     pub fn admits(&self, bytes: u64, now: u64) -> bool {
-        let (now, cost) = (now.wrapping_mul(PARTS), cost(self.rate, bytes));
-        let next = |full_at: u64| {
-            let lacks = match full_at {
-                0 => 0,
-                full_at => (full_at.wrapping_sub(now) as i64).max(0) as u64,
-            };
-            let lacks = lacks.saturating_add(cost);
-            (lacks <= self.ahead).then(|| now.wrapping_add(lacks).max(1))
+        let tokens = match self.rate {
+            PolicerRate::Packets(..) => 1,
+            PolicerRate::Bits(..) => bytes.saturating_mul(8),
         };
-        let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
-        self.full_at.fetch_update(set, fetch, next).is_ok()
-    }
-}
-
-/// How long a packet of so many bytes takes.
-#[inline]
-fn cost(rate: PolicerRate, bytes: u64) -> u64 {
-    const SECOND: u64 = 1_000_000_000 * PARTS;
-    match rate {
-        PolicerRate::Packets(rate, _) => SECOND.div_ceil(rate.max(1)),
-        PolicerRate::Bits(rate, _) => {
-            let parts = u128::from(bytes) * 8 * u128::from(SECOND);
-            parts.div_ceil(u128::from(rate.max(1))).min(u128::from(u64::MAX)) as u64
-        }
+        self.bucket.take(tokens, now)
     }
 }
 
@@ -315,8 +287,8 @@ mod tests {
 
     #[test]
     fn policer_of_packets_admits_its_burst_then_its_rate() {
-        // A clock that wraps around within the policer's own.
-        for start in [0, 1_000, u64::MAX / PARTS - SECOND / 2, 1_700_000_000 * SECOND] {
+        // A clock that wraps around within the bucket's word.
+        for start in [0, 1_000, u64::MAX / 32 - SECOND / 2, 1_700_000_000 * SECOND] {
             let policer = Policer::new(PolicerRate::Packets(1_000, 20));
             let admitted = |from: u64, count: u64, step: u64| {
                 (0..count)

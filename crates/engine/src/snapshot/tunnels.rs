@@ -6,12 +6,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustc_hash::FxBuildHasher;
 use sluice_route::{Address, RouterIndex};
+use sluice_table::token_bucket::{SharedTokenBucket, TokenRate};
 use sluice_wire::ipv4::protocol;
 use sluice_wire::layers::{Class, Flags, Fragment, Layers};
 use sluice_wire::tunnel::gre;
 use sluice_wire::{ethernet, ipv4, ipv6, quoted, tunnel, udp};
 
-use crate::packet::time::{Now, Pace};
+use crate::packet::time::Now;
 use crate::session::family::{Family, V4, V6};
 use crate::snapshot::Interface;
 
@@ -106,7 +107,7 @@ pub struct Tunnels {
     /// By interface: the tunnel's path, and the bytes by which outer packets are longer.
     of_interface: Vec<Option<(Arc<PathMtu>, u16)>>,
     /// By interface.
-    keepalives: Arc<[Pace]>,
+    keepalives: Arc<[SharedTokenBucket]>,
 }
 
 type Path = (RouterIndex, Address, Address);
@@ -114,9 +115,8 @@ type Path = (RouterIndex, Address, Address);
 /// Seconds for which a lower MTU counts (RFC 1191, 6.3; RFC 8201, 4).
 const REMEMBERED: u64 = 600;
 
-/// Nanoseconds between two keepalives of a tunnel that are answered, and how many may come at once. Routers send one each second at
-/// most.
-const KEEPALIVE: (u64, u64) = (100_000_000, 10);
+/// Keepalives of a tunnel that are answered, a second and at once. Routers send one each second at most.
+const KEEPALIVES: TokenRate = TokenRate::new(10, 10);
 
 /// Largest outer packet that a path takes: second until which that counts, and bytes in the lowest 16 bits.
 #[derive(Debug)]
@@ -148,7 +148,8 @@ impl Tunnels {
             return all;
         }
         all.of_interface = vec![None; interfaces.len()];
-        all.keepalives = interfaces.iter().map(|_| Pace::default()).collect();
+        let bucket = |_| SharedTokenBucket::new(KEEPALIVES);
+        all.keepalives = interfaces.iter().map(bucket).collect();
         for (number, interface) in (0u16..).zip(interfaces) {
             let Some(tunnel) = &interface.tunnel else { continue };
             let Some(underlay) = interfaces.get(usize::from(tunnel.underlay)) else {
@@ -269,8 +270,8 @@ impl Tunnels {
 
     /// Whether a keepalive that came by a tunnel's interface is to be answered now.
     pub fn admits_keepalive(&self, number: u16, now: Now) -> bool {
-        let keepalives = self.keepalives.get(usize::from(number));
-        keepalives.is_some_and(|keepalives| keepalives.admits(now, KEEPALIVE))
+        let bucket = self.keepalives.get(usize::from(number));
+        bucket.is_some_and(|bucket| bucket.take(1, now.nanoseconds))
     }
 
     /// The MTU of an interface, which its configuration says to be `mtu`: less where it is a tunnel whose path takes less.

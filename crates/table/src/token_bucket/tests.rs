@@ -202,6 +202,22 @@ proptest! {
     }
 
     #[test]
+    fn shared_bucket_any_takings_keep_to_rate_and_burst(
+        rate in 1u64..5_000_000, burst in 1u64..SECOND, gaps in vec((0u64..20_000_000, 0u64..5000), 1..200)
+    ) {
+        let bucket = SharedTokenBucket::new(TokenRate::with_burst_time(rate, burst, 1));
+        let (mut now, mut taken) = (1, 0u64);
+        for (gap, wanted) in gaps {
+            now += gap;
+            let some = wanted.min(bucket.tokens(now));
+            bucket.charge(some, now);
+            taken += some;
+            let most = u128::from(rate) * u128::from(now + burst) / u128::from(SECOND) + 1;
+            prop_assert!(u128::from(taken) <= most, "{taken} of {most}");
+        }
+    }
+
+    #[test]
     fn rate_of_a_burst_in_time_holds_all_whole_tokens_of_it(rate in 1u64..4_000_000_000, burst in 0..2 * SECOND, min in 0u64..20_000) {
         let whole = (u128::from(rate) * u128::from(burst) / u128::from(SECOND)) as u64;
         let tokens = TokenRate::with_burst_time(rate, burst, min).tokens(0, 7);
@@ -254,4 +270,33 @@ fn shared_bucket_threads_take_no_more_than_is_there() {
         threads.into_iter().map(|thread| thread.join().expect("a count")).sum()
     });
     assert_eq!(1_000, taken);
+}
+
+#[test]
+fn shared_bucket_gives_its_burst_at_once_and_then_its_rate_exactly() {
+    for rate in [7, 1_000, 333_333, 14_880_952] {
+        let bucket = SharedTokenBucket::new(TokenRate::with_burst_time(rate, SECOND / 10, 1));
+        let mut now = 5 * SECOND;
+        let all = bucket.tokens(now);
+        assert_eq!((rate / 10).max(1), all);
+        bucket.charge(all, now);
+        let mut taken = 0;
+        for _ in 0..10_000 {
+            now += SECOND / 10_000;
+            let left = bucket.tokens(now);
+            bucket.charge(left, now);
+            taken += left;
+        }
+        assert!(rate.abs_diff(taken) <= 1 + rate / 100_000, "{taken} of {rate}");
+    }
+}
+
+#[test]
+fn shared_bucket_that_is_overdrawn_pays_back() {
+    let bucket = SharedTokenBucket::new(TokenRate::with_burst_time(100, SECOND / 10, 1));
+    bucket.charge(20, SECOND);
+    assert_eq!(
+        [0, 0, 10],
+        [SECOND, SECOND + SECOND / 10, 2 * SECOND].map(|now| bucket.tokens(now))
+    );
 }
