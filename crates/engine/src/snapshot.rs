@@ -556,7 +556,7 @@ impl Snapshot {
     /// Whether a host behind an interface may be told of a better next hop now.
     pub fn admits_redirect(&self, interface: u16, now: Now) -> bool {
         let bucket = self.redirects.get(usize::from(interface));
-        bucket.is_some_and(|bucket| bucket.take(1, now.nanoseconds))
+        bucket.is_some_and(|bucket| bucket.take(now.nanoseconds))
     }
 
     /// The interface of a port's frames with the tags in a word, as [`VlanTable::find_word`] has them.

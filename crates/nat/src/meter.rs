@@ -37,7 +37,7 @@ impl Meter {
             });
         counted.map_err(|_| Exceeded::Sessions)?;
         let Some(rate) = limits.rate else { return Ok(()) };
-        if rate.take_shared(&self.full_at, 1, now) {
+        if rate.take_shared(&self.full_at, now) {
             return Ok(());
         }
         self.release();

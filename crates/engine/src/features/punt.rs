@@ -170,7 +170,7 @@ impl Host {
     /// Whether a packet of a class that came in by an interface may pass now.
     pub fn admits(&self, interface: u16, class: PuntClass, now: u64) -> bool {
         let own = self.interfaces.get(usize::from(interface));
-        own.is_none_or(|own| own[class as usize].take(1, now)) && self.all[class as usize].take(1, now)
+        own.is_none_or(|own| own[class as usize].take(now)) && self.all[class as usize].take(now)
     }
 
     /// A packet of a class has passed, or was answered in its place.
@@ -315,7 +315,7 @@ mod tests {
             let (mut now, mut taken) = (1, 0);
             for gap in gaps {
                 now += gap;
-                taken += u64::from(bucket.take(1, now));
+                taken += u64::from(bucket.take(now));
                 prop_assert!(taken * (SECOND / rate) <= now + burst * (SECOND / rate));
             }
         }
@@ -334,11 +334,11 @@ mod tests {
     fn bucket_gives_its_burst_at_once_and_then_its_rate() {
         let bucket = full_bucket((10, 5));
         let now = 7 * SECOND;
-        assert_eq!(5, (0..100).filter(|_| bucket.take(1, now)).count());
+        assert_eq!(5, (0..100).filter(|_| bucket.take(now)).count());
         assert_eq!(
             [false, true, false],
-            [SECOND / 10 - 1, SECOND / 10, SECOND / 10].map(|later| bucket.take(1, now + later))
+            [SECOND / 10 - 1, SECOND / 10, SECOND / 10].map(|later| bucket.take(now + later))
         );
-        assert!(!full_bucket((0, 100)).take(1, now));
+        assert!(!full_bucket((0, 100)).take(now));
     }
 }

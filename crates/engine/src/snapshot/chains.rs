@@ -175,11 +175,10 @@ impl Policer {
     /// Whether a packet of so many bytes is within the rate now, in nanoseconds.
     #[inline]
     pub fn admits(&self, bytes: u64, now: u64) -> bool {
-        let tokens = match self.rate {
-            PolicerRate::Packets(..) => 1,
-            PolicerRate::Bits(..) => bytes.saturating_mul(8),
-        };
-        self.bucket.take(tokens, now)
+        match self.rate {
+            PolicerRate::Packets(..) => self.bucket.take(now),
+            PolicerRate::Bits(..) => self.bucket.take_many(bytes.saturating_mul(8), now),
+        }
     }
 }
 

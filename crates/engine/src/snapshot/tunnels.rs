@@ -271,7 +271,7 @@ impl Tunnels {
     /// Whether a keepalive that came by a tunnel's interface is to be answered now.
     pub fn admits_keepalive(&self, number: u16, now: Now) -> bool {
         let bucket = self.keepalives.get(usize::from(number));
-        bucket.is_some_and(|bucket| bucket.take(1, now.nanoseconds))
+        bucket.is_some_and(|bucket| bucket.take(now.nanoseconds))
     }
 
     /// The MTU of an interface, which its configuration says to be `mtu`: less where it is a tunnel whose path takes less.

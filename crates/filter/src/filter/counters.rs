@@ -11,6 +11,9 @@ use sluice_table::token_bucket::TokenRate;
 
 use crate::{Address, Field, Header};
 
+/// What a rule logs.
+const LOG_RATE: TokenRate = TokenRate::new(LOGGED as u64, LOGGED as u64);
+
 /// Packets that wait to be logged at most.
 const LOG_CAPACITY: usize = 256;
 
@@ -48,9 +51,8 @@ impl Counter {
     }
 
     /// Whether one more packet is within a rate.
-    fn admits(&self, rate: u32, burst: u32, now: u64) -> bool {
-        let rate = TokenRate::new(rate.max(1).into(), burst.max(1).into());
-        rate.take_shared(&self.full_at, 1, now)
+    fn admits(&self, rate: TokenRate, now: u64) -> bool {
+        rate.take_shared(&self.full_at, now)
     }
 }
 
@@ -151,8 +153,8 @@ impl Counters {
         let Some(counter) = self.of(place) else { return true };
         counter.count(header.get(Field::Length), now);
         match action {
-            Action::Limit { rate, burst } => counter.admits(rate, burst, now),
-            Action::Log if counter.admits(LOGGED, LOGGED, now) => {
+            Action::Limit(rate) => counter.admits(rate, now),
+            Action::Log if counter.admits(LOG_RATE, now) => {
                 self.put(place, header);
                 true
             }
@@ -202,7 +204,7 @@ mod tests {
         let second = 1_000_000_000;
         let admitted = |from: u64, packets: u64, step: u64| {
             (0..packets)
-                .filter(|packet| counter.admits(100, 20, from + packet * step))
+                .filter(|packet| counter.admits(TokenRate::new(100, 20), from + packet * step))
                 .count()
         };
         assert_eq!(20, admitted(5 * second, 1_000, 0));

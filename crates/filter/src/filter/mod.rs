@@ -31,6 +31,8 @@ use thiserror::Error;
 
 use self::kind::AnyMatcher;
 use self::numbers::Decisions;
+use sluice_table::token_bucket::TokenRate;
+
 use crate::{Address, Field, Header, Rule, RuleNumber, TrieTooLarge};
 
 /// Headers that are asked about together at most.
@@ -77,13 +79,8 @@ pub enum Action {
     Count,
     /// It logs, at most [`LOGGED`] packets a second, and later rules are asked.
     Log,
-    /// What exceeds so many packets a second, and so many at once, is dropped; later rules are asked about the rest.
-    Limit {
-        /// Packets a second; at least 1.
-        rate: u32,
-        /// Packets at once; at least 1.
-        burst: u32,
-    },
+    /// What exceeds a rate of packets is dropped; later rules are asked about the rest.
+    Limit(TokenRate),
     /// The session gets a mark, and later rules are asked.
     SetMark(Mark),
     /// The packet, and those behind it in its session, leave with a differentiated services code point; later rules are asked.
@@ -431,7 +428,7 @@ impl<A: Address> Filter<A> {
                 Action::SetMark(set) => marking.mark = set.set(marking.mark),
                 Action::SetDscp(dscp) => marking.class = marking.class.with_dscp(dscp),
                 Action::SetEcn(ecn) => marking.class = marking.class.with_ecn(ecn),
-                Action::Count | Action::Log | Action::Limit { .. } => {}
+                Action::Count | Action::Log | Action::Limit(_) => {}
             }
             if !note(aside) {
                 let by = DecidedBy::Limit(aside.place);
@@ -512,7 +509,7 @@ impl Filters {
             Action::Decide(verdict) => Some(verdict),
             Action::Count
             | Action::Log
-            | Action::Limit { .. }
+            | Action::Limit(_)
             | Action::SetMark(_)
             | Action::SetDscp(_)
             | Action::SetEcn(_) => None,

@@ -94,7 +94,7 @@ impl<A: Address> Subscriber<A> {
 
     /// Whether one more session is within a rate, at a moment in nanoseconds.
     pub(super) fn admits(&self, rate: TokenRate, now: u64) -> bool {
-        rate.take(self.rate_full_at, 1, now).is_some()
+        rate.take(self.rate_full_at, now).is_some()
     }
 
     /// Count a session against a rate.

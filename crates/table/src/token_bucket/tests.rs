@@ -134,7 +134,7 @@ proptest! {
             prop_assert_eq!(level == depth, rate.is_full(word, now));
             // Only a bucket that holds two years' worth has more than what is ever reckoned with.
             let fits = fits || rate.depth == MAX_TIME && level == depth && rate.time(tokens) == MAX_TIME;
-            let taken = rate.take(word, tokens, now);
+            let taken = rate.take_many(word, tokens, now);
             prop_assert_eq!(fits, taken.is_some());
             if let Some(taken) = taken {
                 level -= u128::from(rate.time(tokens));
@@ -152,12 +152,12 @@ proptest! {
         let (mut passed, mut elapsed) = (0u64, 0u64);
         for gap in gaps {
             elapsed += gap;
-            passed += u64::from(bucket.take(1, start.wrapping_add(elapsed)));
+            passed += u64::from(bucket.take(start.wrapping_add(elapsed)));
             let most = u128::from(burst) * u128::from(SECOND) + u128::from(rate) * u128::from(elapsed);
             prop_assert!(u128::from(passed) * u128::from(SECOND) <= most);
         }
         let now = start.wrapping_add(elapsed + 6_000 * SECOND);
-        let at_once = (0..=burst).filter(|_| bucket.take(1, now)).count() as u64;
+        let at_once = (0..=burst).filter(|_| bucket.take(now)).count() as u64;
         prop_assert_eq!(burst, at_once);
     }
 
@@ -173,7 +173,7 @@ proptest! {
             let now = start.wrapping_add(time);
             let taken = match charges {
                 true => bucket.tokens(now).min(3),
-                false => u64::from(bucket.take(1, now)),
+                false => u64::from(bucket.take(now)),
             };
             if charges {
                 bucket.charge(taken, now);
@@ -195,7 +195,7 @@ proptest! {
             let mut word = word;
             for (tokens, now) in &values {
                 word = rate.charge(word, *tokens, *now);
-                word = rate.take(word, rate.tokens(word, *now), *now).unwrap_or(word);
+                word = rate.take_many(word, rate.tokens(word, *now), *now).unwrap_or(word);
             }
             prop_assert_ne!(0, word);
         }
@@ -238,8 +238,8 @@ fn bucket_packet_above_its_burst_never_passes_and_takes_nothing() {
     assert!(!bucket.take_many(1_501, 0) && !bucket.take_many(1_501, 100 * SECOND));
     assert!(bucket.take_many(1_500, 100 * SECOND));
     let rate = TokenRate::for_sizes(1_000, 1_500);
-    assert_eq!(None, rate.take(0, 1_501, 100 * SECOND));
-    assert!(rate.take(0, 1_500, 100 * SECOND).is_some());
+    assert_eq!(None, rate.take_many(0, 1_501, 100 * SECOND));
+    assert!(rate.take_many(0, 1_500, 100 * SECOND).is_some());
 }
 
 #[test]
@@ -249,14 +249,14 @@ fn rate_of_none_lets_nothing_pass() {
         TokenRate::for_sizes(0, 100),
         TokenRate::with_burst_time(0, SECOND, 1),
     ] {
-        assert_eq!((None, 0), (rate.take(0, 1, SECOND), rate.tokens(0, SECOND)));
+        assert_eq!((None, 0), (rate.take(0, SECOND), rate.tokens(0, SECOND)));
     }
 }
 
 #[test]
 fn rate_longer_than_years_of_silence_is_full_again() {
     let bucket = SharedTokenBucket::new(TokenRate::new(1_000, 20));
-    let passed = |now| (0..100).filter(|_| bucket.take(1, now)).count();
+    let passed = |now| (0..100).filter(|_| bucket.take(now)).count();
     assert_eq!([20, 20, 20], [0, 4 * YEAR, 17 * YEAR].map(passed));
 }
 
@@ -265,7 +265,7 @@ fn shared_bucket_threads_take_no_more_than_is_there() {
     let bucket = SharedTokenBucket::new(TokenRate::new(1, 1_000));
     let taken: usize = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..4)
-            .map(|_| scope.spawn(|| (0..1_000).filter(|_| bucket.take(1, SECOND)).count()))
+            .map(|_| scope.spawn(|| (0..1_000).filter(|_| bucket.take(SECOND)).count()))
             .collect();
         threads.into_iter().map(|thread| thread.join().expect("a count")).sum()
     });

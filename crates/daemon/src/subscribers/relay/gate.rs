@@ -55,8 +55,8 @@ impl Gate {
         let key = (site, hardware);
         let before = self.terminals.get(&key).copied();
         // A terminal that sends too much takes nothing of its site's.
-        let terminal = (self.rates.terminal.take(before.unwrap_or(0), 1, now)).ok_or(Refused::TerminalRate)?;
-        *of_site = (self.rates.site.take(*of_site, 1, now)).ok_or(Refused::SiteRate)?;
+        let terminal = (self.rates.terminal.take(before.unwrap_or(0), now)).ok_or(Refused::TerminalRate)?;
+        *of_site = (self.rates.site.take(*of_site, now)).ok_or(Refused::SiteRate)?;
         if before.is_none() && self.terminals.len() >= self.most && now >= self.sweep {
             let rate = self.rates.terminal;
             self.terminals.retain(|_, full_at| !rate.is_full(*full_at, now));
