@@ -15,7 +15,7 @@ macro_rules! header_fields {
             /// Part of the datagram: whole packet, first or later fragment.
             fragment: Option<Part> {
                 field: Fragment, "a part";
-                guide: "`whole`, `first` or `later`; a later fragment has no ports, so that rules that name ports don't match it";
+                guide: "`whole`, `first` or `later`; a later fragment has no ports, so rules with ports don't match it";
                 request: {}
                 import: {}
             }

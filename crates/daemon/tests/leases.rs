@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 use dhcproto::v4::{Decodable, Decoder, DhcpOption, Encodable, Encoder, Message, MessageType, OptionCode};
 use sluice_daemon::subscribers::Site;
 use sluice_daemon::subscribers::leases::{Change, Format, Lease, Lost, Settings, Standing, Watcher};
-use sluice_daemon::subscribers::relay::{Home, Limits, Origin, Rate, Rates, Relay};
+use sluice_daemon::subscribers::relay::{Home, Limits, Origin, Rates, Relay};
+use sluice_table::token_bucket::TokenRate;
 use tempfile::TempDir;
 
 const VARIABLE: &str = "SLUICE_LEASES_INSIDE";
@@ -162,10 +163,7 @@ fn home(circuit: &[u8]) -> Option<Home> {
 
 impl World {
     fn new(server: &Server) -> Self {
-        let rate = Rate {
-            per_second: 1000,
-            burst: 1000,
-        };
+        let rate = TokenRate::new(1000, 1000);
         let rates = Rates {
             terminal: rate,
             site: rate,

@@ -38,6 +38,7 @@ use sluice_nat::{Behaviour, Filtering, Layout, PoolIndex, Pools, PortClass, Rule
 use sluice_route::policer::ControlClass;
 use sluice_route::{Address, Lookup, RouterIndex, SourceTables};
 use sluice_table::changes::Changes;
+use sluice_table::token_bucket::{SharedTokenBucket, TokenRate};
 use sluice_wire::Context;
 use sluice_wire::vlan::Tag;
 
@@ -45,7 +46,7 @@ use crate::packet::batch::{Meta, Origin};
 use crate::packet::counters::WorkerCounters;
 use crate::packet::io::{PortIndex, WorkerIndex};
 use crate::packet::punt;
-use crate::packet::time::{Now, Pace};
+use crate::packet::time::Now;
 use crate::session::family::{Family, PerFamily, V4, V6};
 use crate::session::identification::IdentificationSettings;
 use crate::snapshot::assist::Assist;
@@ -245,7 +246,7 @@ impl<F: Family> Default for Nat<F> {
 pub type Limits = [(u64, u64); ControlClass::ALL.len()];
 
 /// Limits of redirects of an interface: nanoseconds between two, and burst size. A host needs one redirect per destination.
-const REDIRECTS: (u64, u64) = (100_000_000, 10);
+const REDIRECTS: TokenRate = TokenRate::new(10, 10);
 
 /// Default limits, in the order of [`sluice_route::policer::Class::ALL`].
 pub const LIMITS: Limits = [
@@ -355,7 +356,7 @@ pub struct Snapshot {
     /// Interfaces that send router advertisements. Set by [`Self::link`].
     pub(crate) advertising: Arc<[u16]>,
     /// By interface: rate limits of redirects, if any interface sends them. Set by [`Self::link`].
-    redirects: Arc<[Pace]>,
+    redirects: Arc<[SharedTokenBucket]>,
     /// Interfaces whose addresses are announced. Set by [`Self::link`].
     pub(crate) announcing: Arc<[u16]>,
     /// By interface: its router.
@@ -551,7 +552,8 @@ impl Snapshot {
         let announcing = numbered.filter(|(_, interface)| announces(interface));
         self.announcing = announcing.map(|(number, _)| number).collect();
         if self.interfaces.iter().any(|interface| interface.neighbours.redirects) {
-            self.redirects = self.interfaces.iter().map(|_| Pace::default()).collect();
+            let bucket = |_| SharedTokenBucket::new(REDIRECTS);
+            self.redirects = self.interfaces.iter().map(bucket).collect();
         }
         self.links = self
             .interfaces
@@ -562,8 +564,8 @@ impl Snapshot {
 
     /// Whether a redirect may be sent through an interface now.
     pub fn admits_redirect(&self, interface: u16, now: Now) -> bool {
-        let pace = self.redirects.get(usize::from(interface));
-        pace.is_some_and(|pace| pace.admits(now, REDIRECTS))
+        let bucket = self.redirects.get(usize::from(interface));
+        bucket.is_some_and(|bucket| bucket.take(now.nanoseconds))
     }
 
     /// The interface of a port's frames with the tags in a word of [`VlanTable::find_word`].

@@ -15,6 +15,7 @@ use sluice_engine::packet::io::{
 use sluice_engine::snapshot::sites::{SiteKey, SiteSettings};
 use sluice_nat::behaviour::Blocks;
 use sluice_nat::sites::{Terminal, context};
+use sluice_table::token_bucket::TokenRate;
 use sluice_testkit::packet::{self, Frame};
 use sluice_wire::Checksums;
 
@@ -270,7 +271,7 @@ fn filtered(snapshot: &mut sluice_engine::snapshot::Snapshot, sessions: bool, ki
     };
     let mut rules = vec![
         to_port(Action::Log, 53),
-        to_port(Action::Limit { rate: 100, burst: 100 }, 53),
+        to_port(Action::Limit(TokenRate::new(100, 100)), 53),
         to_port(Action::Decide(Verdict::Accept), 53),
     ];
     rules.extend((1..200).map(|port| to_port(Action::Decide(Verdict::Drop), port)));

@@ -9,6 +9,7 @@ use sluice_engine::snapshot::Snapshot;
 use sluice_filter::{
     Action, CompiledRule, Counters, Field, Filters, FlagsMask, MatcherKind, Range, RejectKind, Rule, Settings, Verdict,
 };
+use sluice_table::token_bucket::TokenRate;
 use sluice_testkit::packet::{self, Frame};
 use sluice_wire::Checksums;
 use sluice_wire::tcp::flag::{ACK, FIN, RST, SYN};
@@ -357,7 +358,7 @@ fn filter_limits_counts_and_logs_before_it_decides() {
         let rules = [
             to_port(Action::Count, 17, 53),
             to_port(Action::Log, 17, 53),
-            to_port(Action::Limit { rate: 1, burst: 3 }, 17, 53),
+            to_port(Action::Limit(TokenRate::new(1, 3)), 17, 53),
             to_port(ACCEPT, 17, 53),
             to_port(Action::Count, 17, 53),
         ];

@@ -6,10 +6,11 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 
 use crate::rig::{self, HOST, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, Plan, Rig, Sent, flow, plain};
 use sluice_engine::snapshot::EventSettings;
-use sluice_nat::behaviour::{Behaviour, Blocks, Filtering, PortSelection, Rate, SubscriberLimits};
+use sluice_nat::behaviour::{Behaviour, Blocks, Filtering, PortSelection, SubscriberLimits};
 use sluice_nat::deterministic::{Algorithm, Deterministic};
 use sluice_nat::event::{Event, EventKind, EventKinds};
 use sluice_nat::rule::{DestinationAction, DestinationRule, Prefix};
+use sluice_table::token_bucket::TokenRate;
 use sluice_testkit::packet::{self, Frame, flag};
 
 /// A second host, in addition to the rig's own, and remote endpoints.
@@ -395,10 +396,7 @@ fn rfc6888_req5_sessions_beyond_the_limit_are_refused() {
 fn rfc6888_req4c_rate_of_new_sessions_is_limited() {
     let mut rig = rig(Plan {
         change_pool: |pool| {
-            pool.subscriber.rate = Some(Rate {
-                per_second: 10,
-                burst: 20,
-            });
+            pool.subscriber.rate = Some(TokenRate::new(10, 20));
         },
         ..Plan::default()
     });
@@ -627,10 +625,7 @@ fn pool_and_router_limits_refuse_the_new_and_count_what_ends() {
 fn pool_rate_limits_new_sessions_of_all_subscribers() {
     let mut rig = rig(Plan {
         change_pool: |pool| {
-            pool.limits.rate = Some(Rate {
-                per_second: 5,
-                burst: 5,
-            });
+            pool.limits.rate = Some(TokenRate::new(5, 5));
         },
         ..Plan::default()
     });

@@ -4,6 +4,7 @@ use sluice_filter::{
     Action, CompiledRule, Counters, DecidedBy, FilterResult, Filters, Header, MatcherKind, Range, Rule, Settings,
     Verdict,
 };
+use sluice_table::token_bucket::TokenRate;
 
 const ACCEPTED: FilterResult = FilterResult {
     verdict: Verdict::Accept,
@@ -53,7 +54,7 @@ fn packet_that_two_values_of_a_logging_rule_fit_is_logged_once() {
 
 #[test]
 fn packet_that_two_values_of_a_rate_fit_takes_of_it_once() {
-    let filters = overlapping(Action::Limit { rate: 1, burst: 2 });
+    let filters = overlapping(Action::Limit(TokenRate::new(1, 2)));
     assert_eq!(ACCEPTED, decided(&filters, 5));
     assert_eq!(ACCEPTED, decided(&filters, 5));
     assert_eq!(Verdict::Drop, decided(&filters, 5).verdict);

@@ -1,6 +1,8 @@
 //! Translation behaviour of a pool, in the terms of RFC 4787, 5382, 5508, 6888 and 7857. These types are plain data.
 
-/// Condition under which two flows of one inside address and port share an outside port (RFC 4787, section 4.1).
+use sluice_table::token_bucket::TokenRate;
+
+/// When two flows of one inside address and port share an outside port (RFC 4787, section 4.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum MappingBehaviour {
     /// All flows share the outside port (REQ-1).
@@ -93,16 +95,7 @@ impl Default for Quarantine {
     }
 }
 
-/// Rate limit for new sessions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Rate {
-    /// New sessions per second.
-    pub per_second: u32,
-    /// Maximum burst of new sessions.
-    pub burst: u32,
-}
-
-/// Limits per subscriber (RFC 6888, REQ-4 and REQ-5). `None` means unlimited.
+/// Limits of one subscriber (RFC 6888, REQ-4 and REQ-5). What is not given is not limited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SubscriberLimits {
     /// Maximum number of outside ports per class: TCP, UDP, ICMP queries.
@@ -110,7 +103,7 @@ pub struct SubscriberLimits {
     /// Maximum number of sessions.
     pub sessions: Option<u32>,
     /// Rate limit for new sessions.
-    pub rate: Option<Rate>,
+    pub rate: Option<TokenRate>,
 }
 
 /// Limits of a pool or of a virtual router. `None` means unlimited.
@@ -119,5 +112,5 @@ pub struct Limits {
     /// Maximum number of sessions.
     pub sessions: Option<u32>,
     /// Rate limit for new sessions.
-    pub rate: Option<Rate>,
+    pub rate: Option<TokenRate>,
 }

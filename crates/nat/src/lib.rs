@@ -28,7 +28,7 @@ pub mod timeout;
 pub mod tracking;
 
 pub use behaviour::{
-    Behaviour, Blocks, Filtering, Limits, MappingBehaviour, PortSelection, Quarantine, Rate, SubscriberLimits,
+    Behaviour, Blocks, Filtering, Limits, MappingBehaviour, PortSelection, Quarantine, SubscriberLimits,
 };
 pub use bindings::Bindings;
 pub use decision::{Decision, Resources, Translation};

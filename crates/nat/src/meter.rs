@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use sluice_wire::Context;
 
-use crate::behaviour::{Limits, Rate};
+use crate::behaviour::Limits;
 
 /// Limit that a session would exceed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub enum Exceeded {
 pub struct Meter {
     sessions: AtomicU32,
     /// Time in nanoseconds at which the rate limiter is idle again.
-    due: AtomicU64,
+    full_at: AtomicU64,
 }
 
 impl Meter {
@@ -38,14 +38,11 @@ impl Meter {
             });
         counted.map_err(|_| Exceeded::Sessions)?;
         let Some(rate) = limits.rate else { return Ok(()) };
-        let (between, slack) = spacing(rate);
-        let charged = self.due.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |due| {
-            (due <= now + slack).then_some(due.max(now) + between)
-        });
-        charged.map(drop).map_err(|_| {
-            self.release();
-            Exceeded::Rate
-        })
+        if rate.take_shared(&self.full_at, now) {
+            return Ok(());
+        }
+        self.release();
+        Err(Exceeded::Rate)
     }
 
     /// Remove an ended session from the count.
@@ -57,12 +54,6 @@ impl Meter {
     pub fn sessions(&self) -> u32 {
         self.sessions.load(Ordering::Relaxed)
     }
-}
-
-/// Interval in nanoseconds between sessions at a rate, and the tolerance for a burst after a pause.
-pub(crate) fn spacing(rate: Rate) -> (u64, u64) {
-    let between = 1_000_000_000 / u64::from(rate.per_second.max(1));
-    (between, between * u64::from(rate.burst.max(1) - 1))
 }
 
 /// Meters of the pools and of the virtual routers, by index.
@@ -102,6 +93,7 @@ impl Meters {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sluice_table::token_bucket::TokenRate;
 
     const SECOND: u64 = 1_000_000_000;
 
@@ -123,10 +115,7 @@ mod tests {
     #[test]
     fn meter_spaces_sessions_and_counts_none_that_was_refused() {
         let meter = Meter::default();
-        let rate = Rate {
-            per_second: 10,
-            burst: 3,
-        };
+        let rate = TokenRate::new(10, 3);
         let limits = Limits {
             sessions: None,
             rate: Some(rate),

@@ -86,6 +86,9 @@ const WORD_DIGITS: u32 = 5;
 /// Further digits of the time of a token: rates of bits are as exact as those of packets.
 const TOKEN_DIGITS: u32 = 29;
 
+/// What is added to a time before these are cut off.
+const ROUND_UP: u64 = (1 << TOKEN_DIGITS) - 1;
+
 /// The longest time that a bucket saves up, or is overdrawn by: two years. The moment of a word that lies further ahead is taken to
 /// have passed, since words wrap around after 18 years.
 const MAX_TIME: u64 = 1 << 61;
@@ -110,7 +113,7 @@ impl TokenRate {
         let rate = Self::without_burst(per_second);
         match per_second {
             0 => rate,
-            _ => rate.with_depth(rate.time(1).saturating_mul(burst)),
+            _ => rate.with_depth(rate.time_of_one().saturating_mul(burst)),
         }
     }
 
@@ -144,7 +147,7 @@ impl TokenRate {
 
     const fn without_burst(per_second: u64) -> Self {
         let token = match per_second {
-            0 => u64::MAX,
+            0 => u64::MAX - ROUND_UP,
             _ => (SECOND << (WORD_DIGITS + TOKEN_DIGITS)).div_ceil(per_second),
         };
         Self { token, depth: 0 }
@@ -155,11 +158,22 @@ impl TokenRate {
         Self { depth, ..self }
     }
 
+    /// The word once a token has been taken, or none where there is none.
+    #[inline]
+    pub const fn take(&self, full_at: u64, now: u64) -> Option<u64> {
+        self.take_time(full_at, self.time_of_one(), now)
+    }
+
     /// The word once `tokens` have been taken together, or none where there are fewer.
     #[inline]
-    pub const fn take(&self, full_at: u64, tokens: u64, now: u64) -> Option<u64> {
+    pub const fn take_many(&self, full_at: u64, tokens: u64, now: u64) -> Option<u64> {
+        self.take_time(full_at, self.time(tokens), now)
+    }
+
+    #[inline]
+    const fn take_time(&self, full_at: u64, time: u64, now: u64) -> Option<u64> {
         let now = now.wrapping_mul(1 << WORD_DIGITS);
-        let debt = debt(full_at, now) + self.time(tokens);
+        let debt = debt(full_at, now) + time;
         if debt <= self.depth {
             Some(word(now, debt))
         } else {
@@ -197,21 +211,28 @@ impl TokenRate {
         debt(full_at, now.wrapping_mul(1 << WORD_DIGITS)) == 0
     }
 
-    /// [`TokenRate::take`] of a word that workers share: whether there were as many.
+    /// [`TokenRate::take`] of a word that workers share: whether there was one.
     #[inline]
-    pub fn take_shared(&self, full_at: &AtomicU64, tokens: u64, now: u64) -> bool {
+    pub fn take_shared(&self, full_at: &AtomicU64, now: u64) -> bool {
         full_at
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |full_at| {
-                self.take(full_at, tokens, now)
-            })
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |full_at| self.take(full_at, now))
             .is_ok()
     }
 
     /// The time of tokens, in parts of a nanosecond as words have them.
     #[inline]
     const fn time(&self, tokens: u64) -> u64 {
-        let time = (tokens as u128 * self.token as u128 + ((1 << TOKEN_DIGITS) - 1)) >> TOKEN_DIGITS;
-        if time < MAX_TIME as u128 { time as u64 } else { MAX_TIME }
+        let time = tokens as u128 * self.token as u128 + ROUND_UP as u128;
+        match time >> (TOKEN_DIGITS + MAX_TIME.ilog2()) {
+            0 => (time >> TOKEN_DIGITS) as u64,
+            _ => MAX_TIME,
+        }
+    }
+
+    /// The time of one token.
+    #[inline]
+    const fn time_of_one(&self) -> u64 {
+        (self.token + ROUND_UP) >> TOKEN_DIGITS
     }
 }
 
@@ -252,10 +273,20 @@ impl SharedTokenBucket {
         self.rate
     }
 
+    /// Take one token; false where there is none.
+    #[inline]
+    pub fn take(&self, now: u64) -> bool {
+        self.rate.take_shared(&self.full_at, now)
+    }
+
     /// Take `tokens` together, or none and false.
     #[inline]
-    pub fn take(&self, tokens: u64, now: u64) -> bool {
-        self.rate.take_shared(&self.full_at, tokens, now)
+    pub fn take_many(&self, tokens: u64, now: u64) -> bool {
+        self.full_at
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |full_at| {
+                self.rate.take_many(full_at, tokens, now)
+            })
+            .is_ok()
     }
 
     /// Whole tokens that are there. Workers that look at once may all take them with [`SharedTokenBucket::charge`]: what is

@@ -14,6 +14,7 @@ use sluice_filter::{
     FlagsMask, ListSearch, MacCondition, Mark, MarkCondition, MatcherKind, Membership, NONE, Range, RejectKind, Rule,
     RuleError, RuleList, RulePosition, Sets, Settings, SharedSet, Verdict,
 };
+use sluice_table::token_bucket::TokenRate;
 
 use super::BuildError;
 use super::applications::{UnknownApplication, named};
@@ -207,7 +208,7 @@ pub fn written(rule: &FilterRule, sets: &Sets) -> Result<CompiledRule, BuildErro
         schema::Action::Reject => Action::Decide(Verdict::Reject(with)),
         schema::Action::Count | schema::Action::AddToSet => Action::Count,
         schema::Action::Log => Action::Log,
-        schema::Action::RateLimit => Action::Limit { rate, burst },
+        schema::Action::RateLimit => Action::Limit(TokenRate::new(rate.max(1).into(), burst.max(1).into())),
         schema::Action::SetDscp => Action::SetDscp(rule.new_dscp.unwrap_or(0)),
         schema::Action::SetEcn => Action::SetEcn(rule.new_ecn.unwrap_or(0)),
         schema::Action::SetMark => Action::SetMark(mark(rule.new_mark.unwrap_or(value::Mark { value: 0, mask: 0 }))),

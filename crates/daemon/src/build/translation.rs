@@ -14,8 +14,9 @@ use sluice_nat::deterministic::Algorithm;
 use sluice_nat::rule::{Balance, DestinationAction, FROM_HOST, HostSet, SetHost, SourceAction};
 use sluice_nat::{
     Behaviour, Blocks, Deterministic, Filtering, Limits, MappingBehaviour, Pairing, Pool, PoolIndex, Pools,
-    PortSelection, Prefix, Quarantine, Rate, Rules, Secret, SubscriberLimits,
+    PortSelection, Prefix, Quarantine, Rules, Secret, SubscriberLimits,
 };
+use sluice_table::token_bucket::TokenRate;
 use sluice_wire::Context;
 use sluice_wire::ipv4::protocol;
 
@@ -151,11 +152,8 @@ pub(super) fn limits(written: &schema::SessionLimits) -> Limits {
     }
 }
 
-fn rate(written: schema::Rate) -> Rate {
-    Rate {
-        per_second: written.rate,
-        burst: written.burst,
-    }
+fn rate(written: schema::Rate) -> TokenRate {
+    TokenRate::new(written.rate.into(), written.burst.into())
 }
 
 /// Context of a rule. Packets that the router's host stack sends have a separate context.
@@ -356,10 +354,7 @@ block = { size = 256, maximum = 3, spare = false }
             subscriber: SubscriberLimits {
                 ports: [None, Some(100), None],
                 sessions: Some(300),
-                rate: Some(Rate {
-                    per_second: 5,
-                    burst: 7,
-                }),
+                rate: Some(TokenRate::new(5, 7)),
             },
             limits: Limits {
                 sessions: Some(9000),

@@ -9,6 +9,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use sluice_table::token_bucket::{SharedTokenBucket, TokenRate};
 use sluice_wire::ipv4::protocol;
 use sluice_wire::layers::{Fragment, Layers};
 
@@ -110,36 +111,9 @@ pub type Limits = [(u64, u64); PuntClass::ALL.len()];
 /// Default limits, in the order of [`PuntClass::ALL`].
 pub const LIMITS: Limits = [(20_000, 4_000), (10_000, 1_000), (1_000, 200), (0, 0), (5_000, 1_000)];
 
-const SECOND: u64 = 1_000_000_000;
-
-/// A token bucket that all workers share: one word, which holds the time at which the bucket is full again.
-#[derive(Debug)]
-struct Bucket {
-    /// Nanoseconds per packet; 0 if no packet may pass.
-    each: u64,
-    /// Burst size in nanoseconds.
-    ahead: u64,
-    full_at: AtomicU64,
-}
-
-impl Bucket {
-    fn new((rate, burst): (u64, u64)) -> Self {
-        let each = SECOND.checked_div(rate).map_or(0, |each| each.max(1));
-        Self {
-            each,
-            ahead: each.saturating_mul(burst),
-            full_at: AtomicU64::new(0),
-        }
-    }
-
-    fn take(&self, now: u64) -> bool {
-        let next = |full_at: u64| {
-            let next = full_at.max(now).saturating_add(self.each);
-            (self.each > 0 && next - now <= self.ahead).then_some(next)
-        };
-        let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
-        self.full_at.fetch_update(set, fetch, next).is_ok()
-    }
+/// A full bucket that all workers take from; of rate 0, none may pass.
+fn full_bucket((rate, burst): (u64, u64)) -> SharedTokenBucket {
+    SharedTokenBucket::new(TokenRate::new(rate, burst))
 }
 
 /// A router's host as workers see it. It is kept over commits as long as its settings are unchanged, its counters even longer.
@@ -148,9 +122,9 @@ pub struct Host {
     limits: Limits,
     multicast: Multicast,
     /// Buckets by interface, so that a flood on one interface leaves the others unaffected.
-    interfaces: Box<[[Bucket; PuntClass::ALL.len()]]>,
+    interfaces: Box<[[SharedTokenBucket; PuntClass::ALL.len()]]>,
     /// Buckets for all interfaces together.
-    all: [Bucket; PuntClass::ALL.len()],
+    all: [SharedTokenBucket; PuntClass::ALL.len()],
     passed: Arc<[AtomicU64; PuntClass::ALL.len()]>,
 }
 
@@ -168,8 +142,8 @@ impl Host {
         Self {
             limits,
             multicast,
-            interfaces: (0..interfaces).map(|_| limits.map(Bucket::new)).collect(),
-            all: shared.map(Bucket::new),
+            interfaces: (0..interfaces).map(|_| limits.map(full_bucket)).collect(),
+            all: shared.map(full_bucket),
             passed: Arc::default(),
         }
     }
@@ -312,6 +286,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    const SECOND: u64 = 1_000_000_000;
+
     proptest! {
         #[test]
         fn queue_any_frames_come_out_as_they_went_in(frames in proptest::collection::vec((0u16.., 0usize..90), 1..60)) {
@@ -336,7 +312,7 @@ mod tests {
         fn bucket_any_arrivals_keep_to_rate_and_burst(
             rate in 1u64..5000, burst in 1u64..100, gaps in proptest::collection::vec(0u64..20_000_000, 1..300)
         ) {
-            let bucket = Bucket::new((rate, burst));
+            let bucket = full_bucket((rate, burst));
             let (mut now, mut taken) = (1, 0);
             for gap in gaps {
                 now += gap;
@@ -357,13 +333,13 @@ mod tests {
 
     #[test]
     fn bucket_gives_its_burst_at_once_and_then_its_rate() {
-        let bucket = Bucket::new((10, 5));
+        let bucket = full_bucket((10, 5));
         let now = 7 * SECOND;
         assert_eq!(5, (0..100).filter(|_| bucket.take(now)).count());
         assert_eq!(
             [false, true, false],
             [SECOND / 10 - 1, SECOND / 10, SECOND / 10].map(|later| bucket.take(now + later))
         );
-        assert!(!Bucket::new((0, 100)).take(now));
+        assert!(!full_bucket((0, 100)).take(now));
     }
 }

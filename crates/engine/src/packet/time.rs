@@ -1,9 +1,7 @@
 //! Time as an argument: no code of the data plane reads a clock itself.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
-/// Ticks of the session timers per second. A tick is 10 ms. Sessions store the low 32 bits, which wrap after 497 days and are
-/// compared by difference.
+/// Ticks of the session timers per second. A tick is 10 ms; sessions keep the low 32 bits, which last
+/// 497 days and are compared by difference.
 pub const TICKS_PER_SECOND: u64 = 100;
 
 /// Ticks of one slot of the timer wheel's middle level: 0.64 s.
@@ -59,22 +57,5 @@ impl Now {
     /// Milliseconds since the start.
     pub fn milliseconds(self) -> u64 {
         self.nanoseconds / 1_000_000
-    }
-}
-
-/// A rate limit shared by workers: the time in nanoseconds at which the next event conforms to the rate. When two workers race,
-/// at most one event too many is admitted.
-#[derive(Debug, Default)]
-pub struct Pace(AtomicU64);
-
-impl Pace {
-    /// Whether another event conforms to the rate: one event per interval in nanoseconds, with this burst size.
-    pub fn admits(&self, now: Now, (interval, burst): (u64, u64)) -> bool {
-        let next = self.0.load(Ordering::Relaxed).max(now.nanoseconds);
-        let admits = next - now.nanoseconds < interval * burst;
-        if admits {
-            self.0.store(next + interval, Ordering::Relaxed);
-        }
-        admits
     }
 }

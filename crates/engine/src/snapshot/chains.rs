@@ -5,9 +5,9 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use sluice_filter::{Address, CutTree, Header, Matcher, Rule, RuleNumber};
+use sluice_table::token_bucket::{SharedTokenBucket, TokenRate};
 
 use crate::packet::counters::Counter;
 use crate::packet::io::WorkerIndex;
@@ -155,58 +155,29 @@ pub enum PolicerRate {
 #[derive(Debug)]
 pub struct Policer {
     rate: PolicerRate,
-    /// Maximum distance of that time into the future.
-    ahead: u64,
-    /// 0 before the first packet. It wraps around.
-    full_at: AtomicU64,
+    /// Of packets, or of bits.
+    bucket: SharedTokenBucket,
 }
-
-/// Fractions of a nanosecond in which policers compute: the time of a packet at 100 Gbit/s is exact to a hundredth.
-const PARTS: u64 = 32;
 
 impl Policer {
     /// A policer with a full bucket.
     pub fn new(rate: PolicerRate) -> Self {
-        let burst = match rate {
-            PolicerRate::Packets(_, burst) | PolicerRate::Bits(_, burst) => burst,
+        let bucket = match rate {
+            PolicerRate::Packets(rate, burst) => TokenRate::new(rate.max(1), burst),
+            PolicerRate::Bits(rate, burst) => TokenRate::for_sizes(rate.max(1), burst.saturating_mul(8)),
         };
         Self {
             rate,
-            ahead: match rate {
-                PolicerRate::Packets(..) => cost(rate, 0).saturating_mul(burst),
-                PolicerRate::Bits(..) => cost(rate, burst),
-            }
-            .min(i64::MAX as u64 / 2),
-            full_at: AtomicU64::new(0),
+            bucket: SharedTokenBucket::new(bucket),
         }
     }
 
     /// Whether a packet of this many bytes conforms to the rate, at a time in nanoseconds.
     #[inline]
     pub fn admits(&self, bytes: u64, now: u64) -> bool {
-        let (now, cost) = (now.wrapping_mul(PARTS), cost(self.rate, bytes));
-        let next = |full_at: u64| {
-            let lacks = match full_at {
-                0 => 0,
-                full_at => (full_at.wrapping_sub(now) as i64).max(0) as u64,
-            };
-            let lacks = lacks.saturating_add(cost);
-            (lacks <= self.ahead).then(|| now.wrapping_add(lacks).max(1))
-        };
-        let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
-        self.full_at.fetch_update(set, fetch, next).is_ok()
-    }
-}
-
-/// Time that a packet of this many bytes takes at the rate.
-#[inline]
-fn cost(rate: PolicerRate, bytes: u64) -> u64 {
-    const SECOND: u64 = 1_000_000_000 * PARTS;
-    match rate {
-        PolicerRate::Packets(rate, _) => SECOND.div_ceil(rate.max(1)),
-        PolicerRate::Bits(rate, _) => {
-            let parts = u128::from(bytes) * 8 * u128::from(SECOND);
-            parts.div_ceil(u128::from(rate.max(1))).min(u128::from(u64::MAX)) as u64
+        match self.rate {
+            PolicerRate::Packets(..) => self.bucket.take(now),
+            PolicerRate::Bits(..) => self.bucket.take_many(bytes.saturating_mul(8), now),
         }
     }
 }
@@ -316,7 +287,7 @@ mod tests {
     #[test]
     fn policer_of_packets_admits_its_burst_then_its_rate() {
         // Including times at which the policer's own clock wraps around.
-        for start in [0, 1_000, u64::MAX / PARTS - SECOND / 2, 1_700_000_000 * SECOND] {
+        for start in [0, 1_000, u64::MAX / 32 - SECOND / 2, 1_700_000_000 * SECOND] {
             let policer = Policer::new(PolicerRate::Packets(1_000, 20));
             let admitted = |from: u64, count: u64, step: u64| {
                 (0..count)

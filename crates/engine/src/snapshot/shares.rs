@@ -3,7 +3,6 @@
 //! A router has a weight, which applies while a worker is overloaded, and may have a rate, which always applies. An interface
 //! has the same on the link that it uses, and may have a guarantee there.
 
-pub mod bucket;
 pub mod burst_limit;
 pub mod deficit;
 pub mod recent_demands;
@@ -12,11 +11,11 @@ pub mod senders;
 use std::sync::Arc;
 
 use sluice_route::RouterIndex;
+use sluice_table::token_bucket::{SharedTokenBucket, TokenRate};
 
 use crate::packet::adjacency::AdjacencyIndex;
 use crate::packet::io::{NO_PORT, PortIndex};
 use crate::snapshot::Interface;
-use bucket::Bucket;
 use burst_limit::BurstLimit;
 use deficit::Deficits;
 use recent_demands::RecentDemands;
@@ -62,8 +61,8 @@ pub struct LinkShare {
 #[derive(Debug)]
 struct RouterBuckets {
     given: Rate,
-    packets: Option<Bucket>,
-    bits: Option<Bucket>,
+    packets: Option<SharedTokenBucket>,
+    bits: Option<SharedTokenBucket>,
 }
 
 /// A router on a port.
@@ -92,8 +91,8 @@ pub struct PortShares {
 #[derive(Clone, Debug, Default)]
 struct EgressShare {
     weight: u64,
-    guarantee: Option<Arc<Bucket>>,
-    rate: Option<Arc<Bucket>>,
+    guarantee: Option<Arc<SharedTokenBucket>>,
+    rate: Option<Arc<SharedTokenBucket>>,
 }
 
 /// Shares of a port's transmit queues.
@@ -101,7 +100,7 @@ struct EgressShare {
 struct Link {
     /// Some interface has a share of it, or a rate.
     is_shared: bool,
-    rate: Option<Arc<Bucket>>,
+    rate: Option<Arc<SharedTokenBucket>>,
 }
 
 /// Shares of routers and interfaces.
@@ -125,8 +124,13 @@ const LINK_BURST: u64 = 10_000_000;
 /// Minimum burst of a bucket in bits: two frames of maximum length.
 const LEAST_BITS: u64 = 2 * 8 * 9_234;
 
-fn bits(rate: u64, burst: u64) -> Arc<Bucket> {
-    Arc::new(Bucket::new(rate, burst, LEAST_BITS))
+/// A full bucket that holds what comes in `burst` nanoseconds, and `min` tokens at least.
+fn bucket(rate: u64, burst: u64, min: u64) -> SharedTokenBucket {
+    SharedTokenBucket::new(TokenRate::with_burst_time(rate.max(1), burst, min))
+}
+
+fn bits(rate: u64, burst: u64) -> Arc<SharedTokenBucket> {
+    Arc::new(bucket(rate, burst, LEAST_BITS))
 }
 
 impl Shares {
@@ -148,8 +152,8 @@ impl Shares {
             router.rate.map(|given| {
                 Arc::new(RouterBuckets {
                     given,
-                    packets: given.packets.map(|rate| Bucket::new(rate, given.burst, 1)),
-                    bits: given.bits.map(|rate| Bucket::new(rate, given.burst, LEAST_BITS)),
+                    packets: given.packets.map(|rate| bucket(rate, given.burst, 1)),
+                    bits: given.bits.map(|rate| bucket(rate, given.burst, LEAST_BITS)),
                 })
             })
         };
@@ -238,9 +242,9 @@ impl Shares {
                 *own = Some(other.clone());
             }
         }
-        let adopt = |own: &mut Option<Arc<Bucket>>, old: &Option<Arc<Bucket>>| {
+        let adopt = |own: &mut Option<Arc<SharedTokenBucket>>, old: &Option<Arc<SharedTokenBucket>>| {
             if let (Some(one), Some(other)) = (&own, old)
-                && one.is_like(other)
+                && one.rate() == other.rate()
             {
                 *own = Some(other.clone());
             }
@@ -275,7 +279,7 @@ impl Shares {
     #[inline(always)]
     pub fn left(&self, router: RouterIndex, now: u64) -> Option<[u64; 2]> {
         let buckets = self.buckets(router)?;
-        let left = |bucket: &Option<Bucket>| bucket.as_ref().map_or(u64::MAX, |bucket| bucket.left(now));
+        let left = |bucket: &Option<SharedTokenBucket>| bucket.as_ref().map_or(u64::MAX, |bucket| bucket.tokens(now));
         Some([left(&buckets.packets), left(&buckets.bits)])
     }
 
@@ -298,7 +302,7 @@ impl Shares {
             .get(usize::from(from))
             .and_then(|leaving| leaving.rate.as_deref());
         let left = self.left(router, now).unwrap_or([u64::MAX; 2]);
-        let fits = link.is_none_or(|link| link.left(now) >= bytes * 8);
+        let fits = link.is_none_or(|link| link.tokens(now) >= bytes * 8);
         let passes = fits && left[0] > 0 && left[1] >= bytes * 8;
         if passes {
             link.into_iter().for_each(|link| link.charge(bytes * 8, now));
@@ -314,12 +318,12 @@ impl Shares {
     }
 
     /// The bucket of a link, if it has a rate.
-    pub fn link(&self, port: usize) -> Option<&Bucket> {
+    pub fn link(&self, port: usize) -> Option<&SharedTokenBucket> {
         self.links.get(port)?.rate.as_deref()
     }
 
     /// Weight of an interface on its link, its guarantee and its own rate.
-    pub fn leaving(&self, interface: u16) -> (u64, Option<&Bucket>, Option<&Bucket>) {
+    pub fn leaving(&self, interface: u16) -> (u64, Option<&SharedTokenBucket>, Option<&SharedTokenBucket>) {
         match self.leaving.get(usize::from(interface)) {
             Some(leaving) => (leaving.weight, leaving.guarantee.as_deref(), leaving.rate.as_deref()),
             None => (WEIGHT.into(), None, None),

@@ -6,12 +6,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustc_hash::FxBuildHasher;
 use sluice_route::{Address, RouterIndex};
+use sluice_table::token_bucket::{SharedTokenBucket, TokenRate};
 use sluice_wire::ipv4::protocol;
 use sluice_wire::layers::{Class, Flags, Fragment, Layers};
 use sluice_wire::tunnel::gre;
 use sluice_wire::{ethernet, ipv4, ipv6, quoted, tunnel, udp};
 
-use crate::packet::time::{Now, Pace};
+use crate::packet::time::Now;
 use crate::session::family::{Family, V4, V6};
 use crate::snapshot::Interface;
 
@@ -107,7 +108,7 @@ pub struct Tunnels {
     /// By interface: the tunnel's path, and the length that encapsulation adds.
     of_interface: Vec<Option<(Arc<PathMtu>, u16)>>,
     /// By interface: rate limits of keepalive answers.
-    keepalives: Arc<[Pace]>,
+    keepalives: Arc<[SharedTokenBucket]>,
 }
 
 type Path = (RouterIndex, Address, Address);
@@ -117,7 +118,7 @@ const REMEMBERED: u64 = 600;
 
 /// Rate limit of answered keepalives: nanoseconds between two of a tunnel, and burst size. Routers send at most one each
 /// second.
-const KEEPALIVE: (u64, u64) = (100_000_000, 10);
+const KEEPALIVES: TokenRate = TokenRate::new(10, 10);
 
 /// Path MTU of outer packets: the time in seconds until which it is valid, with the length in the lowest 16 bits.
 #[derive(Debug)]
@@ -149,7 +150,8 @@ impl Tunnels {
             return all;
         }
         all.of_interface = vec![None; interfaces.len()];
-        all.keepalives = interfaces.iter().map(|_| Pace::default()).collect();
+        let bucket = |_| SharedTokenBucket::new(KEEPALIVES);
+        all.keepalives = interfaces.iter().map(bucket).collect();
         for (number, interface) in (0u16..).zip(interfaces) {
             let Some(tunnel) = &interface.tunnel else { continue };
             let Some(underlay) = interfaces.get(usize::from(tunnel.underlay)) else {
@@ -271,8 +273,8 @@ impl Tunnels {
 
     /// Whether a keepalive that arrived through a tunnel's interface may be answered now.
     pub fn admits_keepalive(&self, number: u16, now: Now) -> bool {
-        let keepalives = self.keepalives.get(usize::from(number));
-        keepalives.is_some_and(|keepalives| keepalives.admits(now, KEEPALIVE))
+        let bucket = self.keepalives.get(usize::from(number));
+        bucket.is_some_and(|bucket| bucket.take(now.nanoseconds))
     }
 
     /// The MTU of an interface with the configured MTU `mtu`. It is lower for a tunnel whose path MTU requires that.

@@ -1,13 +1,13 @@
 //! Shares of a link that several interfaces use: while the link is congested, each interface gets its share.
 
 use arrayvec::ArrayVec;
+use sluice_table::token_bucket::SharedTokenBucket;
 
 use super::Worker;
 use crate::packet::batch::{BufferIndices, put};
 use crate::packet::io::{BURST_BUFFERS, BURST_SIZE, BufferIndex, Packets, PortIndex};
 use crate::packet::reason::{Own, Reason};
 use crate::snapshot::shares::Shares;
-use crate::snapshot::shares::bucket::Bucket;
 use crate::snapshot::shares::deficit::Demand;
 
 /// Maximum number of bits of its share that an interface may save up: a burst of full frames.
@@ -21,8 +21,8 @@ const SAVED: u64 = 2 * BURST_SIZE as u64;
 struct Part<'s> {
     interface: u16,
     weight: u64,
-    guarantee: Option<&'s Bucket>,
-    rate: Option<&'s Bucket>,
+    guarantee: Option<&'s SharedTokenBucket>,
+    rate: Option<&'s SharedTokenBucket>,
     /// Bits that the interface's rate still allows.
     left: u64,
     /// Demand in bits, or in packets if the link has no configured rate.
@@ -82,13 +82,13 @@ impl Worker<'_> {
         });
         for part in &mut parts {
             if let Some(guarantee) = part.guarantee.filter(|_| link.is_some()) {
-                part.guaranteed = part.wants.min(guarantee.left(now));
+                part.guaranteed = part.wants.min(guarantee.tokens(now));
                 guarantee.charge(part.guaranteed, now);
             }
         }
         let all: u64 = parts.iter().map(|part| part.wants).sum();
         let budget = match link {
-            Some(link) => link.left(now),
+            Some(link) => link.tokens(now),
             None => gate.budget() as u64,
         };
         let mut sent = all;
@@ -173,7 +173,7 @@ fn number_of<'s>(parts: &mut ArrayVec<Part<'s>, BURST_BUFFERS>, shares: &'s Shar
         weight,
         guarantee,
         rate,
-        left: rate.map_or(u64::MAX, |rate| rate.left(now)),
+        left: rate.map_or(u64::MAX, |rate| rate.tokens(now)),
         wants: 0,
         guaranteed: 0,
     };

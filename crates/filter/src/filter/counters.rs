@@ -7,10 +7,14 @@ use std::sync::{Arc, Mutex};
 
 use super::{Action, DecidedBy, LOGGED, RulePosition, endpoints, spare_rules};
 use sluice_table::arena::Arena;
+use sluice_table::token_bucket::TokenRate;
 
 use crate::{Address, Field, Header};
 
-/// Maximum number of queued log records.
+/// What a rule logs.
+const LOG_RATE: TokenRate = TokenRate::new(LOGGED as u64, LOGGED as u64);
+
+/// Packets that wait to be logged at most.
 const LOG_CAPACITY: usize = 256;
 
 /// Counter of a rule.
@@ -21,7 +25,7 @@ pub struct Counter {
     /// Time of the last packet in nanoseconds; 0: never.
     last: AtomicU64,
     /// Time until which the packets admitted so far use up the rate (the theoretical arrival time of GCRA).
-    paid: AtomicU64,
+    full_at: AtomicU64,
 }
 
 impl Counter {
@@ -47,13 +51,8 @@ impl Counter {
     }
 
     /// Whether another packet conforms to a rate.
-    fn admits(&self, rate: u32, burst: u32, now: u64) -> bool {
-        let each = 1_000_000_000 / u64::from(rate.max(1));
-        let most = each.saturating_mul(burst.max(1).into());
-        let pay = |paid: u64| Some(paid.max(now) + each).filter(|paid| *paid <= now.saturating_add(most));
-        self.paid
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, pay)
-            .is_ok()
+    fn admits(&self, rate: TokenRate, now: u64) -> bool {
+        rate.take_shared(&self.full_at, now)
     }
 }
 
@@ -154,8 +153,8 @@ impl Counters {
         let Some(counter) = self.of(place) else { return true };
         counter.count(header.get(Field::Length), now);
         match action {
-            Action::Limit { rate, burst } => counter.admits(rate, burst, now),
-            Action::Log if counter.admits(LOGGED, LOGGED, now) => {
+            Action::Limit(rate) => counter.admits(rate, now),
+            Action::Log if counter.admits(LOG_RATE, now) => {
                 self.put(place, header);
                 true
             }
@@ -205,7 +204,7 @@ mod tests {
         let second = 1_000_000_000;
         let admitted = |from: u64, packets: u64, step: u64| {
             (0..packets)
-                .filter(|packet| counter.admits(100, 20, from + packet * step))
+                .filter(|packet| counter.admits(TokenRate::new(100, 20), from + packet * step))
                 .count()
         };
         assert_eq!(20, admitted(5 * second, 1_000, 0));

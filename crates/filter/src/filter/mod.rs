@@ -32,6 +32,8 @@ use thiserror::Error;
 
 use self::kind::AnyMatcher;
 use self::numbers::Decisions;
+use sluice_table::token_bucket::TokenRate;
+
 use crate::{Address, Field, Header, Rule, RuleNumber, TrieTooLarge};
 
 /// Maximum number of headers that are matched together.
@@ -78,14 +80,9 @@ pub enum Action {
     Count,
     /// Log the packet, at most [`LOGGED`] packets a second, and continue with later rules.
     Log,
-    /// Drop packets that exceed a rate, and continue with later rules for the others.
-    Limit {
-        /// Rate in packets a second; at least 1.
-        rate: u32,
-        /// Burst in packets; at least 1.
-        burst: u32,
-    },
-    /// Set the mark of the session, and continue with later rules.
+    /// What exceeds a rate of packets is dropped; later rules are asked about the rest.
+    Limit(TokenRate),
+    /// The session gets a mark, and later rules are asked.
     SetMark(Mark),
     /// Set the differentiated services code point of this packet and the later packets of its session, and continue with later
     /// rules.
@@ -436,7 +433,7 @@ impl<A: Address> Filter<A> {
                 Action::SetMark(set) => marking.mark = set.set(marking.mark),
                 Action::SetDscp(dscp) => marking.class = marking.class.with_dscp(dscp),
                 Action::SetEcn(ecn) => marking.class = marking.class.with_ecn(ecn),
-                Action::Count | Action::Log | Action::Limit { .. } => {}
+                Action::Count | Action::Log | Action::Limit(_) => {}
             }
             if !note(aside) {
                 let by = DecidedBy::Limit(aside.place);
@@ -517,7 +514,7 @@ impl Filters {
             Action::Decide(verdict) => Some(verdict),
             Action::Count
             | Action::Log
-            | Action::Limit { .. }
+            | Action::Limit(_)
             | Action::SetMark(_)
             | Action::SetDscp(_)
             | Action::SetEcn(_) => None,

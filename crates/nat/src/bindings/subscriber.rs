@@ -4,10 +4,9 @@ use bytemuck::{Pod, Zeroable};
 use sluice_table::compact::CompactIndex;
 use sluice_table::memory::Line;
 use sluice_table::slab::{Linked, Slab};
+use sluice_table::token_bucket::TokenRate;
 use sluice_wire::Context;
 
-use crate::behaviour::Rate;
-use crate::meter::spacing;
 use crate::ports::{Block, PortClass};
 use crate::{Address, PoolIndex};
 
@@ -16,7 +15,7 @@ use crate::{Address, PoolIndex};
 #[repr(C, packed)]
 pub struct Subscriber<A> {
     /// Time in nanoseconds at which the rate limiter is idle again.
-    rate_due: u64,
+    rate_full_at: u64,
     address: A,
     paired: A,
     context: Context,
@@ -94,14 +93,13 @@ impl<A: Address> Subscriber<A> {
     }
 
     /// Whether another session at `now` (nanoseconds) is within the rate limit.
-    pub(super) fn admits(&self, rate: Rate, now: u64) -> bool {
-        self.rate_due <= now + spacing(rate).1
+    pub(super) fn admits(&self, rate: TokenRate, now: u64) -> bool {
+        rate.take(self.rate_full_at, now).is_some()
     }
 
     /// Count a session against the rate limit.
-    pub(super) fn charge(&mut self, rate: Rate, now: u64) {
-        let due = self.rate_due;
-        self.rate_due = due.max(now) + spacing(rate).0;
+    pub(super) fn charge(&mut self, rate: TokenRate, now: u64) {
+        self.rate_full_at = rate.charge(self.rate_full_at, 1, now);
     }
 }
 

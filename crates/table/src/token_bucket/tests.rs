@@ -134,7 +134,7 @@ proptest! {
             prop_assert_eq!(level == depth, rate.is_full(word, now));
             // Only a bucket that holds two years' worth has more than what is ever reckoned with.
             let fits = fits || rate.depth == MAX_TIME && level == depth && rate.time(tokens) == MAX_TIME;
-            let taken = rate.take(word, tokens, now);
+            let taken = rate.take_many(word, tokens, now);
             prop_assert_eq!(fits, taken.is_some());
             if let Some(taken) = taken {
                 level -= u128::from(rate.time(tokens));
@@ -152,12 +152,12 @@ proptest! {
         let (mut passed, mut elapsed) = (0u64, 0u64);
         for gap in gaps {
             elapsed += gap;
-            passed += u64::from(bucket.take(1, start.wrapping_add(elapsed)));
+            passed += u64::from(bucket.take(start.wrapping_add(elapsed)));
             let most = u128::from(burst) * u128::from(SECOND) + u128::from(rate) * u128::from(elapsed);
             prop_assert!(u128::from(passed) * u128::from(SECOND) <= most);
         }
         let now = start.wrapping_add(elapsed + 6_000 * SECOND);
-        let at_once = (0..=burst).filter(|_| bucket.take(1, now)).count() as u64;
+        let at_once = (0..=burst).filter(|_| bucket.take(now)).count() as u64;
         prop_assert_eq!(burst, at_once);
     }
 
@@ -173,7 +173,7 @@ proptest! {
             let now = start.wrapping_add(time);
             let taken = match charges {
                 true => bucket.tokens(now).min(3),
-                false => u64::from(bucket.take(1, now)),
+                false => u64::from(bucket.take(now)),
             };
             if charges {
                 bucket.charge(taken, now);
@@ -195,9 +195,25 @@ proptest! {
             let mut word = word;
             for (tokens, now) in &values {
                 word = rate.charge(word, *tokens, *now);
-                word = rate.take(word, rate.tokens(word, *now), *now).unwrap_or(word);
+                word = rate.take_many(word, rate.tokens(word, *now), *now).unwrap_or(word);
             }
             prop_assert_ne!(0, word);
+        }
+    }
+
+    #[test]
+    fn shared_bucket_any_takings_keep_to_rate_and_burst(
+        rate in 1u64..5_000_000, burst in 1u64..SECOND, gaps in vec((0u64..20_000_000, 0u64..5000), 1..200)
+    ) {
+        let bucket = SharedTokenBucket::new(TokenRate::with_burst_time(rate, burst, 1));
+        let (mut now, mut taken) = (1, 0u64);
+        for (gap, wanted) in gaps {
+            now += gap;
+            let some = wanted.min(bucket.tokens(now));
+            bucket.charge(some, now);
+            taken += some;
+            let most = u128::from(rate) * u128::from(now + burst) / u128::from(SECOND) + 1;
+            prop_assert!(u128::from(taken) <= most, "{taken} of {most}");
         }
     }
 
@@ -222,8 +238,8 @@ fn bucket_packet_above_its_burst_never_passes_and_takes_nothing() {
     assert!(!bucket.take_many(1_501, 0) && !bucket.take_many(1_501, 100 * SECOND));
     assert!(bucket.take_many(1_500, 100 * SECOND));
     let rate = TokenRate::for_sizes(1_000, 1_500);
-    assert_eq!(None, rate.take(0, 1_501, 100 * SECOND));
-    assert!(rate.take(0, 1_500, 100 * SECOND).is_some());
+    assert_eq!(None, rate.take_many(0, 1_501, 100 * SECOND));
+    assert!(rate.take_many(0, 1_500, 100 * SECOND).is_some());
 }
 
 #[test]
@@ -233,14 +249,14 @@ fn rate_of_none_lets_nothing_pass() {
         TokenRate::for_sizes(0, 100),
         TokenRate::with_burst_time(0, SECOND, 1),
     ] {
-        assert_eq!((None, 0), (rate.take(0, 1, SECOND), rate.tokens(0, SECOND)));
+        assert_eq!((None, 0), (rate.take(0, SECOND), rate.tokens(0, SECOND)));
     }
 }
 
 #[test]
 fn rate_longer_than_years_of_silence_is_full_again() {
     let bucket = SharedTokenBucket::new(TokenRate::new(1_000, 20));
-    let passed = |now| (0..100).filter(|_| bucket.take(1, now)).count();
+    let passed = |now| (0..100).filter(|_| bucket.take(now)).count();
     assert_eq!([20, 20, 20], [0, 4 * YEAR, 17 * YEAR].map(passed));
 }
 
@@ -249,9 +265,38 @@ fn shared_bucket_threads_take_no_more_than_is_there() {
     let bucket = SharedTokenBucket::new(TokenRate::new(1, 1_000));
     let taken: usize = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..4)
-            .map(|_| scope.spawn(|| (0..1_000).filter(|_| bucket.take(1, SECOND)).count()))
+            .map(|_| scope.spawn(|| (0..1_000).filter(|_| bucket.take(SECOND)).count()))
             .collect();
         threads.into_iter().map(|thread| thread.join().expect("a count")).sum()
     });
     assert_eq!(1_000, taken);
+}
+
+#[test]
+fn shared_bucket_gives_its_burst_at_once_and_then_its_rate_exactly() {
+    for rate in [7, 1_000, 333_333, 14_880_952] {
+        let bucket = SharedTokenBucket::new(TokenRate::with_burst_time(rate, SECOND / 10, 1));
+        let mut now = 5 * SECOND;
+        let all = bucket.tokens(now);
+        assert_eq!((rate / 10).max(1), all);
+        bucket.charge(all, now);
+        let mut taken = 0;
+        for _ in 0..10_000 {
+            now += SECOND / 10_000;
+            let left = bucket.tokens(now);
+            bucket.charge(left, now);
+            taken += left;
+        }
+        assert!(rate.abs_diff(taken) <= 1 + rate / 100_000, "{taken} of {rate}");
+    }
+}
+
+#[test]
+fn shared_bucket_that_is_overdrawn_pays_back() {
+    let bucket = SharedTokenBucket::new(TokenRate::with_burst_time(100, SECOND / 10, 1));
+    bucket.charge(20, SECOND);
+    assert_eq!(
+        [0, 0, 10],
+        [SECOND, SECOND + SECOND / 10, 2 * SECOND].map(|now| bucket.tokens(now))
+    );
 }

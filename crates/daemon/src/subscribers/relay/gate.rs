@@ -2,27 +2,19 @@
 
 use std::collections::HashMap;
 
+use sluice_table::token_bucket::TokenRate;
 use sluice_wire::Mac;
 
 use super::Refused;
 use crate::subscribers::Site;
 
-/// Message rate with burst.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rate {
-    /// Messages per second.
-    pub per_second: u32,
-    /// Maximum burst.
-    pub burst: u32,
-}
-
-/// Rates of terminals and sites.
+/// Rates of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rates {
     /// Rate of each terminal.
-    pub terminal: Rate,
+    pub terminal: TokenRate,
     /// Rate of all terminals of a site together.
-    pub site: Rate,
+    pub site: TokenRate,
 }
 
 /// Times are in nanoseconds.
@@ -63,10 +55,11 @@ impl Gate {
         let key = (site, hardware);
         let before = self.terminals.get(&key).copied();
         // A message beyond the terminal's rate does not count against the site's rate.
-        let terminal = charge(self.rates.terminal, before.unwrap_or(0), now).ok_or(Refused::TerminalRate)?;
-        *of_site = charge(self.rates.site, *of_site, now).ok_or(Refused::SiteRate)?;
+        let terminal = (self.rates.terminal.take(before.unwrap_or(0), now)).ok_or(Refused::TerminalRate)?;
+        *of_site = (self.rates.site.take(*of_site, now)).ok_or(Refused::SiteRate)?;
         if before.is_none() && self.terminals.len() >= self.most && now >= self.sweep {
-            self.terminals.retain(|_, due| *due > now);
+            let rate = self.rates.terminal;
+            self.terminals.retain(|_, full_at| !rate.is_full(*full_at, now));
             self.sweep = now.saturating_add(SECOND);
         }
         let room = before.is_some() || self.terminals.len() < self.most;
@@ -75,11 +68,4 @@ impl Gate {
         }
         Ok(room)
     }
-}
-
-/// Time at which the burst is fully available again after one more message; `None` if the rate is exceeded.
-fn charge(rate: Rate, due: u64, now: u64) -> Option<u64> {
-    let between = SECOND / u64::from(rate.per_second.max(1));
-    let slack = between * u64::from(rate.burst.max(1) - 1);
-    (due <= now.saturating_add(slack)).then(|| due.max(now).saturating_add(between))
 }

@@ -11,11 +11,12 @@ mod request;
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
 
+use sluice_table::token_bucket::TokenRate;
 use sluice_wire::Mac;
 
 use super::Site;
 use asked::Asked;
-pub use gate::{Gate, Rate, Rates};
+pub use gate::{Gate, Rates};
 pub use refused::{Noted, Refused};
 pub use reply::{Acknowledged, Destination, Trace, reply};
 pub use request::{Limits, Origin, Relayed, request};
@@ -177,10 +178,7 @@ impl Relay {
 
 /// Relay arbitrary bytes as messages of a terminal and of a server; relayed messages must be readable. For the fuzzer.
 pub fn hostile(bytes: &[u8]) {
-    let rate = Rate {
-        per_second: 1,
-        burst: 1,
-    };
+    let rate = TokenRate::new(1, 1);
     let mut relay = Relay::new(
         Limits::default(),
         Rates {

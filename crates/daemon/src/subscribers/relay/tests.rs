@@ -67,14 +67,8 @@ fn decoded(bytes: &[u8]) -> Message {
 }
 
 fn relay() -> Relay {
-    let terminal = Rate {
-        per_second: 2,
-        burst: 4,
-    };
-    let site = Rate {
-        per_second: 10,
-        burst: 20,
-    };
+    let terminal = TokenRate::new(2, 4);
+    let site = TokenRate::new(10, 20);
     Relay::new(Limits::default(), Rates { terminal, site }, 16, 8)
 }
 

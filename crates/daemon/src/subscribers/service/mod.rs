@@ -20,6 +20,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use sluice_config::config::SitesOutside;
+use sluice_table::token_bucket::TokenRate;
 use sluice_wire::Mac;
 use sluice_wire::ethernet::{Ethernet, ethertype};
 
@@ -27,7 +28,7 @@ use super::agent::store::Present;
 use super::agent::{self, Agent, Event, Nanoseconds};
 use super::frame::Datagram;
 use super::message::{CLIENT_PORT, SERVER_PORT};
-use super::relay::{Limits, Rate, Rates, Relay};
+use super::relay::{Limits, Rates, Relay};
 use super::{Site, frame};
 use book::Book;
 pub use book::{Acknowledged, Held, Place, Refusal};
@@ -145,10 +146,7 @@ impl Service {
     pub fn new(parameters: Arc<Parameters>, mut remains: Remains, turn: &mut Turn<'_>) -> Self {
         let subscribers = &parameters.subscribers;
         let sites = subscribers.sites();
-        let of = |rate: sluice_config::schema::Rate| Rate {
-            per_second: rate.rate,
-            burst: rate.burst,
-        };
+        let of = |rate: sluice_config::schema::Rate| TokenRate::new(rate.rate.into(), rate.burst.into());
         let relays = subscribers.servers.iter().enumerate().map(|(place, server)| {
             let rates = Rates {
                 terminal: of(server.terminal_rate),
