@@ -62,44 +62,13 @@ impl<const N: usize> CounterArray<N> {
     }
 }
 
-/// What one worker counts on one interface.
+/// Counters by the number of a reason.
 #[derive(Debug)]
-pub struct InterfaceCounters {
-    /// Frames received.
-    pub received: Counter,
-    /// Bytes received, frames without check sequence.
-    pub received_bytes: Counter,
-    /// Frames sent.
-    pub sent: Counter,
-    /// Bytes sent.
-    pub sent_bytes: Counter,
-    /// Packets that the gateway made, by the interface of the packet or event that caused them.
-    pub made: Counter,
-    /// Packets that the gateway took in itself: neighbour discovery, echo requests, ICMP to its own addresses.
-    pub taken_in: Counter,
-    /// Packets put aside to wait for something.
-    pub parked: Counter,
-    /// Packets that came back from waiting.
-    pub unparked: Counter,
-    drops: Box<[Counter]>,
-    /// What passed a bridge in spite of a reason.
-    spared: Box<[Counter]>,
-}
+struct ReasonCounters(Box<[Counter]>);
 
-impl Default for InterfaceCounters {
+impl Default for ReasonCounters {
     fn default() -> Self {
-        Self {
-            received: Counter::default(),
-            received_bytes: Counter::default(),
-            sent: Counter::default(),
-            sent_bytes: Counter::default(),
-            made: Counter::default(),
-            taken_in: Counter::default(),
-            parked: Counter::default(),
-            unparked: Counter::default(),
-            drops: (0..Reason::COUNT).map(|_| Counter::default()).collect(),
-            spared: (0..Reason::COUNT).map(|_| Counter::default()).collect(),
-        }
+        Self((0..Reason::COUNT).map(|_| Counter::default()).collect())
     }
 }
 
@@ -107,7 +76,7 @@ impl InterfaceCounters {
     /// Count a drop on the interface that the packet came in by.
     #[inline(always)]
     pub fn drop(&self, reason: Reason) {
-        if let Some(counter) = self.drops.get(reason.number()) {
+        if let Some(counter) = self.drops.0.get(reason.number()) {
             counter.add(1);
         }
     }
@@ -115,31 +84,31 @@ impl InterfaceCounters {
     /// Count several drops for one reason.
     #[inline(always)]
     pub fn drop_many(&self, reason: Reason, count: u64) {
-        if let Some(counter) = self.drops.get(reason.number()) {
+        if let Some(counter) = self.drops.0.get(reason.number()) {
             counter.add(count);
         }
     }
 
     /// Count what passes a bridge although there is a reason against it, on the interface that it came in by.
     pub fn count_spared(&self, reason: Reason) {
-        if let Some(counter) = self.spared.get(reason.number()) {
+        if let Some(counter) = self.spared.0.get(reason.number()) {
             counter.add(1);
         }
     }
 
     /// What passed in spite of a reason.
     pub fn spared(&self, reason: Reason) -> u64 {
-        self.spared.get(reason.number()).map_or(0, Counter::get)
+        self.spared.0.get(reason.number()).map_or(0, Counter::get)
     }
 
     /// Drops for a reason.
     pub fn drops(&self, reason: Reason) -> u64 {
-        self.drops.get(reason.number()).map_or(0, Counter::get)
+        self.drops.0.get(reason.number()).map_or(0, Counter::get)
     }
 
     /// Drops for all reasons.
     pub fn all_drops(&self) -> u64 {
-        self.drops.iter().map(Counter::get).sum()
+        self.drops.0.iter().map(Counter::get).sum()
     }
 }
 
@@ -162,9 +131,9 @@ impl CounterKind {
     }
 }
 
-/// A counter of workers, as lists and documents have it.
+/// A counter among those of `C`, as lists and documents have it.
 #[derive(Clone, Copy, Debug)]
-pub struct NamedCounter {
+pub struct NamedCounter<C> {
     /// Its name.
     pub name: &'static str,
     /// What its value says.
@@ -172,7 +141,7 @@ pub struct NamedCounter {
     /// One line for an operator.
     pub help: &'static str,
     /// Its value.
-    pub read: fn(&WorkerCounters) -> u64,
+    pub read: fn(&C) -> u64,
 }
 
 macro_rules! kind {
@@ -189,7 +158,7 @@ macro_rules! kind {
 macro_rules! counters {
     (
         $(#[doc = $doc:literal])+
-        $name:ident { $($(#[doc = $about:literal])+ pub $other:ident: $type:ty,)+ }
+        $name:ident { $($(#[doc = $about:literal])+ $visibility:vis $other:ident: $type:ty,)+ }
         $(
             fields { $($of:ident $field:ident = $text:literal, $help:literal;)+ }
             sums { $($sum:ident $total:literal, $means:literal, $read:expr;)* }
@@ -198,13 +167,13 @@ macro_rules! counters {
         $(#[doc = $doc])+
         #[derive(Debug, Default)]
         pub struct $name {
-            $($(#[doc = $about])+ pub $other: $type,)+
+            $($(#[doc = $about])+ $visibility $other: $type,)+
             $($(#[doc = $help] pub $field: Counter,)+)+
         }
 
         impl $name {
             /// The counters that have names, in the order of lists.
-            pub const NAMED: &[NamedCounter] = &[$(
+            pub const NAMED: &[NamedCounter<Self>] = &[$(
                 $(NamedCounter {
                     name: $text,
                     kind: kind!($of),
@@ -215,6 +184,33 @@ macro_rules! counters {
             )+];
         }
     };
+}
+
+counters! {
+    /// What one worker counts on one interface. Over all interfaces, `received + made + unparked = sent + dropped + to-host + parked`.
+    InterfaceCounters {
+        /// Packets dropped, by reason.
+        drops: ReasonCounters,
+        /// What passed a bridge in spite of a reason.
+        spared: ReasonCounters,
+    }
+    fields {
+        total received = "received", "frames taken from the device";
+        total received_bytes = "received-bytes", "their bytes, without check sequence";
+        total sent = "sent", "frames given to the device";
+        total sent_bytes = "sent-bytes", "their bytes, without check sequence";
+        total made = "made", "packets that the gateway made, by the interface of the packet or event that caused them";
+    }
+    sums {
+        total "dropped", "packets dropped, by the interface that they came in by", InterfaceCounters::all_drops;
+    }
+    fields {
+        total taken_in = "to-host", "packets that the gateway took in itself: neighbour discovery, echo requests, ICMP to its own addresses";
+        total parked = "parked", "packets put aside to wait for something";
+        total unparked = "unparked", "packets that came back from waiting";
+    }
+    sums {
+    }
 }
 
 counters! {
