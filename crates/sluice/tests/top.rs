@@ -8,8 +8,9 @@ use axum::routing::get;
 use axum::{Json, Router};
 use serde_json::{Value, json};
 use sluice_command::top::snapshot::{COUNTERS, STAGES};
+use sluice_config::api::Interface;
 use sluice_config::api::operation;
-use sluice_engine::packet::counters::{CycleStage, WorkerCounters};
+use sluice_engine::packet::counters::{CycleStage, InterfaceCounters, WorkerCounters};
 
 fn status() -> Value {
     json!({
@@ -160,4 +161,19 @@ fn top_reads_counters_by_the_names_that_workers_have() {
     for name in COUNTERS {
         assert_eq!(1, names.iter().filter(|named| **named == name).count(), "{name}");
     }
+}
+
+#[test]
+fn interfaces_in_the_api_have_the_counters_that_are_declared() {
+    let interface: Interface = serde_json::from_value(interface(1)).expect("an interface");
+    let interface = serde_json::to_value(interface).expect("an object");
+    let row = interface.as_object().expect("an object");
+    let counted = row
+        .iter()
+        .filter(|(name, value)| value.is_u64() && !["mtu", "queues"].contains(&name.as_str()));
+    let mut counted: Vec<_> = counted.map(|(name, _)| name.as_str()).collect();
+    let mut declared: Vec<_> = InterfaceCounters::NAMED.iter().map(|counter| counter.name).collect();
+    counted.sort_unstable();
+    declared.sort_unstable();
+    assert_eq!(declared, counted);
 }

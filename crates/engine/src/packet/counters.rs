@@ -64,42 +64,11 @@ impl<const N: usize> CounterArray<N> {
 
 /// Counters of one worker for one interface.
 #[derive(Debug)]
-pub struct InterfaceCounters {
-    /// Frames received.
-    pub received: Counter,
-    /// Bytes received, without the frame check sequence.
-    pub received_bytes: Counter,
-    /// Frames sent.
-    pub sent: Counter,
-    /// Bytes sent.
-    pub sent_bytes: Counter,
-    /// Packets that the gateway made, counted at the interface of the packet or event that caused them.
-    pub made: Counter,
-    /// Packets that the gateway received itself: neighbour discovery, echo requests, ICMP to its own addresses.
-    pub taken_in: Counter,
-    /// Packets parked.
-    pub parked: Counter,
-    /// Packets unparked.
-    pub unparked: Counter,
-    drops: Box<[Counter]>,
-    /// Packets that passed a bridge in spite of a fault, by reason.
-    spared: Box<[Counter]>,
-}
+struct ReasonCounters(Box<[Counter]>);
 
-impl Default for InterfaceCounters {
+impl Default for ReasonCounters {
     fn default() -> Self {
-        Self {
-            received: Counter::default(),
-            received_bytes: Counter::default(),
-            sent: Counter::default(),
-            sent_bytes: Counter::default(),
-            made: Counter::default(),
-            taken_in: Counter::default(),
-            parked: Counter::default(),
-            unparked: Counter::default(),
-            drops: (0..Reason::COUNT).map(|_| Counter::default()).collect(),
-            spared: (0..Reason::COUNT).map(|_| Counter::default()).collect(),
-        }
+        Self((0..Reason::COUNT).map(|_| Counter::default()).collect())
     }
 }
 
@@ -107,7 +76,7 @@ impl InterfaceCounters {
     /// Count a drop on the interface that the packet was received on.
     #[inline(always)]
     pub fn drop(&self, reason: Reason) {
-        if let Some(counter) = self.drops.get(reason.number()) {
+        if let Some(counter) = self.drops.0.get(reason.number()) {
             counter.add(1);
         }
     }
@@ -115,31 +84,31 @@ impl InterfaceCounters {
     /// Count several drops for one reason.
     #[inline(always)]
     pub fn drop_many(&self, reason: Reason, count: u64) {
-        if let Some(counter) = self.drops.get(reason.number()) {
+        if let Some(counter) = self.drops.0.get(reason.number()) {
             counter.add(count);
         }
     }
 
     /// Count a packet that passes a bridge in spite of a fault, on the interface that it was received on.
     pub fn count_spared(&self, reason: Reason) {
-        if let Some(counter) = self.spared.get(reason.number()) {
+        if let Some(counter) = self.spared.0.get(reason.number()) {
             counter.add(1);
         }
     }
 
     /// Packets that passed in spite of a reason.
     pub fn spared(&self, reason: Reason) -> u64 {
-        self.spared.get(reason.number()).map_or(0, Counter::get)
+        self.spared.0.get(reason.number()).map_or(0, Counter::get)
     }
 
     /// Drops for a reason.
     pub fn drops(&self, reason: Reason) -> u64 {
-        self.drops.get(reason.number()).map_or(0, Counter::get)
+        self.drops.0.get(reason.number()).map_or(0, Counter::get)
     }
 
     /// Drops for all reasons.
     pub fn all_drops(&self) -> u64 {
-        self.drops.iter().map(Counter::get).sum()
+        self.drops.0.iter().map(Counter::get).sum()
     }
 }
 
@@ -164,7 +133,7 @@ impl CounterKind {
 
 /// A counter of workers as it appears in lists and documents.
 #[derive(Clone, Copy, Debug)]
-pub struct NamedCounter {
+pub struct NamedCounter<C> {
     /// Name of the counter.
     pub name: &'static str,
     /// Kind of the counter.
@@ -172,7 +141,7 @@ pub struct NamedCounter {
     /// Description for an operator, in one line.
     pub help: &'static str,
     /// Reads the counter's value.
-    pub read: fn(&WorkerCounters) -> u64,
+    pub read: fn(&C) -> u64,
 }
 
 macro_rules! kind {
@@ -189,7 +158,7 @@ macro_rules! kind {
 macro_rules! counters {
     (
         $(#[doc = $doc:literal])+
-        $name:ident { $($(#[doc = $about:literal])+ pub $other:ident: $type:ty,)+ }
+        $name:ident { $($(#[doc = $about:literal])+ $visibility:vis $other:ident: $type:ty,)+ }
         $(
             fields { $($of:ident $field:ident = $text:literal, $help:literal;)+ }
             sums { $($sum:ident $total:literal, $means:literal, $read:expr;)* }
@@ -198,13 +167,13 @@ macro_rules! counters {
         $(#[doc = $doc])+
         #[derive(Debug, Default)]
         pub struct $name {
-            $($(#[doc = $about])+ pub $other: $type,)+
+            $($(#[doc = $about])+ $visibility $other: $type,)+
             $($(#[doc = $help] pub $field: Counter,)+)+
         }
 
         impl $name {
             /// The named counters, in the order of lists.
-            pub const NAMED: &[NamedCounter] = &[$(
+            pub const NAMED: &[NamedCounter<Self>] = &[$(
                 $(NamedCounter {
                     name: $text,
                     kind: kind!($of),
@@ -218,7 +187,34 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Counters of one worker.
+    /// What one worker counts on one interface. Over all interfaces, `received + made + unparked = sent + dropped + to-host + parked`.
+    InterfaceCounters {
+        /// Packets dropped, by reason.
+        drops: ReasonCounters,
+        /// What passed a bridge in spite of a reason.
+        spared: ReasonCounters,
+    }
+    fields {
+        total received = "received", "frames taken from the device";
+        total received_bytes = "received-bytes", "their bytes, without check sequence";
+        total sent = "sent", "frames given to the device";
+        total sent_bytes = "sent-bytes", "their bytes, without check sequence";
+        total made = "made", "packets that the gateway made, by the interface of the packet or event that caused them";
+    }
+    sums {
+        total "dropped", "packets dropped, by the interface that they came in by", InterfaceCounters::all_drops;
+    }
+    fields {
+        total taken_in = "to-host", "packets that the gateway took in itself: neighbour discovery, echo requests, ICMP to its own addresses";
+        total parked = "parked", "packets put aside to wait for something";
+        total unparked = "unparked", "packets that came back from waiting";
+    }
+    sums {
+    }
+}
+
+counters! {
+    /// What one worker counts.
     WorkerCounters {
         /// One entry per interface, in the order of the configuration.
         pub interfaces: Box<[InterfaceCounters]>,
