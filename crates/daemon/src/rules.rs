@@ -8,7 +8,7 @@ use sluice_config::{Config, FilterProblem, Inserted, Weight};
 use sluice_engine::control::plane::ControlPlane;
 use sluice_filter::{ChangeResult, CompiledRule, RulePosition};
 
-use crate::build::{BuildError, Listed, Rules, written};
+use crate::lowering::{Listed, LoweringError, Rules, written};
 
 /// Why rules don't come or go. Nothing has changed then.
 #[derive(Debug, thiserror::Error)]
@@ -24,7 +24,7 @@ pub enum EditError {
     TooMany(FilterProblem),
     /// The filter can't have it.
     #[error(transparent)]
-    Build(#[from] BuildError),
+    Lowering(#[from] LoweringError),
 }
 
 /// What has come or gone.
@@ -110,7 +110,7 @@ impl RunningRules {
             inserted: true,
         });
         let change = self.list.insert_all(index, taken.iter().cloned().zip(listed).collect());
-        let change = change.map_err(BuildError::from)?;
+        let change = change.map_err(LoweringError::from)?;
         self.weight = weight;
         for (index, name) in (index..).zip(names) {
             self.names.extend(self.list.place(index).map(|place| (name, place)));
@@ -139,7 +139,7 @@ impl RunningRules {
             (1, Some(index)) => self.list.remove(index),
             _ => self.list.remove_all(&places),
         };
-        let change = change.map_err(BuildError::from)?;
+        let change = change.map_err(LoweringError::from)?;
         self.weight = weight;
         names.iter().for_each(|name| {
             self.names.remove(name);

@@ -15,8 +15,8 @@ use sluice_nat::{PoolIndex, PortClass};
 
 use super::sessions::{self, endpoint, read_cursor};
 use super::{Refusal, Serve, ServePages};
-use crate::build::PoolNames;
 use crate::control::Control;
+use crate::lowering::PoolNames;
 use crate::shares::Shares;
 
 /// Entries of a page where no limit is given, at least, and at most. The blocks of one subscriber come in one piece.

@@ -10,8 +10,8 @@ use sluice_engine::control::plane::ControlPlane;
 use sluice_filter::{Action, Address, CompiledRule, Element, ElementKind, ElementSet, Range, Rule};
 
 use super::{Refusal, Serve};
-use crate::build::elements;
 use crate::control::Control;
+use crate::lowering::elements;
 
 /// Elements that sessions are asked about one by one when a set is flushed; where there are more, all are asked.
 const ONE_BY_ONE: usize = 1_024;

@@ -24,8 +24,8 @@ use sluice_engine::packet::io::PortIndex;
 use sluice_wire::Checksums;
 
 use crate::Loaded;
-use crate::build::{self, BuildError, Secrets};
 use crate::compiling::Compiler;
+use crate::lowering::{self, LoweringError, Secrets};
 use captures::{Input, Output};
 use eve::{Journal, Lines};
 use world::World;
@@ -101,10 +101,10 @@ pub enum ReplayError {
     Machine(#[from] crate::MachineError),
     /// A configuration without parameters.
     #[error(transparent)]
-    Build(#[from] BuildError),
+    Lowering(#[from] LoweringError),
     /// No rules to inspect by.
     #[error(transparent)]
-    Signatures(#[from] build::SignatureError),
+    Signatures(#[from] lowering::SignatureError),
     /// A data plane that can't be made.
     #[error(transparent)]
     Plane(#[from] sluice_engine::control::plane::ControlPlaneError),
@@ -130,7 +130,7 @@ pub fn replay(loaded: &Loaded, request: &Replay) -> Result<Summary, ReplayError>
     for (port, path) in by_port(config, &request.inputs)? {
         inputs.push((port, Input::open(path)?));
     }
-    let mut outputs: Vec<Option<Output>> = build::ports(config).iter().map(|_| None).collect();
+    let mut outputs: Vec<Option<Output>> = lowering::ports(config).iter().map(|_| None).collect();
     for (port, path) in by_port(config, &request.outputs)? {
         if let Some(place) = outputs.get_mut(usize::from(port)) {
             *place = Some(Output::create(path)?);
@@ -138,7 +138,7 @@ pub fn replay(loaded: &Loaded, request: &Replay) -> Result<Summary, ReplayError>
     }
     let lines = lines(config, request)?;
     let mut inspection =
-        build::inspection(config, Secrets::FIXED, &Compiler::here())?.map(|(inspection, _)| inspection);
+        lowering::inspection(config, Secrets::FIXED, &Compiler::here())?.map(|(inspection, _)| inspection);
     if let (Some(inspection), Some(written), true) = (&mut inspection, &config.document.inspection, lines.is_some()) {
         records::enlarge(Arc::make_mut(inspection), written.messages as usize);
     }
@@ -266,7 +266,7 @@ pub(crate) fn by_port<'a>(
                 parent: parent.map_or_else(String::new, |parent| parent.name.clone()),
             });
         }
-        let Some(port) = build::port(config, index) else {
+        let Some(port) = lowering::port(config, index) else {
             return Err(ReplayError::Virtual(name.clone()));
         };
         if found.iter().any(|(other, _)| *other == port) {

@@ -1,4 +1,7 @@
-//! From a valid configuration to the plain parameters of the data plane, which does not know it.
+//! Lowering: a valid configuration becomes the types of the data plane, which does not know it.
+//!
+//! The rules of the configuration are those of its validation. Nothing here checks a configured value again; what can still
+//! fail needs more than the configuration: the installed applications, the size of a compiled filter.
 
 mod applications;
 mod chains;
@@ -46,7 +49,7 @@ use sluice_route::policer::ControlClass;
 
 /// Why a configuration that was found valid has no parameters: two crates disagree about what is.
 #[derive(Debug, thiserror::Error)]
-pub enum BuildError {
+pub enum LoweringError {
     /// The number of shards.
     #[error("{0} shards: a power of two from 1 to 1024 is possible")]
     Shards(u16),
@@ -124,7 +127,7 @@ pub fn setup(
     ports: usize,
     (stages, workers): (Stages, usize),
     secrets: Secrets,
-) -> Result<StartParameters, BuildError> {
+) -> Result<StartParameters, LoweringError> {
     let steering = steering(config, secrets)?;
     let shards = steering.shards();
     let sessions = &config.document.sessions;
@@ -164,7 +167,7 @@ pub fn setup(
 /// these are served.
 ///
 /// # Errors
-/// See [`BuildError`].
+/// See [`LoweringError`].
 pub fn policy(
     config: &Config,
     macs: &[[u8; 6]],
@@ -172,7 +175,7 @@ pub fn policy(
     filter: Option<&Rules>,
     inspection: Option<&Arc<InspectionPolicy>>,
     sites: Option<&Arc<Sites>>,
-) -> Result<Snapshot, BuildError> {
+) -> Result<Snapshot, LoweringError> {
     let interfaces = interfaces(config, macs);
     let mut policy = Snapshot::new(macs.len(), interfaces);
     policy.nat4 = translation(config, pools)?;

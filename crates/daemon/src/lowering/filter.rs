@@ -15,7 +15,7 @@ use sluice_filter::{
     RuleError, RuleList, RulePosition, Sets, Settings, SharedSet, Verdict,
 };
 
-use super::BuildError;
+use super::LoweringError;
 use super::applications::{UnknownApplication, named};
 
 /// A rule as the configuration has it.
@@ -36,7 +36,7 @@ pub type Rules = RuleList<Listed>;
 ///
 /// # Errors
 /// The matcher would take too much memory.
-pub fn filters(config: &Config, before: Option<&Rules>) -> Result<Option<Rules>, BuildError> {
+pub fn filters(config: &Config, before: Option<&Rules>) -> Result<Option<Rules>, LoweringError> {
     let Some(settings) = &config.filter_settings() else {
         return Ok(None);
     };
@@ -48,13 +48,13 @@ pub fn filters(config: &Config, before: Option<&Rules>) -> Result<Option<Rules>,
             inserted: false,
         };
         let written = written(rule, &sets).map_err(|error| match error {
-            BuildError::UnknownApplication(unknown) => UnknownApplication { rule: place, ..unknown }.into(),
+            LoweringError::UnknownApplication(unknown) => UnknownApplication { rule: place, ..unknown }.into(),
             error => error,
         })?;
         Ok((written, listed))
     };
     let rules = config.filter.iter().zip(config.filter_texts()).enumerate().map(listed);
-    let rules = rules.collect::<Result<Vec<_>, BuildError>>()?;
+    let rules = rules.collect::<Result<Vec<_>, LoweringError>>()?;
     let counters = match before {
         Some(before) => Counters::following(&before.filters().counters, places(before, &config.filter)),
         None => Counters::new(rules.len()),
@@ -192,7 +192,7 @@ fn verdict(verdict: schema::Verdict, with: RejectKind) -> Verdict {
 ///
 /// # Errors
 /// It asks for what no packet has.
-pub fn written(rule: &FilterRule, sets: &Sets) -> Result<CompiledRule, BuildError> {
+pub fn written(rule: &FilterRule, sets: &Sets) -> Result<CompiledRule, LoweringError> {
     let with = match rule.with {
         schema::RejectWith::Reset => RejectKind::Reset,
         schema::RejectWith::PortUnreachable => RejectKind::PortUnreachable,

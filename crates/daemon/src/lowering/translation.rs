@@ -19,7 +19,7 @@ use sluice_nat::{
 use sluice_wire::Context;
 use sluice_wire::ipv4::protocol;
 
-use super::{BuildError, timeouts};
+use super::{LoweringError, timeouts};
 
 /// Names of pools at the places of their indexes; none where a pool was removed.
 pub type PoolNames = Vec<Option<String>>;
@@ -46,7 +46,7 @@ pub fn pool_names(config: &Config, before: &PoolNames) -> PoolNames {
 ///
 /// # Errors
 /// Pools or rules that contradict one another.
-pub fn translation(config: &Config, names: &PoolNames) -> Result<Nat<V4>, BuildError> {
+pub fn translation(config: &Config, names: &PoolNames) -> Result<Nat<V4>, LoweringError> {
     let find = |name: &Option<String>| config.pools.iter().find(|pool| Some(&pool.name) == name.as_ref());
     let pools: Vec<_> = names.iter().map(|name| find(name).map(pool)).collect();
     let pools = Pools::placed(&pools.iter().map(Option::as_ref).collect::<Vec<_>>())?;

@@ -7,7 +7,7 @@ use sluice_engine::session::identification::IdentificationSettings;
 use sluice_filter::ApplicationMatch;
 use sluice_inspect::applications::{ApplicationCapacity, ApplicationNames, ApplicationSelector, Error};
 
-use super::BuildError;
+use super::LoweringError;
 
 /// What applications are called: the same for the whole process, since it takes a while to find out.
 ///
@@ -60,7 +60,7 @@ pub struct UnknownApplication {
 }
 
 /// Applications that a rule names, by their numbers.
-pub(super) fn named(written: &[String]) -> Result<Vec<ApplicationMatch>, BuildError> {
+pub(super) fn named(written: &[String]) -> Result<Vec<ApplicationMatch>, LoweringError> {
     if written.is_empty() {
         return Ok(Vec::new());
     }
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn name_of_no_application_is_answered_with_the_nearest() {
         let hint = |name: &str| match named(&[name.to_owned()]) {
-            Err(BuildError::UnknownApplication(unknown)) => unknown.hint,
+            Err(LoweringError::UnknownApplication(unknown)) => unknown.hint,
             other => panic!("{other:?}"),
         };
         assert_eq!(Some("did you mean `BitTorrent`?".into()), hint("BitTorent"));
