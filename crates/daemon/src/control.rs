@@ -19,13 +19,13 @@ use sluice_filter::FilterError;
 
 use crate::alerts::{Alerts, Queues};
 use crate::api;
-use crate::build::{PoolNames, Rules, SignatureReport};
 use crate::compiling::Compiler;
 use crate::desk::{Desk, Gone};
 use crate::devices::{Closing, Known};
 use crate::eve::{Eve, Scene};
 use crate::host::{Hosts, KernelLink};
 use crate::hosts;
+use crate::lowering::{PoolNames, Rules, SignatureReport};
 use crate::numbers::Resting;
 use crate::routing::{Hearings, Standing};
 use crate::rules::RunningRules;

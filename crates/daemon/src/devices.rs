@@ -19,7 +19,7 @@ use sluice_engine::worker::request::{Reply, Request};
 use crate::control::Control;
 use crate::desk::Gone;
 use crate::ports::{Outlook, outlook, port_plan};
-use crate::{DaemonError, build, start};
+use crate::{DaemonError, lowering, start};
 
 /// Maximum number of devices added while the process runs.
 pub(crate) const SPARE_PLACES: usize = 8;
@@ -208,7 +208,7 @@ impl Control {
         let mut members: HashMap<Device, Absent> = HashMap::new();
         loop {
             let config = self.config();
-            for (place, index) in build::ports(&config) {
+            for (place, index) in lowering::ports(&config) {
                 let gone = match self.devices.port(place) {
                     Some(port) => port.is_gone(),
                     None => {
@@ -349,8 +349,8 @@ impl Control {
         if now == *before {
             return Ok(());
         }
-        let fresh = build::interfaces(&self.config(), &self.macs());
-        let routes = build::routes(&self.config(), &fresh)?;
+        let fresh = lowering::interfaces(&self.config(), &self.macs());
+        let routes = lowering::routes(&self.config(), &fresh)?;
         let mut plane = self.plane();
         plane.change_device(
             |policy| {
@@ -410,7 +410,7 @@ impl Control {
             places: Vec::new(),
         };
         let outlooks = outlook(config)?;
-        for (place, index) in build::ports(config) {
+        for (place, index) in lowering::ports(config) {
             let Some(outlook) = outlooks.iter().find(|outlook| outlook.interface == index) else {
                 continue;
             };

@@ -12,7 +12,7 @@ use sluice_engine::session::family::{V4, V6};
 use sluice_engine::snapshot::forwarding::{ForwardingDecision, ForwardingState};
 use sluice_filter::{Address, Field, Header, LogRecord, MacTable, NONE};
 
-use crate::build::{self, BuildError, Rules};
+use crate::lowering::{self, LoweringError, Rules};
 
 /// Size of a compiled filter.
 #[derive(Clone, Debug)]
@@ -63,7 +63,7 @@ impl fmt::Display for FilterOutlook {
 /// The matcher would exceed its memory limit.
 pub fn filter_outlook(config: &Config) -> Result<Option<FilterOutlook>, Fault> {
     let begin = Instant::now();
-    let filters = build::filters(config, None).map_err(|error| {
+    let filters = lowering::filters(config, None).map_err(|error| {
         filter_fault(&error).unwrap_or_else(|| Fault {
             key: vec!["filter".into()],
             what: error.to_string(),
@@ -74,14 +74,14 @@ pub fn filter_outlook(config: &Config) -> Result<Option<FilterOutlook>, Fault> {
 }
 
 /// Convert an error of the matcher or of an application name to a fault of the configuration; `None` for other errors.
-pub(crate) fn filter_fault(error: &BuildError) -> Option<Fault> {
+pub(crate) fn filter_fault(error: &LoweringError) -> Option<Fault> {
     match error {
-        BuildError::Filter(error) => Some(Fault {
+        LoweringError::Filter(error) => Some(Fault {
             key: ["filter", "matcher"].map(str::to_owned).to_vec(),
             what: error.to_string(),
             hint: Some("raise `trie-memory` in [filter], or leave `matcher` out: `best` takes any rules".into()),
         }),
-        BuildError::UnknownApplication(unknown) => Some(Fault {
+        LoweringError::UnknownApplication(unknown) => Some(Fault {
             key: vec![
                 "filter".into(),
                 "rules".into(),

@@ -9,9 +9,9 @@ use sluice_engine::snapshot::Snapshot;
 use sluice_engine::worker::request::WorkerHandle;
 use sluice_route::Address;
 
-use crate::build::relays;
 use crate::control::Control;
 use crate::host::{HostError, HostInterface, HostRouter, Hosts, Queues};
+use crate::lowering::relays;
 
 /// Interval between checks of the link states.
 const PERIOD: Duration = Duration::from_millis(100);

@@ -6,7 +6,6 @@ mod alerts;
 mod api;
 pub mod bind;
 mod bridges;
-pub mod build;
 mod cards;
 pub mod compiling;
 mod control;
@@ -24,6 +23,7 @@ mod known;
 mod links;
 mod load;
 mod log;
+pub mod lowering;
 mod machine;
 mod management;
 mod numbers;
@@ -50,10 +50,10 @@ pub use sluice_config as config;
 pub use sluice_dpdk::Plan as PortsPlan;
 pub use sluice_engine::snapshot::stages::Stages;
 
-pub use build::{SignatureError, SignatureReport, signatures};
 pub use cards::{buffer_memory, hugepages};
 pub use filter::{FilterOutlook, filter_outlook};
 pub use load::{Loaded, load, load_for_replay, read_text};
+pub use lowering::{SignatureError, SignatureReport, signatures};
 pub use machine::{MachineError, core_list, machine};
 pub use ports::{Outlook, outlook, plan};
 pub use routing::key_faults;
@@ -116,13 +116,13 @@ pub enum DaemonError {
     Gone(#[from] desk::Gone),
     /// The configuration can't be lowered into engine parameters.
     #[error(transparent)]
-    Build(#[from] build::BuildError),
+    Lowering(#[from] lowering::LoweringError),
     /// The process that compiles inspection rules failed.
     #[error(transparent)]
     Compiling(#[from] compiling::ChildError),
     /// Inspection rules can't be loaded.
     #[error(transparent)]
-    Signatures(#[from] build::SignatureError),
+    Signatures(#[from] lowering::SignatureError),
     /// Records can't be written.
     #[error("{}: {error}: see `eve` under [inspection]", path.display())]
     Eve {

@@ -12,7 +12,7 @@ use sluice_engine::snapshot::StartParameters;
 use sluice_engine::snapshot::stages::Stages;
 use sluice_engine::worker::MAX_HELD;
 
-use crate::build::faces_outside;
+use crate::lowering::faces_outside;
 use crate::{cards, management};
 
 /// A port as it would be opened.

@@ -8,7 +8,7 @@ use sluice_config::{Config, FilterProblem, Inserted, Weight};
 use sluice_engine::control::plane::ControlPlane;
 use sluice_filter::{ChangeResult, CompiledRule, RulePosition};
 
-use crate::build::{BuildError, Listed, Rules, written};
+use crate::lowering::{Listed, LoweringError, Rules, written};
 
 /// Why rules can't be inserted or removed. The filter is unchanged.
 #[derive(Debug, thiserror::Error)]
@@ -24,7 +24,7 @@ pub enum EditError {
     TooMany(FilterProblem),
     /// The filter can't be compiled with the rules.
     #[error(transparent)]
-    Build(#[from] BuildError),
+    Lowering(#[from] LoweringError),
 }
 
 /// Result of an insertion or removal.
@@ -110,7 +110,7 @@ impl RunningRules {
             inserted: true,
         });
         let change = self.list.insert_all(index, taken.iter().cloned().zip(listed).collect());
-        let change = change.map_err(BuildError::from)?;
+        let change = change.map_err(LoweringError::from)?;
         self.weight = weight;
         for (index, name) in (index..).zip(names) {
             self.names.extend(self.list.place(index).map(|place| (name, place)));
@@ -139,7 +139,7 @@ impl RunningRules {
             (1, Some(index)) => self.list.remove(index),
             _ => self.list.remove_all(&places),
         };
-        let change = change.map_err(BuildError::from)?;
+        let change = change.map_err(LoweringError::from)?;
         self.weight = weight;
         names.iter().for_each(|name| {
             self.names.remove(name);

@@ -10,7 +10,7 @@ use sluice_config::{Config, Machine};
 use sluice_nat::deterministic::PortSet as Dealt;
 use sluice_nat::{Address as _, Plan};
 
-use crate::{DaemonError, build, load};
+use crate::{DaemonError, load, lowering};
 
 /// Maximum number of ports and inside addresses examined per page of a list.
 const WORK: u32 = 1 << 20;
@@ -24,10 +24,10 @@ impl Shares {
     ///
     /// # Errors
     /// A pool that the configuration crate accepts is rejected by the NAT crate.
-    pub fn of(config: &Config) -> Result<Self, build::BuildError> {
+    pub fn of(config: &Config) -> Result<Self, lowering::LoweringError> {
         let mut plans = Vec::new();
         for pool in &config.pools {
-            if let Some(plan) = Plan::of(&build::pool(pool)) {
+            if let Some(plan) = Plan::of(&lowering::pool(pool)) {
                 plans.push((pool.name.clone(), plan?));
             }
         }

@@ -10,8 +10,8 @@ use sluice_nat::sites::{SiteWriter, is_site, site};
 use sluice_wire::{Context, Mac};
 
 use crate::DaemonError;
-use crate::build::{self, PoolNames};
 use crate::host::Hosts;
+use crate::lowering::{self, PoolNames};
 use crate::subscribers::service::{Count, Parameters};
 use crate::subscribers::{Inbox, Queues, Subscribers};
 
@@ -62,7 +62,7 @@ impl SitesService {
 
     /// Apply another configuration that has the same sites.
     pub fn follow(&self, config: &Config, policy: &Snapshot, pools: &PoolNames) {
-        let parameters = build::subscribers(config, &policy.interfaces, pools, self.macs.clone(), self.secret);
+        let parameters = lowering::subscribers(config, &policy.interfaces, pools, self.macs.clone(), self.secret);
         if let Some(parameters) = parameters {
             self.inbox.follow(&parameters);
             self.subscribers.follow(parameters);
@@ -118,5 +118,5 @@ pub(crate) fn site_name(config: &Config, context: Context) -> Option<String> {
 pub(crate) fn context_of(config: &Config, name: &str) -> Option<Context> {
     let subscribers = config.subscribers.as_ref()?;
     let site = subscribers.find(name)?;
-    Some(build::site_context(subscribers.group_of(site)?, site))
+    Some(lowering::site_context(subscribers.group_of(site)?, site))
 }

@@ -21,11 +21,11 @@ use sluice_nat::Secret;
 use sluice_nat::sites::SiteWriter;
 use sluice_table::memory::{LINE, Line};
 
-use crate::build::{self, Secrets};
 use crate::cards::{self, buffer_memory, wants_hugepages};
 use crate::compiling::Compiler;
 use crate::devices::{Known, SPARE_PLACES};
 use crate::filter::{FilterOutlook, filter_fault};
+use crate::lowering::{self, Secrets};
 use crate::plan;
 use crate::ports::{self, Outlook, outlook, steer};
 use crate::routing;
@@ -49,11 +49,11 @@ pub struct Running {
     /// Properties of the ports, by port index.
     pub ports: Vec<Known>,
     /// Names of pools, by pool index.
-    pub pools: build::PoolNames,
+    pub pools: lowering::PoolNames,
     /// Rules of the packet filter.
-    pub rules: Option<build::Rules>,
+    pub rules: Option<lowering::Rules>,
     /// Result of loading the signature files.
-    pub signatures: build::SignatureReport,
+    pub signatures: lowering::SignatureReport,
     /// Compiler of inspection rules.
     pub compiler: Compiler,
     /// Subscriber service; `None` without subscriber sites.
@@ -85,14 +85,14 @@ pub fn start(loaded: &Loaded) -> Result<Running, DaemonError> {
     let secrets = Secrets::random().map_err(DaemonError::Randomness)?;
     // Compile before any device is opened and before workers occupy the cores, since it may take long.
     let compiler = Compiler::of(config).storing();
-    let compiled = build::inspection(config, secrets, &compiler).map_err(|error| refused(vec![error.fault()]))?;
+    let compiled = lowering::inspection(config, secrets, &compiler).map_err(|error| refused(vec![error.fault()]))?;
     let (inspection, signatures) =
         compiled.map_or_else(Default::default, |(inspection, report)| (Some(inspection), report));
     if inspection.is_some() {
         tracing::info!("{signatures}");
     }
     let (stages, assists) = stages(config);
-    let mut setup = build::setup(config, places, (stages, count), secrets)?;
+    let mut setup = lowering::setup(config, places, (stages, count), secrets)?;
     setup.assist = assists.then(|| assist(config, count));
     let mut devices = ports::plan(config, &outlooks, &setup.stages, assists);
     steer(&mut devices, config, &outlooks, &setup);
@@ -112,18 +112,18 @@ pub fn start(loaded: &Loaded) -> Result<Running, DaemonError> {
     }
     let macs: Vec<_> = ports.iter().map(|known| known.mac).collect();
     wait_for_links(&devices);
-    let pools = build::pool_names(config, &Vec::new());
+    let pools = lowering::pool_names(config, &Vec::new());
     let built = Instant::now();
-    let rules = build::filters(config, None).map_err(|error| match filter_fault(&error) {
+    let rules = lowering::filters(config, None).map_err(|error| match filter_fault(&error) {
         Some(fault) => refused(vec![fault]),
         None => error.into(),
     })?;
     let took = built.elapsed();
     let served = served(config, secrets)?;
     let table = served.as_ref().map(|(writer, _)| writer.sites());
-    let mut policy = build::policy(config, &macs, &pools, rules.as_ref(), inspection.as_ref(), table)?;
+    let mut policy = lowering::policy(config, &macs, &pools, rules.as_ref(), inspection.as_ref(), table)?;
     policy.senders = ports.iter().map(|known| known.senders.clone()).collect();
-    let routes = build::routes(config, &policy.interfaces)?;
+    let routes = lowering::routes(config, &policy.interfaces)?;
     if let Some(rules) = &rules {
         tracing::info!("{}", FilterOutlook::of(rules, took));
     }
@@ -132,7 +132,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, DaemonError> {
         setup,
         policy,
         &routes,
-        build::neighbour_limits(config),
+        lowering::neighbour_limits(config),
         count,
         Now::at(0),
     )?;
@@ -142,7 +142,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, DaemonError> {
     let subscribers = served.and_then(|(writer, virtual_macs)| {
         let interfaces = &plane.snapshot().interfaces;
         let secret = Secret(secrets.subscribers);
-        let parameters = build::subscribers(config, interfaces, &pools, virtual_macs, secret);
+        let parameters = lowering::subscribers(config, interfaces, &pools, virtual_macs, secret);
         parameters.map(|parameters| SitesService::start(parameters, writer, &mut desks))
     });
     let subscribers = subscribers.transpose()?;
@@ -204,9 +204,9 @@ fn served(config: &sluice_config::Config, secrets: Secrets) -> Result<Option<Ser
     let Some(subscribers) = &config.subscribers else {
         return Ok(None);
     };
-    let virtual_macs = build::virtual_macs(config)?;
+    let virtual_macs = lowering::virtual_macs(config)?;
     let (sites, terminals) = (subscribers.sites(), subscribers.terminals);
-    let networks = build::site_networks(config);
+    let networks = lowering::site_networks(config);
     let (writer, table) = SiteWriter::new(sites, terminals, &networks, secrets.subscribers);
     let bytes = sluice_config::memory::Bytes((table.bytes() + writer.bytes()) as u64);
     tracing::info!("{sites} sites with {terminals} terminals in {bytes}");

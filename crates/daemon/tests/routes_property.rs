@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use sluice_config::memory::EntryBytes;
 use sluice_config::{Machine, check};
-use sluice_daemon::build::{interfaces, routes};
+use sluice_daemon::lowering::{interfaces, routes};
 use sluice_engine::snapshot::Snapshot;
 use sluice_route::rib::Rib;
 use sluice_route::rib::{ResolvedSet, Sink};

@@ -16,8 +16,8 @@ use tokio::time::Instant;
 use super::renewed::Renewed;
 use super::sessions::clear_standing;
 use super::{Refusal, Serve};
-use crate::build::{self, BuildError, PoolNames, Rules};
 use crate::control::Control;
+use crate::lowering::{self, LoweringError, PoolNames, Rules};
 use crate::numbers::gone;
 use crate::routing;
 use crate::rules::RunningRules;
@@ -69,7 +69,7 @@ fn refused_pools(request: &ApplyRequest, error: &ControlPlaneError) -> ApplyAnsw
 }
 
 /// Rejection of a configuration that can't be lowered into engine parameters.
-fn refused_build(request: &ApplyRequest, error: &BuildError) -> ApplyAnswer {
+fn refused_lowering(request: &ApplyRequest, error: &LoweringError) -> ApplyAnswer {
     match crate::filter::filter_fault(error) {
         Some(fault) => ApplyAnswer::Refused {
             complaints: place(&request.name, &request.text, vec![fault]).complaints(),
@@ -112,10 +112,10 @@ fn built(
     config: &Config,
     pools: &PoolNames,
     inspection: Option<&Arc<InspectionPolicy>>,
-) -> Result<Built, BuildError> {
+) -> Result<Built, LoweringError> {
     let rules = {
         let running = control.rules();
-        build::filters(config, running.as_ref().map(RunningRules::list))?
+        lowering::filters(config, running.as_ref().map(RunningRules::list))?
     };
     let sites = control
         .plane()
@@ -123,7 +123,7 @@ fn built(
         .sites
         .as_ref()
         .map(|sites| sites.table.clone());
-    let mut policy = build::policy(
+    let mut policy = lowering::policy(
         config,
         &control.macs(),
         pools,
@@ -132,7 +132,7 @@ fn built(
         sites.as_ref(),
     )?;
     policy.senders = control.senders();
-    let routes = build::routes(config, &policy.interfaces)?;
+    let routes = lowering::routes(config, &policy.interfaces)?;
     Ok((rules, routes, policy))
 }
 
@@ -179,7 +179,7 @@ impl Serve for operation::Apply {
             .as_ref()
             .and_then(|renewed| renewed.applied(&control, &mut changes));
         let advice = checked.advice.complaints();
-        let pools = build::pool_names(&checked.config, &control.pools());
+        let pools = lowering::pool_names(&checked.config, &control.pools());
         let inspection = renewed.as_ref().map(|renewed| &renewed.inspection);
         let opened = match control.open_added(&checked.config, request.dry_run).await {
             Ok(opened) => opened,
@@ -190,7 +190,7 @@ impl Serve for operation::Apply {
         };
         let (rules, routes, policy) = match built(&control, &checked.config, &pools, inspection) {
             Ok(built) => built,
-            Err(error) => return Ok(refused_build(&request, &error)),
+            Err(error) => return Ok(refused_lowering(&request, &error)),
         };
         if let Err(error) = admitted(&control, &policy).await {
             return Ok(refused_pools(&request, &error));
@@ -214,7 +214,7 @@ impl Serve for operation::Apply {
                     crate::filter::write_log(&config, rules.list());
                 }
                 if let Some(rules) = &rules {
-                    build::update_sets(&config, rules);
+                    lowering::update_sets(&config, rules);
                 }
                 *running = rules.map(RunningRules::new);
             }

@@ -15,9 +15,9 @@ use sluice_filter::{Counter, DecidedBy, FilterResult, NONE, RulePosition};
 
 use super::sessions::router;
 use super::{Refusal, Serve};
-use crate::build::{Listed, Rules};
 use crate::control::Control;
 use crate::filter::{Out, header, leads_to, with_request, write_log};
+use crate::lowering::{Listed, Rules};
 use crate::rules::{EditError, Edited, RunningRules};
 
 impl Serve for operation::Filter {

@@ -14,9 +14,9 @@ use sluice_inspect::protocols::Anomaly;
 use sluice_inspect::{Limit, Skipped};
 
 use super::{Refusal, Serve};
-use crate::build::RefusedRule;
 use crate::control::Control;
 use crate::eve::{Decoder, Detect, Ips, Own, Statistics};
+use crate::lowering::RefusedRule;
 
 impl Serve for operation::Alerts {
     async fn serve(control: Arc<Control>, request: AlertRequest) -> Result<Self::Answer, Refusal> {

@@ -15,8 +15,8 @@ use sluice_nat::{PoolIndex, PortClass};
 
 use super::sessions::{self, endpoint, read_cursor};
 use super::{Refusal, Serve, ServePages};
-use crate::build::PoolNames;
 use crate::control::Control;
+use crate::lowering::PoolNames;
 use crate::shares::Shares;
 
 /// Default, minimum and maximum number of entries per page. All blocks of one subscriber are on the same page.

@@ -16,8 +16,8 @@ use sluice_nat::rule::{
 
 use super::nat::{some_subscribers, subscriber};
 use super::{Refusal, Serve};
-use crate::build::PoolNames;
 use crate::control::Control;
+use crate::lowering::PoolNames;
 
 /// Maximum number of subscribers listed.
 const TOP: usize = 1_000;

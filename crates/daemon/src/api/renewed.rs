@@ -7,8 +7,8 @@ use sluice_config::{Change, Config, Kind, place};
 use sluice_engine::features::inspection::InspectionPolicy;
 
 use super::inspection::refused_signature;
-use crate::build::{self, RefusedRule, SignatureError, SignatureReport};
 use crate::control::Control;
+use crate::lowering::{self, RefusedRule, SignatureError, SignatureReport};
 
 /// Inspection policy of a new configuration, with the result of loading its rules.
 pub(super) struct Renewed {
@@ -56,7 +56,7 @@ impl Renewed {
         let _one_at_a_time = control.compiling.lock().await;
         let (config, before) = (config.clone(), control.signatures());
         let compiler = control.compiler.following(&config, !is_dry);
-        let other = move || build::other_inspection(&config, (&running, &before), &compiler);
+        let other = move || lowering::other_inspection(&config, (&running, &before), &compiler);
         let made = tokio::task::spawn_blocking(other).await??;
         Ok(made.map(|(inspection, report)| Self { inspection, report }))
     }

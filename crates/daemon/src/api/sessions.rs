@@ -13,8 +13,8 @@ use sluice_route::{Prefix, RouterIndex};
 use sluice_wire::Context;
 
 use super::{Refusal, Serve, ServePages, applications, nat};
-use crate::build::PoolNames;
 use crate::control::Control;
+use crate::lowering::PoolNames;
 use crate::sites::site_name;
 
 /// Default number of sessions per page.

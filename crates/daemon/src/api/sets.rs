@@ -10,8 +10,8 @@ use sluice_engine::control::plane::ControlPlane;
 use sluice_filter::{Action, Address, CompiledRule, Element, ElementKind, ElementSet, Range, Rule};
 
 use super::{Refusal, Serve};
-use crate::build::elements;
 use crate::control::Control;
+use crate::lowering::elements;
 
 /// Maximum number of flushed elements whose sessions are revalidated one by one. Above it, all sessions are.
 const ONE_BY_ONE: usize = 1_024;

@@ -8,7 +8,7 @@ use sluice_config::schema::{self, SignatureDialect};
 use tempfile::TempDir;
 
 use super::*;
-use crate::build::{ReadRules, SignatureError, SignatureReport};
+use crate::lowering::{ReadRules, SignatureError, SignatureReport};
 
 const RULES: &str = r#"
 alert tcp any any -> any 80 (msg:"literal"; content:"evil"; sid:1;)

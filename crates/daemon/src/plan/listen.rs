@@ -10,7 +10,7 @@ use sluice_dpdk::listener::{Listener, wait};
 use sluice_engine::packet::io::PortIndex;
 
 use super::live::{Live, LiveError, Pace, Room, Witness};
-use crate::build;
+use crate::lowering;
 use crate::replay::captures::Captured;
 
 /// Maximum wait for frames between two progress reports.
@@ -78,7 +78,7 @@ impl Ear {
 fn ears(config: &Config) -> Result<Vec<Ear>, LiveError> {
     let mut ears = Vec::new();
     let mut others = Vec::new();
-    for (port, index) in build::ports(config) {
+    for (port, index) in lowering::ports(config) {
         let Some(interface) = config.interfaces.get(usize::from(index)) else {
             continue;
         };

@@ -10,7 +10,7 @@ use sluice_engine::packet::io::PortIndex;
 use super::joined::cut;
 use super::measure::MOST_FRAMES;
 use super::report::Origin;
-use crate::build;
+use crate::lowering;
 use crate::replay::captures::{Captured, Stream};
 
 /// Maximum total size of the frames kept, in bytes.
@@ -171,7 +171,7 @@ pub struct Live {
 impl Live {
     /// An empty collection.
     pub fn new(config: &Config, witness: Witness) -> Self {
-        let ports = build::ports(config);
+        let ports = lowering::ports(config);
         let interfaces = ports
             .iter()
             .filter_map(|&(_, index)| config.interfaces.get(usize::from(index)));
@@ -361,7 +361,7 @@ fn port(config: &Config, name: &str) -> Option<PortIndex> {
         Link::Vlan { parent, .. } => *parent,
         _ => index,
     };
-    build::port(config, owner)
+    lowering::port(config, owner)
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ use sluice_engine::placement::{
     choose as choose_from, order, rank,
 };
 
-use crate::build::BuildError;
+use crate::lowering::LoweringError;
 use crate::ports::outlook;
 use crate::replay::captures::Input;
 use crate::replay::{ReplayError, by_port};
@@ -110,8 +110,8 @@ pub enum PlanError {
     Thread(String),
 }
 
-impl From<BuildError> for PlanError {
-    fn from(error: BuildError) -> Self {
+impl From<LoweringError> for PlanError {
+    fn from(error: LoweringError) -> Self {
         Self::Replay(error.into())
     }
 }

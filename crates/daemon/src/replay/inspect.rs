@@ -22,8 +22,8 @@ use super::captures::Input;
 use super::eve::{Journal, Lines};
 use super::world::{self, World};
 use super::{ReplayError, TYPES, records};
-use crate::build::{self, Secrets, SignatureReport};
 use crate::compiling::Compiler;
+use crate::lowering::{self, Secrets, SignatureReport};
 
 /// Initial size of each buffer in bytes. Larger frames get larger buffers.
 const ROOM: usize = 2_048;
@@ -245,7 +245,7 @@ pub fn inspect(
     let config = request.config()?;
     let mut input = Input::open(&request.capture)?;
     let lines = lines(request, &config)?;
-    let (mut inspection, rules) = build::inspection(&config, Secrets::FIXED, &Compiler::here())?.unzip();
+    let (mut inspection, rules) = lowering::inspection(&config, Secrets::FIXED, &Compiler::here())?.unzip();
     if let (Some(inspection), Some(written)) = (&mut inspection, &config.document.inspection) {
         records::enlarge(Arc::make_mut(inspection), written.messages as usize);
     }

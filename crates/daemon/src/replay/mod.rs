@@ -24,8 +24,8 @@ use sluice_engine::packet::io::PortIndex;
 use sluice_wire::Checksums;
 
 use crate::Loaded;
-use crate::build::{self, BuildError, Secrets};
 use crate::compiling::Compiler;
+use crate::lowering::{self, LoweringError, Secrets};
 use captures::{Input, Output};
 use eve::{Journal, Lines};
 use world::World;
@@ -103,10 +103,10 @@ pub enum ReplayError {
     Machine(#[from] crate::MachineError),
     /// The configuration can't be lowered into engine parameters.
     #[error(transparent)]
-    Build(#[from] BuildError),
+    Lowering(#[from] LoweringError),
     /// Inspection rules can't be loaded.
     #[error(transparent)]
-    Signatures(#[from] build::SignatureError),
+    Signatures(#[from] lowering::SignatureError),
     /// The data plane can't be created.
     #[error(transparent)]
     Plane(#[from] sluice_engine::control::plane::ControlPlaneError),
@@ -132,7 +132,7 @@ pub fn replay(loaded: &Loaded, request: &Replay) -> Result<Summary, ReplayError>
     for (port, path) in by_port(config, &request.inputs)? {
         inputs.push((port, Input::open(path)?));
     }
-    let mut outputs: Vec<Option<Output>> = build::ports(config).iter().map(|_| None).collect();
+    let mut outputs: Vec<Option<Output>> = lowering::ports(config).iter().map(|_| None).collect();
     for (port, path) in by_port(config, &request.outputs)? {
         if let Some(place) = outputs.get_mut(usize::from(port)) {
             *place = Some(Output::create(path)?);
@@ -140,7 +140,7 @@ pub fn replay(loaded: &Loaded, request: &Replay) -> Result<Summary, ReplayError>
     }
     let lines = lines(config, request)?;
     let mut inspection =
-        build::inspection(config, Secrets::FIXED, &Compiler::here())?.map(|(inspection, _)| inspection);
+        lowering::inspection(config, Secrets::FIXED, &Compiler::here())?.map(|(inspection, _)| inspection);
     if let (Some(inspection), Some(written), true) = (&mut inspection, &config.document.inspection, lines.is_some()) {
         records::enlarge(Arc::make_mut(inspection), written.messages as usize);
     }
@@ -268,7 +268,7 @@ pub(crate) fn by_port<'a>(
                 parent: parent.map_or_else(String::new, |parent| parent.name.clone()),
             });
         }
-        let Some(port) = build::port(config, index) else {
+        let Some(port) = lowering::port(config, index) else {
             return Err(ReplayError::Virtual(name.clone()));
         };
         if found.iter().any(|(other, _)| *other == port) {

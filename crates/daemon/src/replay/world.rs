@@ -26,8 +26,8 @@ use super::cut::filled;
 use super::links::NO_ADDRESS;
 use super::records::{Recorder, Told};
 use super::summary::{self, InventedNeighbour, Summary};
-use crate::build::{self, Secrets};
 use crate::compiling::Compiler;
+use crate::lowering::{self, Secrets};
 
 /// Nanoseconds per tick of the session timers. Time advances in steps of one or more ticks.
 const TICK: u64 = 10_000_000;
@@ -102,8 +102,12 @@ fn plane(
 ) -> Result<(ControlPlane, Readdress), ReplayError> {
     let stages = stages(config, workers);
     // Each port has one queue, like a kernel interface.
-    let sender = stages.workers(Part::Transmit).first().copied().unwrap_or(build::FIRST);
-    let owners = build::ports(config);
+    let sender = stages
+        .workers(Part::Transmit)
+        .first()
+        .copied()
+        .unwrap_or(lowering::FIRST);
+    let owners = lowering::ports(config);
     let configured = owners
         .iter()
         .map(|&(_, index)| config.interfaces.get(usize::from(index)));
@@ -115,19 +119,19 @@ fn plane(
         macs.push(mac.unwrap_or(made));
         readdress.push((mac.unwrap_or(made), mac.is_none()));
     }
-    let setup = build::setup(config, macs.len(), (stages, workers.into()), Secrets::FIXED)?;
-    let rules = build::filters(config, None)?;
-    let mut policy = build::policy(
+    let setup = lowering::setup(config, macs.len(), (stages, workers.into()), Secrets::FIXED)?;
+    let rules = lowering::filters(config, None)?;
+    let mut policy = lowering::policy(
         config,
         &macs,
-        &build::pool_names(config, &Vec::new()),
+        &lowering::pool_names(config, &Vec::new()),
         rules.as_ref(),
         inspection,
         None,
     )?;
     policy.senders = vec![[sender].into(); macs.len()];
-    let routes = build::routes(config, &policy.interfaces)?;
-    let limits = build::neighbour_limits(config);
+    let routes = lowering::routes(config, &policy.interfaces)?;
+    let limits = lowering::neighbour_limits(config);
     let plane = ControlPlane::new(setup, policy, &routes, limits, workers.into(), Now::at(0))?;
     Ok((plane, readdress))
 }
@@ -156,7 +160,7 @@ impl<'m> World<'m> {
         cycles: fn() -> u64,
     ) -> Result<Self, ReplayError> {
         let inspection =
-            build::inspection(config, Secrets::FIXED, &Compiler::here())?.map(|(inspection, _)| inspection);
+            lowering::inspection(config, Secrets::FIXED, &Compiler::here())?.map(|(inspection, _)| inspection);
         Self::with(config, workers, memory, cycles, inspection.as_ref())
     }
 
@@ -196,7 +200,7 @@ impl<'m> World<'m> {
             wires.set_room(room.unwrap_or(1500).max(1500) + 512);
             world.wires.push(wires);
             // Each port has one queue, like a kernel interface.
-            let receives = (0..ports as PortIndex).filter(|_| own == build::FIRST).collect();
+            let receives = (0..ports as PortIndex).filter(|_| own == lowering::FIRST).collect();
             let memory = |shard: u16| {
                 parts
                     .get_mut(usize::from(shard))
@@ -305,7 +309,7 @@ impl<'m> World<'m> {
 
     /// Queue a frame at a port.
     pub fn feed(&self, port: PortIndex, frame: &[u8], checksums: Checksums) {
-        if let Some(wires) = self.wires.get(usize::from(build::FIRST)) {
+        if let Some(wires) = self.wires.get(usize::from(lowering::FIRST)) {
             wires.inject(port, frame, checksums);
         }
     }

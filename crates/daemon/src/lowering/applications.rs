@@ -7,7 +7,7 @@ use sluice_engine::session::identification::IdentificationSettings;
 use sluice_filter::ApplicationMatch;
 use sluice_inspect::applications::{ApplicationCapacity, ApplicationNames, ApplicationSelector, Error};
 
-use super::BuildError;
+use super::LoweringError;
 
 /// Names of all applications, loaded once per process because loading takes a while.
 ///
@@ -60,7 +60,7 @@ pub struct UnknownApplication {
 }
 
 /// Numbers of the applications that a rule names.
-pub(super) fn named(written: &[String]) -> Result<Vec<ApplicationMatch>, BuildError> {
+pub(super) fn named(written: &[String]) -> Result<Vec<ApplicationMatch>, LoweringError> {
     if written.is_empty() {
         return Ok(Vec::new());
     }
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn name_of_no_application_is_answered_with_the_nearest() {
         let hint = |name: &str| match named(&[name.to_owned()]) {
-            Err(BuildError::UnknownApplication(unknown)) => unknown.hint,
+            Err(LoweringError::UnknownApplication(unknown)) => unknown.hint,
             other => panic!("{other:?}"),
         };
         assert_eq!(Some("did you mean `BitTorrent`?".into()), hint("BitTorent"));

@@ -20,7 +20,7 @@ use sluice_table::token_bucket::TokenRate;
 use sluice_wire::Context;
 use sluice_wire::ipv4::protocol;
 
-use super::{BuildError, timeouts};
+use super::{LoweringError, timeouts};
 
 /// Pool names by pool index; `None` for a removed pool.
 pub type PoolNames = Vec<Option<String>>;
@@ -47,7 +47,7 @@ pub fn pool_names(config: &Config, before: &PoolNames) -> PoolNames {
 ///
 /// # Errors
 /// Pools or rules contradict one another.
-pub fn translation(config: &Config, names: &PoolNames) -> Result<Nat<V4>, BuildError> {
+pub fn translation(config: &Config, names: &PoolNames) -> Result<Nat<V4>, LoweringError> {
     let find = |name: &Option<String>| config.pools.iter().find(|pool| Some(&pool.name) == name.as_ref());
     let pools: Vec<_> = names.iter().map(|name| find(name).map(pool)).collect();
     let pools = Pools::placed(&pools.iter().map(Option::as_ref).collect::<Vec<_>>())?;

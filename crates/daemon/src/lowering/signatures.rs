@@ -319,7 +319,7 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
-    use crate::build::{Secrets, inspection, other_inspection};
+    use crate::lowering::{Secrets, inspection, other_inspection};
 
     const RULES: &str = "alert tcp any any -> $HOME_NET 80 (msg:\"a\"; content:\"evil\"; sid:1;)\n";
 

@@ -7,13 +7,13 @@ use sluice_nat::Pools;
 use sluice_nat::shard::BLOCK;
 
 use super::translation::keeps_clients;
-use super::{BuildError, Secrets, pool};
+use super::{LoweringError, Secrets, pool};
 
 /// Steering function of a configuration; its keys are derived from a secret.
 ///
 /// # Errors
 /// The pools contradict one another, or the number of shards is invalid.
-pub fn steering(config: &Config, secrets: Secrets) -> Result<Steering, BuildError> {
+pub fn steering(config: &Config, secrets: Secrets) -> Result<Steering, LoweringError> {
     let count = config.document.system.shards();
     let pools: Vec<_> = config.pools.iter().map(pool).collect();
     let pools = Pools::new(&pools)?;
@@ -33,7 +33,7 @@ pub fn steering(config: &Config, secrets: Secrets) -> Result<Steering, BuildErro
         prefix: [config.document.nat.subscriber_prefix, 128],
         ports: largest.map_or(BLOCK, |pool| pool.unit() * BLOCK),
     };
-    Steering::seeded(count.into(), &wanted, secrets.steering).ok_or(BuildError::Shards(count))
+    Steering::seeded(count.into(), &wanted, secrets.steering).ok_or(LoweringError::Shards(count))
 }
 
 #[cfg(test)]

@@ -47,7 +47,7 @@ use sluice_route::policer::ControlClass;
 
 /// Why a valid configuration can't be lowered: the configuration crate accepts what another crate rejects.
 #[derive(Debug, thiserror::Error)]
-pub enum BuildError {
+pub enum LoweringError {
     /// The number of shards is invalid.
     #[error("{0} shards: a power of two from 1 to 1024 is possible")]
     Shards(u16),
@@ -126,7 +126,7 @@ pub fn setup(
     ports: usize,
     (stages, workers): (Stages, usize),
     secrets: Secrets,
-) -> Result<StartParameters, BuildError> {
+) -> Result<StartParameters, LoweringError> {
     let steering = steering(config, secrets)?;
     let shards = steering.shards();
     let sessions = &config.document.sessions;
@@ -166,7 +166,7 @@ pub fn setup(
 /// service is enabled.
 ///
 /// # Errors
-/// See [`BuildError`].
+/// See [`LoweringError`].
 pub fn policy(
     config: &Config,
     macs: &[[u8; 6]],
@@ -174,7 +174,7 @@ pub fn policy(
     filter: Option<&Rules>,
     inspection: Option<&Arc<InspectionPolicy>>,
     sites: Option<&Arc<Sites>>,
-) -> Result<Snapshot, BuildError> {
+) -> Result<Snapshot, LoweringError> {
     let interfaces = interfaces(config, macs);
     let mut policy = Snapshot::new(macs.len(), interfaces);
     policy.nat4 = translation(config, pools)?;

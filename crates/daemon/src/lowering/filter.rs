@@ -16,7 +16,7 @@ use sluice_filter::{
 };
 use sluice_table::token_bucket::TokenRate;
 
-use super::BuildError;
+use super::LoweringError;
 use super::applications::{UnknownApplication, named};
 
 /// A rule with its place in the configuration.
@@ -37,7 +37,7 @@ pub type Rules = RuleList<Listed>;
 ///
 /// # Errors
 /// The matcher would exceed its memory limit.
-pub fn filters(config: &Config, before: Option<&Rules>) -> Result<Option<Rules>, BuildError> {
+pub fn filters(config: &Config, before: Option<&Rules>) -> Result<Option<Rules>, LoweringError> {
     let Some(settings) = &config.filter_settings() else {
         return Ok(None);
     };
@@ -49,13 +49,13 @@ pub fn filters(config: &Config, before: Option<&Rules>) -> Result<Option<Rules>,
             inserted: false,
         };
         let written = written(rule, &sets).map_err(|error| match error {
-            BuildError::UnknownApplication(unknown) => UnknownApplication { rule: place, ..unknown }.into(),
+            LoweringError::UnknownApplication(unknown) => UnknownApplication { rule: place, ..unknown }.into(),
             error => error,
         })?;
         Ok((written, listed))
     };
     let rules = config.filter.iter().zip(config.filter_texts()).enumerate().map(listed);
-    let rules = rules.collect::<Result<Vec<_>, BuildError>>()?;
+    let rules = rules.collect::<Result<Vec<_>, LoweringError>>()?;
     let counters = match before {
         Some(before) => Counters::following(&before.filters().counters, places(before, &config.filter)),
         None => Counters::new(rules.len()),
@@ -194,7 +194,7 @@ fn verdict(verdict: schema::Verdict, with: RejectKind) -> Verdict {
 ///
 /// # Errors
 /// The rule has a condition that no packet can meet.
-pub fn written(rule: &FilterRule, sets: &Sets) -> Result<CompiledRule, BuildError> {
+pub fn written(rule: &FilterRule, sets: &Sets) -> Result<CompiledRule, LoweringError> {
     let with = match rule.with {
         schema::RejectWith::Reset => RejectKind::Reset,
         schema::RejectWith::PortUnreachable => RejectKind::PortUnreachable,

@@ -16,7 +16,7 @@ use sluice_wire::ethernet::ethertype;
 use sluice_wire::vlan::Tag;
 use sluice_wire::{ndp, validity};
 
-use super::{BuildError, relays};
+use super::{LoweringError, relays};
 
 /// Ports of a configuration, each with the interface that has its device. At the start of the process they are numbered
 /// without gaps, in the order of the file.
@@ -295,7 +295,7 @@ pub fn sources(config: &Config) -> SourceTables {
 ///
 /// # Errors
 /// Addresses or routes contradict one another.
-pub fn routes(config: &Config, interfaces: &[Interface]) -> Result<Vec<RouteSet>, BuildError> {
+pub fn routes(config: &Config, interfaces: &[Interface]) -> Result<Vec<RouteSet>, LoweringError> {
     let mut links = vec![Vec::new(); config.routers.len()];
     for interface in interfaces.iter().filter(|interface| interface.bridge.is_none()) {
         if let Some(links) = links.get_mut(usize::from(interface.router)) {

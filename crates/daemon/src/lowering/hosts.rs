@@ -22,7 +22,7 @@ pub(super) fn host(written: &RouterHost, interfaces: usize) -> Host {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::build::tests::config;
+    use crate::lowering::tests::config;
 
     #[test]
     fn host_of_the_configuration_has_its_limits_and_the_others_as_ever() {

@@ -6,14 +6,14 @@ use sluice_config::Config;
 use sluice_config::chain::{Chain, PoliceRate, Step, StepAction};
 use sluice_engine::snapshot::chains::{Action, ChainText, Chains, ClassText, NamedPolicers, PolicerRate};
 
-use super::BuildError;
+use super::LoweringError;
 use super::filter::{boxes4, boxes6};
 
 /// Chains by router; empty if no router has a chain.
 ///
 /// # Errors
 /// A chain has a loop, or refers to a missing chain.
-pub fn chains(config: &Config) -> Result<Vec<Option<Arc<Chains>>>, BuildError> {
+pub fn chains(config: &Config) -> Result<Vec<Option<Arc<Chains>>>, LoweringError> {
     if config.chains.is_empty() {
         return Ok(Vec::new());
     }
@@ -30,7 +30,7 @@ pub fn chains(config: &Config) -> Result<Vec<Option<Arc<Chains>>>, BuildError> {
     Ok(all)
 }
 
-fn chain(chain: &Chain) -> Result<ChainText, BuildError> {
+fn chain(chain: &Chain) -> Result<ChainText, LoweringError> {
     let mut steps: Vec<ClassText> = Vec::new();
     for step in &chain.steps {
         let described = described(step)?;
@@ -46,7 +46,7 @@ fn chain(chain: &Chain) -> Result<ChainText, BuildError> {
     Ok(ChainText { name, steps })
 }
 
-fn described(step: &Step) -> Result<ClassText, BuildError> {
+fn described(step: &Step) -> Result<ClassText, LoweringError> {
     let action = match &step.action {
         StepAction::Count(name) => Action::Count(name.clone()),
         StepAction::Classify(selection, to) => Action::Classify {
@@ -77,7 +77,7 @@ fn described(step: &Step) -> Result<ClassText, BuildError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::build::tests::config;
+    use crate::lowering::tests::config;
 
     #[test]
     fn policer_of_the_configuration_is_one_for_all_routers_that_name_it() {
