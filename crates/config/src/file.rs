@@ -30,7 +30,7 @@ pub fn text(name: &str, bytes: Vec<u8>) -> Result<String, Diagnosis> {
     let (bytes, at, what) = match String::from_utf8(bytes) {
         Ok(text) => match text.find('\0') {
             None => return Ok(text),
-            Some(at) => (text.into_bytes(), at, "a byte 0: the file is not text file"),
+            Some(at) => (text.into_bytes(), at, "a byte 0: the file is not text"),
         },
         Err(error) => {
             let at = error.utf8_error().valid_up_to();

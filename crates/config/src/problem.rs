@@ -533,13 +533,15 @@ pub fn nearest<'a>(written: &str, known: &'a [String]) -> Option<&'a String> {
 /// Renamed keys: name in earlier versions, current name.
 const RENAMED: &[(&str, &str)] = &[
     ("begins", "threshold"),
-    ("quarantined-ports", "quarantined-ports"),
+    ("held-ports", "quarantined-ports"),
     ("hold", "quarantine"),
-    ("partial-checksums", "partial-checksums"),
+    ("left-to-offload", "partial-checksums"),
     ("own", "local"),
     ("rest", "other"),
-    ("minimum-lease", "minimum-lease"),
-    ("stats-interval", "stats-interval"),
+    ("shortest-lease", "minimum-lease"),
+    ("stats-every", "stats-interval"),
+    ("waiting-full", "pending-rules-full"),
+    ("work", "budget"),
 ];
 
 /// The key that replaced a key of earlier versions, or else the most similar one.

@@ -77,7 +77,7 @@ pub struct WorkerParts<'m> {
     /// Reader of the published snapshots.
     pub snapshot: Reader<Snapshot>,
     /// Routes and neighbours.
-    pub paths: ForwardingState,
+    pub forwarding: ForwardingState,
     /// Where this worker reports its quiescent states, at index `own`.
     pub quiescence: Arc<Quiescence>,
     /// The shards that this worker owns.
@@ -163,14 +163,14 @@ struct State<'m> {
     own: WorkerIndex,
     start: Arc<StartParameters>,
     role: Role,
-    paths: ForwardingState,
+    forwarding: ForwardingState,
     hasher: Hasher,
     shards: Box<[Option<Box<Shard<'m>>>]>,
     counters: Arc<WorkerCounters>,
     owner: Option<Box<OwnerState>>,
     lists: Box<Lists>,
     meta: Box<[Meta; BURST_BUFFERS]>,
-    settling: PoolMigration,
+    migrating: PoolMigration,
     events: EventQueue,
     records: RecordQueue,
     punts: PuntQueue,
@@ -219,7 +219,10 @@ impl<'m> Worker<'m> {
     pub fn new(parts: WorkerParts<'m>) -> Self {
         let count = parts.start.steering.shards().count() as usize;
         let rooms = parts.role.beyond.len();
-        let held = parts.inspecting.as_ref().map_or(0, |work| work.holding.capacity());
+        let held = parts
+            .inspecting
+            .as_ref()
+            .map_or(0, |work| work.parked_packets.capacity());
         let syns = PendingSyns::new(count, parts.start.unsolicited_syns as usize);
         let ports = parts.start.ports;
         let mut shards: Vec<Option<Box<Shard<'m>>>> = Vec::new();
@@ -239,12 +242,12 @@ impl<'m> Worker<'m> {
                 lists: Box::new(Lists::new(parts.start.ports)),
                 start: parts.start,
                 role: parts.role,
-                paths: parts.paths,
+                forwarding: parts.forwarding,
                 shards: shards.into(),
                 counters: parts.counters,
                 owner: parts.owner.map(Box::new),
                 meta: Box::new([Meta::default(); BURST_BUFFERS]),
-                settling: PoolMigration::default(),
+                migrating: PoolMigration::default(),
                 events: parts.events,
                 records: parts.records,
                 punts: parts.punts,
@@ -347,7 +350,7 @@ impl<'m> Worker<'m> {
     pub fn is_answering(&self) -> bool {
         let is_assisting = self.assisting.as_ref().is_some_and(|work| work.is_answering());
         let is_moving = is_assisting || self.is_moving();
-        self.desk.is_answering() || self.parts.settling.is_under_way() || is_moving || self.is_behind
+        self.desk.is_answering() || self.parts.migrating.is_under_way() || is_moving || self.is_behind
     }
 
     /// Stop receiving. Further rounds complete the packets in progress, and the release of a shard that the control thread has started.
@@ -424,12 +427,12 @@ impl<'m> Worker<'m> {
         self.generations.observe(snapshot.generation, now.nanoseconds);
         let overdue = self.generations.overdue(now.nanoseconds);
         let state = &mut self.parts;
-        state.settling.follow(&mut state.shards, snapshot);
+        state.migrating.follow(&mut state.shards, snapshot);
         {
-            let mut lent = Packets::new();
-            self.io.packets(&mut lent);
+            let mut allocated = Packets::new();
+            self.io.packets(&mut allocated);
             let mut batch = Batch {
-                packets: &mut lent,
+                packets: &mut allocated,
                 meta: &mut state.meta,
             };
             let mut ctx = NodeContext {
@@ -438,7 +441,7 @@ impl<'m> Worker<'m> {
                 start: &state.start,
                 role: &state.role,
                 snapshot,
-                paths: &state.paths,
+                forwarding: &state.forwarding,
                 hasher: &state.hasher,
                 shards: &mut state.shards,
                 counters: &state.counters,

@@ -1,6 +1,7 @@
 //! All integration tests of the crate in one program, so that their shared dependencies are built and linked once.
 
 mod access_switch;
+mod adjacencies;
 mod announcements;
 mod applications;
 mod applied;
@@ -69,5 +70,4 @@ mod tunnels;
 mod unsolicited;
 mod uplinks;
 mod vlans;
-mod ways;
 mod workers;

@@ -335,7 +335,7 @@ fn shards_that_are_lent_and_go_back_allocate_nothing() {
         rig.know(INSIDE, rig::plain(&address), HOST_MAC);
     }
     let mut count = 0;
-    let lent = |rig: &Rig| rig.plane.counters()[0].shards_lent.get();
+    let allocated = |rig: &Rig| rig.plane.counters()[0].shards_lent.get();
     for turn in 0..1000 {
         for _ in 0..if turn < 100 { 24 } else { 0 } {
             count += 1;
@@ -352,10 +352,10 @@ fn shards_that_are_lent_and_go_back_allocate_nothing() {
             }
         });
         assert_eq!(0, info.count_total, "turn {turn}");
-        assert!(turn != 99 || lent(&rig) > 0);
+        assert!(turn != 99 || allocated(&rig) > 0);
         rig.now = sluice_engine::packet::time::Now::at(rig.now.nanoseconds + 50_000);
     }
-    assert_eq!(0, lent(&rig));
+    assert_eq!(0, allocated(&rig));
     assert!(rig.plane.counters()[0].assisted.get() > 0);
     rig.check();
     let sent = rig.sent().len();

@@ -12,13 +12,13 @@ use sluice_testkit::packet::{self, flag};
 use sluice_wire::Checksums;
 
 /// The counter with this name of the outcomes of identification.
-fn fate(rig: &Rig, name: &str) -> u64 {
+fn result(rig: &Rig, name: &str) -> u64 {
     let place = OUTCOMES.iter().position(|(known, _)| *known == name).unwrap();
     let counters = rig.plane.counters().iter();
     counters.map(|counters| counters.applications[place].get()).sum()
 }
 
-fn sought(rig: &Rig) -> u64 {
+fn pending(rig: &Rig) -> u64 {
     let counters = rig.plane.counters().iter();
     counters.map(|counters| counters.applications_sought.get()).sum()
 }
@@ -76,8 +76,8 @@ fn sessions_of_all_captures_are_what_ndpi_says_by_itself() {
             }
         }
         rig.seconds(8000);
-        assert_eq!((0, 0), (rig.live(), sought(&rig)), "{}", path.display());
-        assert_eq!(0, fate(&rig, "short-of-memory") + fate(&rig, "refused"));
+        assert_eq!((0, 0), (rig.live(), pending(&rig)), "{}", path.display());
+        assert_eq!(0, result(&rig, "short-of-memory") + result(&rig, "refused"));
     }
     println!("{agreed} of {all}");
     assert!(agreed * 100 >= all * 99, "{agreed} of {all}");
@@ -99,7 +99,10 @@ fn session_beyond_the_pool_is_refused_and_goes_on() {
     let syn = |port| packet::tcp4(format!("192.168.1.10:{port}").as_str(), "198.51.100.7:80").flags(flag::SYN);
     assert_eq!(1, rig.host_sends(&syn(1000)).len());
     assert_eq!(1, rig.host_sends(&syn(1001)).len());
-    assert_eq!((1, 1, 1), (fate(&rig, "opened"), fate(&rig, "refused"), sought(&rig)));
+    assert_eq!(
+        (1, 1, 1),
+        (result(&rig, "opened"), result(&rig, "refused"), pending(&rig))
+    );
     let known: Vec<_> = rig
         .sessions(Filter::default())
         .iter()
@@ -109,9 +112,9 @@ fn session_beyond_the_pool_is_refused_and_goes_on() {
     assert_eq!(1, known.iter().flatten().filter(|pair| pair.application == 0).count());
     // The entry of the first session is reused once that session has ended.
     rig.seconds(300);
-    assert_eq!((0, 0), (rig.live(), sought(&rig)));
+    assert_eq!((0, 0), (rig.live(), pending(&rig)));
     rig.host_sends(&syn(1002));
-    assert_eq!((2, 1), (fate(&rig, "opened"), sought(&rig)));
+    assert_eq!((2, 1), (result(&rig, "opened"), pending(&rig)));
 }
 
 #[test]
@@ -123,7 +126,7 @@ fn session_whose_application_is_known_is_no_longer_looked_at() {
           \xc0\x0c\x00\x01\x00\x01\x00\x00\x00\x01\x00\x04\x01\x02\x03\x04",
     );
     assert_eq!(1, rig.router_sends(&answer).len());
-    assert_eq!((1, 0), (fate(&rig, "found"), sought(&rig)));
+    assert_eq!((1, 0), (result(&rig, "found"), pending(&rig)));
     let names = rig.plane.snapshot().applications.as_ref().unwrap().names.clone();
     let dns = names.number("DNS").unwrap();
     assert_eq!(1, rig.plane.counters()[0].recognised[usize::from(dns)].get());
@@ -134,7 +137,7 @@ fn session_whose_application_is_known_is_no_longer_looked_at() {
     assert_eq!(1, rig.sessions(wanted("dns")).len());
     assert_eq!(0, rig.sessions(wanted("TLS")).len());
     assert_eq!(1, rig.host_sends(&question(HOST, "198.51.100.7:53")).len());
-    assert_eq!(1, fate(&rig, "opened"));
+    assert_eq!(1, result(&rig, "opened"));
 }
 
 #[test]
@@ -148,7 +151,7 @@ fn echo_is_of_its_protocol_and_takes_no_place() {
         Some("ICMP".to_owned()),
         shown[0].application.map(|pair| names.text(pair))
     );
-    assert_eq!(0, fate(&rig, "opened"));
+    assert_eq!(0, result(&rig, "opened"));
 }
 
 #[test]
@@ -288,12 +291,12 @@ fn session_that_is_looked_at_when_its_shard_moves_is_given_up() {
     let syn = packet::tcp4(HOST, "198.51.100.7:9999").flags(flag::SYN);
     assert_eq!(1, rig.host_sends(&syn).len());
     let shown = rig.sessions(Filter::default())[0];
-    assert_eq!((None, 1), (shown.application, sought(&rig)));
+    assert_eq!((None, 1), (shown.application, pending(&rig)));
     let from = usize::from(rig.plane.start_parameters().owners.of(shown.shard).unwrap());
     move_shard(&mut rig, shown.shard);
     assert_eq!(
         (0, 1),
-        (sought(&rig), rig.plane.counters()[from].applications_moved.get())
+        (pending(&rig), rig.plane.counters()[from].applications_moved.get())
     );
     let known = rig.sessions(Filter::default())[0].application;
     assert_eq!(Some(0), known.map(|pair| pair.application));
@@ -306,7 +309,7 @@ fn session_that_is_looked_at_when_its_shard_moves_is_given_up() {
     );
     rig.round();
     assert_eq!(1, rig.sent().len());
-    assert_eq!(1, fate(&rig, "opened"));
+    assert_eq!(1, result(&rig, "opened"));
 }
 
 #[test]
@@ -323,5 +326,5 @@ fn session_that_comes_back_is_looked_at_on_both_its_ways() {
         rig.all_drops()
     );
     // The callee's own session, the caller's session, and its hairpinned session.
-    assert_eq!((3, 3), (fate(&rig, "opened"), sought(&rig)));
+    assert_eq!((3, 3), (result(&rig, "opened"), pending(&rig)));
 }

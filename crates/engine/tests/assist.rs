@@ -210,9 +210,9 @@ impl Traffic {
     }
 
     /// Overload the session workers until `lent` shards are borrowed.
-    fn rise(&mut self, lent: u64) {
+    fn rise(&mut self, allocated: u64) {
         for _ in 0..20_000 {
-            if self.sum(|w| &w.shards_lent) >= lent {
+            if self.sum(|w| &w.shards_lent) >= allocated {
                 return;
             }
             // No more than rings and queues can hold.
@@ -220,9 +220,9 @@ impl Traffic {
             self.step(frames, 24);
         }
         let waiting: Vec<u64> = self.rig.plane.counters().iter().map(|w| w.waiting.get()).collect();
-        let lent = self.sum(|w| &w.shards_lent);
+        let allocated = self.sum(|w| &w.shards_lent);
         panic!(
-            "{lent} shards are lent, {} wait, in rings {waiting:?}: {:?}",
+            "{allocated} shards are lent, {} wait, in rings {waiting:?}: {:?}",
             self.under_way(),
             self.roles
         );

@@ -466,15 +466,15 @@ fn flows_by_a_route_of_two_ways_take_both_and_each_stays_on_its_own() {
     let mut taken = [0; 2];
     for port in 5000..5100 {
         let frame = packet::udp4(format!("192.168.1.10:{port}").as_str(), "198.51.100.7:53").payload(b"question");
-        let ways: Vec<_> = (0..3)
+        let adjacencies: Vec<_> = (0..3)
             .map(|_| {
                 let sent = rig.host_sends(&frame);
                 assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
                 macs.iter().position(|mac| *mac == sent[0].frame[..6])
             })
             .collect();
-        assert!(ways.iter().all(|way| *way == ways[0]), "{ways:?}");
-        taken[ways[0].unwrap()] += 1;
+        assert!(adjacencies.iter().all(|way| *way == adjacencies[0]), "{adjacencies:?}");
+        taken[adjacencies[0].unwrap()] += 1;
     }
     assert!(taken.iter().all(|&flows| flows > 25), "{taken:?}");
 }

@@ -119,14 +119,14 @@ fn public(rig: &mut Rig, host: u8, port: u16) -> Option<SocketAddrV4> {
 
 /// The shard that owns a port of a pool. `None` if no pool has the port.
 fn shard_of(rig: &Rig, pools: &Pools<u32>, address: u32, port: u16) -> Option<u32> {
-    let pool = pools.get(pools.lends(0, address, port, port)?)?;
+    let pool = pools.get(pools.includes(0, address, port, port)?)?;
     Some(pool.shard_of(rig.plane.start_parameters().steering.shards(), address, port))
 }
 
 /// Whether a shard owns a port in the newest pools.
 fn is_of(rig: &Rig, shard: u16, address: u32, port: u16) -> bool {
     let pools = &rig.plane.snapshot().nat4.pools;
-    let pool = pools.lends(0, address, port, port).and_then(|pool| pools.get(pool));
+    let pool = pools.includes(0, address, port, port).and_then(|pool| pools.get(pool));
     let shards = rig.plane.start_parameters().steering.shards();
     pool.is_some_and(|pool| pool.is_of(shards, shard.into(), address, port))
 }
@@ -153,13 +153,17 @@ fn check(rig: &mut Rig, places: &[Place], settled: bool) {
         );
         if settled {
             assert!(is_its, "another shard has the port of {session:?}");
-            assert_eq!(pools.lends(0, address.to_bits(), port, port), session.pool);
+            assert_eq!(pools.includes(0, address.to_bits(), port, port), session.pool);
             *held.entry(session.pool.unwrap()).or_insert(0) += 1;
         }
     }
     for pool in (0..places.len() as u16).filter(|_| settled) {
-        let lent: u32 = rig.workers.iter().map(|worker| worker.allocated_ports(pool)).sum();
-        assert_eq!(held.get(&pool).copied().unwrap_or(0), lent, "leases of pool {pool}");
+        let allocated: u32 = rig.workers.iter().map(|worker| worker.allocated_ports(pool)).sum();
+        assert_eq!(
+            held.get(&pool).copied().unwrap_or(0),
+            allocated,
+            "leases of pool {pool}"
+        );
     }
 }
 
@@ -207,15 +211,15 @@ proptest! {
         for step in steps {
             match step {
                 Step::Send(host, port) => {
-                    let lends = |public: &SocketAddrV4| {
-                        let lessor = pools(&now).unwrap().lends(0, public.ip().to_bits(), public.port(), public.port());
-                        lessor.is_some() && lessor == pool_of(&now, host)
+                    let includes = |public: &SocketAddrV4| {
+                        let owner = pools(&now).unwrap().includes(0, public.ip().to_bits(), public.port(), public.port());
+                        owner.is_some() && owner == pool_of(&now, host)
                     };
-                    let expected = known.get(&(host, port)).copied().filter(lends);
+                    let expected = known.get(&(host, port)).copied().filter(includes);
                     let found = public(&mut rig, host, port);
                     match (expected, found) {
                         (Some(expected), found) => prop_assert_eq!(Some(expected), found, "a lease that stays"),
-                        (None, Some(found)) if pool_of(&now, host).is_some() => prop_assert!(lends(&found)),
+                        (None, Some(found)) if pool_of(&now, host).is_some() => prop_assert!(includes(&found)),
                         (None, Some(found)) => prop_assert_eq!(inside(host), *found.ip()),
                         (None, None) => {}
                     }
@@ -243,8 +247,8 @@ proptest! {
         check(&mut rig, &now, true);
         clear(&mut rig);
         prop_assert_eq!(0, rig.live());
-        let lent = rig.workers.iter().flat_map(|worker| (0..3).map(|pool| worker.allocated_ports(pool)));
-        prop_assert_eq!(0u32, lent.sum::<u32>());
+        let allocated = rig.workers.iter().flat_map(|worker| (0..3).map(|pool| worker.allocated_ports(pool)));
+        prop_assert_eq!(0u32, allocated.sum::<u32>());
     }
 }
 

@@ -134,7 +134,7 @@ fn trace_shows_the_nodes_of_the_first_packets_that_match() {
         panic!("no trace")
     };
     assert!(tracer.is_full());
-    let ways: Vec<Vec<_>> = tracer
+    let adjacencies: Vec<Vec<_>> = tracer
         .traces()
         .iter()
         .map(|way| way.steps.iter().map(|step| (step.node, step.exit)).collect())
@@ -151,7 +151,7 @@ fn trace_shows_the_nodes_of_the_first_packets_that_match() {
         ("session-lookup", "slow-path"),
         ("slow-path", "tcp-not-opening"),
     ];
-    assert_eq!(vec![first, second, third], ways);
+    assert_eq!(vec![first, second, third], adjacencies);
     assert_eq!(question(1000).build()[..], tracer.traces()[0].bytes[..]);
     assert!(tracer.traces().iter().all(|way| way.interface == INSIDE));
 }

@@ -275,11 +275,11 @@ fn errors_about_a_flow_reach_its_shard_and_are_counted_apart() {
 
 #[test]
 fn flows_of_forwarded_ports_come_to_one_shard_from_both_sides() {
-    let ways = [
+    let adjacencies = [
         (HashFields::Subset, Affinity::Hosts),
         (HashFields::FiveTuple, Affinity::Flows),
     ];
-    for (hashed, together) in ways {
+    for (hashed, together) in adjacencies {
         let mut rig = rig(Plan {
             behaviour: dependent(),
             hashed,

@@ -436,16 +436,19 @@ fn capture_of_a_tunnel_has_what_goes_in_and_what_comes_out_and_a_trace_names_the
     let Reply::Traced(Some(tracer)) = rig.ask(0, Request::EndTrace) else {
         panic!("no trace")
     };
-    let ways: Vec<Vec<_>> = tracer
+    let adjacencies: Vec<Vec<_>> = tracer
         .traces()
         .iter()
         .map(|way| way.steps.iter().map(|step| step.node).collect())
         .collect();
     assert_eq!(
         vec!["parse", "forward", "inter-router-link", "encapsulate", "forward"],
-        ways[0]
+        adjacencies[0]
     );
-    assert_eq!(vec!["parse", "ip4-fast-forward", "decapsulate", "forward"], ways[1]);
+    assert_eq!(
+        vec!["parse", "ip4-fast-forward", "decapsulate", "forward"],
+        adjacencies[1]
+    );
 }
 
 #[test]

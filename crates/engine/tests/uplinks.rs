@@ -256,13 +256,14 @@ fn own_packets_of_the_gateway_go_by_their_source() {
 
 /// A default route by both uplinks, with weights.
 fn shared(weights: [u8; 2], balance: Balance) -> Vec<Route> {
-    let ways = ["203.0.113.254", "192.0.2.254"].into_iter().zip(weights);
-    ways.map(|(gateway, weight)| Route {
-        weight,
-        balance,
-        ..by(gateway, "0.0.0.0", 0)
-    })
-    .collect()
+    let adjacencies = ["203.0.113.254", "192.0.2.254"].into_iter().zip(weights);
+    adjacencies
+        .map(|(gateway, weight)| Route {
+            weight,
+            balance,
+            ..by(gateway, "0.0.0.0", 0)
+        })
+        .collect()
 }
 
 fn sharing(weights: [u8; 2], balance: Balance) -> Plan {

@@ -117,10 +117,10 @@ impl Decision {
 
     /// This decision with other resources held of `pool`.
     #[inline(always)]
-    pub fn with_resources(self, pool: PoolIndex, holding: Resources) -> Self {
+    pub fn with_resources(self, pool: PoolIndex, resources: Resources) -> Self {
         Self {
             pool,
-            flags: self.flags & !Resources::ALL | holding.0 | POOLED,
+            flags: self.flags & !Resources::ALL | resources.0 | POOLED,
             ..self
         }
     }
@@ -182,7 +182,7 @@ pub enum NewSource<A> {
     /// The original source.
     Kept,
     /// Address and port allocated by a pool.
-    Lent(PoolIndex, Lease<A>),
+    Allocated(PoolIndex, Lease<A>),
     /// Another address with the original port (static mapping).
     Static(A),
     /// Another address and port that are not allocated from a pool.
@@ -213,7 +213,7 @@ pub fn translate<T: Tuple>(
     }
     match source {
         NewSource::Kept => {}
-        NewSource::Lent(index, lease) => {
+        NewSource::Allocated(index, lease) => {
             flags |= SOURCE | POOLED | Resources::PORT.0;
             (near, near_port) = (lease.address, lease.port);
             pool = index;
@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn translate_source_and_destination_are_told_apart() {
-        let lease = NewSource::Lent(9, Lease { address: 10, port: 11 });
+        let lease = NewSource::Allocated(9, Lease { address: 10, port: 11 });
         let target = Some(Target { address: 12, port: 13 });
         let source = translate(&FORWARD, 6, 7, None, lease);
         let destination = translate(&FORWARD, 6, 7, target, NewSource::Kept);
@@ -324,7 +324,7 @@ mod tests {
 
     #[test]
     fn rfc4787_req6_outbound_is_from_the_translated_side() {
-        let lease = NewSource::Lent(9, Lease { address: 10, port: 11 });
+        let lease = NewSource::Allocated(9, Lease { address: 10, port: 11 });
         let target = Some(Target { address: 12, port: 13 });
         let outbound = |target, lease| {
             let decision = translate(&FORWARD, 17, 7, target, lease).decision;
@@ -351,8 +351,8 @@ mod tests {
         let lease = Lease { address: 10, port: 11 };
         let made = translate(&FORWARD, 6, 7, None, NewSource::At(lease));
         assert_eq!((10, 11), (made.reverse.destination, made.reverse.destination_port));
-        let lent = translate(&FORWARD, 6, 7, None, NewSource::Lent(0, lease)).decision;
-        assert_eq!(lent.l4(Direction::Forward), made.decision.l4(Direction::Forward));
+        let allocated = translate(&FORWARD, 6, 7, None, NewSource::Allocated(0, lease)).decision;
+        assert_eq!(allocated.l4(Direction::Forward), made.decision.l4(Direction::Forward));
         assert_eq!(
             (None, Resources::NOTHING),
             (made.decision.pool(), made.decision.resources())
@@ -365,7 +365,13 @@ mod tests {
             destination_port: FORWARD.source_port + 8,
             ..FORWARD
         };
-        let made = translate(&query, 1, 5, None, NewSource::Lent(0, Lease { address: 10, port: 11 }));
+        let made = translate(
+            &query,
+            1,
+            5,
+            None,
+            NewSource::Allocated(0, Lease { address: 10, port: 11 }),
+        );
         assert_eq!((19, 11), (made.reverse.source_port, made.reverse.destination_port));
         assert_eq!(Delta::default().word(3, 11), made.decision.l4(Direction::Forward));
     }

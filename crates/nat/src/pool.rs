@@ -236,7 +236,7 @@ impl<A: Address> ValidPool<A> {
     }
 
     /// Whether the pool contains the address and allocates the port.
-    pub fn lends(&self, address: A, port: u16) -> bool {
+    pub fn includes(&self, address: A, port: u16) -> bool {
         self.has_port(port) && self.index_of(address).is_some()
     }
 

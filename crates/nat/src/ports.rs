@@ -227,8 +227,8 @@ impl<'m, A: Address> Ports<'m, A> {
         class: PortClass,
         key: &T,
     ) -> Result<Lease<A>, Exhausted> {
-        let aim = self.request(pool, class, key);
-        self.allocate(aim)
+        let request = self.request(pool, class, key);
+        self.allocate(request)
     }
 
     /// First half of [`Ports::lease`], for a batch of new sessions: determine where the port comes from, and prefetch
@@ -274,7 +274,7 @@ impl<'m, A: Address> Ports<'m, A> {
             _ if inside_port < 1024 => Range::Low,
             _ => Range::High,
         };
-        let mut aim = LeaseRequest {
+        let mut request = LeaseRequest {
             flow,
             place: usize::MAX,
             block: 0,
@@ -293,19 +293,19 @@ impl<'m, A: Address> Ports<'m, A> {
             .get(usize::from(pool))
             .filter(|region| region.geometry.addresses > 0 && region.geometry.stored)
         {
-            aim.suits.parity = parity_of(&region.pool, class, inside_port);
+            request.suits.parity = parity_of(&region.pool, class, inside_port);
             let [(from, to), _] = region.ranges(shards, self.shard, address, range);
             // If the shard has no own ports in the range, the search continues with other ports.
             let suits = if from < to { u64::MAX } else { 0 };
             let at = from + start(flow, from, to);
             let outside = region.pool.address(address);
-            aim.block = region.block_at(shards, self.shard, outside, at);
-            aim.suits.required_hash = self.required_hash(class, key);
-            aim.first = suits & aim.suits.parity & self.rss_ports_of(&aim, outside, aim.block);
-            aim.place = region.word(class, address as usize) + at;
-            prefetch_all_at(self.memory, aim.place);
+            request.block = region.block_at(shards, self.shard, outside, at);
+            request.suits.required_hash = self.required_hash(class, key);
+            request.first = suits & request.suits.parity & self.rss_ports_of(&request, outside, request.block);
+            request.place = region.word(class, address as usize) + at;
+            prefetch_all_at(self.memory, request.place);
         }
-        aim
+        request
     }
 
     /// Value that an outside port must contribute to the RSS hash of a flow's answers; `None` if RSS does not matter.
@@ -317,8 +317,8 @@ impl<'m, A: Address> Ports<'m, A> {
 
     /// Ports of a block whose answers RSS delivers to this shard.
     #[inline(always)]
-    fn rss_ports_of(&self, aim: &LeaseRequest, outside: A, block: u32) -> u64 {
-        match (self.fitting.as_deref(), aim.suits.required_hash) {
+    fn rss_ports_of(&self, request: &LeaseRequest, outside: A, block: u32) -> u64 {
+        match (self.fitting.as_deref(), request.suits.required_hash) {
             (Some(fitting), Some(wanted)) => fitting.of_word(wanted, outside, block * BLOCK),
             _ => u64::MAX,
         }
@@ -343,23 +343,23 @@ impl<'m, A: Address> Ports<'m, A> {
 
     /// Second half of [`Ports::lease`]: allocate the port.
     #[inline]
-    pub fn allocate(&mut self, aim: LeaseRequest) -> Result<Lease<A>, Exhausted> {
+    pub fn allocate(&mut self, request: LeaseRequest) -> Result<Lease<A>, Exhausted> {
         let (Some(word), Some(region)) = (
-            self.memory.get_mut(aim.place),
-            self.layout.regions.get(usize::from(aim.pool)),
+            self.memory.get_mut(request.place),
+            self.layout.regions.get(usize::from(request.pool)),
         ) else {
             return Err(Exhausted);
         };
         // More than one bit is set, so the summary does not change when one is taken.
-        if *word & word.wrapping_sub(1) == 0 || *word & aim.first == 0 {
-            return self.search(aim);
+        if *word & word.wrapping_sub(1) == 0 || *word & request.first == 0 {
+            return self.search(request);
         }
-        let bit = pick(*word & aim.first, aim.flow);
+        let bit = pick(*word & request.first, request.flow);
         *word &= !(1 << bit);
-        self.memory[region.start + aim.class as usize] += 1;
-        let port = (aim.block * BLOCK + bit) as u16;
+        self.memory[region.start + request.class as usize] += 1;
+        let port = (request.block * BLOCK + bit) as u16;
         Ok(Lease {
-            address: region.pool.address(aim.address),
+            address: region.pool.address(request.address),
             port,
         })
     }

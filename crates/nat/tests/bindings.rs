@@ -66,18 +66,18 @@ struct Shard<'m> {
 
 impl Shard<'_> {
     fn open(&mut self, class: PortClass, key: Tuple4, taken: &HashSet<Tuple4>) -> Result<Session, Reason> {
-        let mut aim = self.bindings.request(0, class, &key);
-        self.bindings.prefetch_records(&mut aim);
-        self.bindings.prefetch_block(&mut aim, &key);
-        let grant = self.bindings.allocate(&aim, &key, key.destination, self.now)?;
+        let mut request = self.bindings.request(0, class, &key);
+        self.bindings.prefetch_records(&mut request);
+        self.bindings.prefetch_block(&mut request, &key);
+        let allocation = self.bindings.allocate(&request, &key, key.destination, self.now)?;
         self.bindings.publish();
-        let mut lease = grant.lease;
-        let reverse = |lease| decision::translate(&key, protocol(class), 0, None, NewSource::Lent(0, lease));
+        let mut lease = allocation.lease;
+        let reverse = |lease| decision::translate(&key, protocol(class), 0, None, NewSource::Allocated(0, lease));
         let mut attempt = 1;
-        while grant.overlaps && taken.contains(&reverse(lease).reverse) {
-            let Some(next) = self.bindings.another(&aim, &key, attempt) else {
+        while allocation.overlaps && taken.contains(&reverse(lease).reverse) {
+            let Some(next) = self.bindings.another(&request, &key, attempt) else {
                 let made = reverse(lease);
-                let decision = made.decision.with_resources(0, grant.holding);
+                let decision = made.decision.with_resources(0, allocation.resources);
                 self.bindings
                     .release_one(decision, protocol(class), &key, &made.reverse, self.now);
                 return Err(Reason::PortsExhausted);
@@ -90,7 +90,7 @@ impl Shard<'_> {
             class,
             forward: key,
             reverse: made.reverse,
-            decision: made.decision.with_resources(0, grant.holding),
+            decision: made.decision.with_resources(0, allocation.resources),
             lease,
         })
     }
@@ -236,7 +236,7 @@ fn check(pool: &Pool<u32>, steps: &[Step], shards: Shards) -> Result<(), TestCas
                     continue;
                 };
                 let lease = session.lease;
-                prop_assert!(valid.lends(lease.address, lease.port), "{lease:?}");
+                prop_assert!(valid.includes(lease.address, lease.port), "{lease:?}");
                 prop_assert_eq!(0, valid.shard_of(shards, lease.address, lease.port));
                 let same = |other: &&Session| other.lease == lease && other.class == class;
                 for other in live.iter().filter(same) {
@@ -310,7 +310,7 @@ fn check(pool: &Pool<u32>, steps: &[Step], shards: Shards) -> Result<(), TestCas
                 {
                     continue;
                 }
-                let Ok(holding) = shard.bindings.accept(&inbound, session.class, shard.now) else {
+                let Ok(resources) = shard.bindings.accept(&inbound, session.class, shard.now) else {
                     continue;
                 };
                 let made = decision::translate(
@@ -321,7 +321,7 @@ fn check(pool: &Pool<u32>, steps: &[Step], shards: Shards) -> Result<(), TestCas
                     NewSource::Kept,
                 );
                 if !answers.insert(made.reverse) {
-                    let decision = made.decision.with_resources(pool, holding);
+                    let decision = made.decision.with_resources(pool, resources);
                     prop_assert!(shard.bindings.release_one(
                         decision,
                         protocol(session.class),
@@ -335,7 +335,7 @@ fn check(pool: &Pool<u32>, steps: &[Step], shards: Shards) -> Result<(), TestCas
                     class: session.class,
                     forward: inbound,
                     reverse: made.reverse,
-                    decision: made.decision.with_resources(pool, holding),
+                    decision: made.decision.with_resources(pool, resources),
                     lease: session.lease,
                 });
             }
@@ -553,13 +553,13 @@ fn tries_of_a_port_that_overlaps_are_each_port_of_a_word_once_and_suiting_ones_f
     bindings.prefer_rss_ports(fitting.clone());
     for number in 0..200u16 {
         let key = key(7, 5000 + number, number.into());
-        let aim = bindings.request(0, PortClass::Udp, &key);
+        let request = bindings.request(0, PortClass::Udp, &key);
         let suits = |lease: &Lease<u32>| {
             let fits = fitting.shard_of(lease.address, lease.port, &key) == own;
             (!fits, lease.port % 2 != key.source_port % 2)
         };
         let tries: Vec<_> = (0..TRIES)
-            .map(|attempt| bindings.another(&aim, &key, attempt))
+            .map(|attempt| bindings.another(&request, &key, attempt))
             .collect();
         let (words, all) = tries.split_at(TRIES as usize - 64);
         let all: Vec<_> = all.iter().flatten().copied().collect();

@@ -167,7 +167,7 @@ proptest! {
             source: ends.0, destination: ends.1, source_port: ends.2, destination_port, context: 0,
         };
         let target = (which & 1 != 0).then_some(Target { address: to.0, port: to.1 });
-        let lease = NewSource::Lent(0, Lease { address: lease.0, port: lease.1 });
+        let lease = NewSource::Allocated(0, Lease { address: lease.0, port: lease.1 });
         let lease = if which & 2 != 0 { lease } else { NewSource::Kept };
         let made = translate(&forward, protocol, 0, target, lease);
         // A packet of one direction, as the router sees it after translation and as its sender knows it.
@@ -195,7 +195,7 @@ proptest! {
             source: ends.0, destination: ends.1, source_port: ends.2, destination_port, context: 0,
         };
         let target = (which & 1 != 0).then_some(Target { address: to.0, port: to.1 });
-        let lease = NewSource::Lent(0, Lease { address: lease.0, port: lease.1 });
+        let lease = NewSource::Allocated(0, Lease { address: lease.0, port: lease.1 });
         let lease = if which & 2 != 0 { lease } else { NewSource::Kept };
         let made = translate(&forward, protocol, 0, target, lease);
         let (seen, sent, direction) = if backward {
@@ -251,7 +251,7 @@ fn flow(protocol: u8) -> (Tuple4, Translation<Tuple4>) {
             protocol,
             0,
             None,
-            NewSource::Lent(
+            NewSource::Allocated(
                 0,
                 Lease {
                     address: 0xcb00_7101,

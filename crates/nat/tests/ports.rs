@@ -61,7 +61,7 @@ fn leases_millions_of_operations_leak_none_and_lend_none_twice() {
     let mut memory = memory(&pools, shards);
     let mut ports = Ports::new(&Layout::new(&pools, shards), 2, SECRET, &mut memory).unwrap();
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
-    let mut lent: Vec<(u16, PortClass, Lease<u32>)> = Vec::new();
+    let mut allocated: Vec<(u16, PortClass, Lease<u32>)> = Vec::new();
     let mut oracle = HashSet::new();
     let mut refused = 0;
     for step in 0..3_000_000usize {
@@ -81,12 +81,12 @@ fn leases_millions_of_operations_leak_none_and_lend_none_twice() {
                     let valid = pools.get(pool).unwrap();
                     assert!(valid.index_of(lease.address).is_some());
                     assert!((valid.ports().0..=valid.ports().1).contains(&lease.port));
-                    lent.push((pool, class, lease));
+                    allocated.push((pool, class, lease));
                 }
                 Err(Exhausted) => refused += 1,
             }
-        } else if !lent.is_empty() {
-            let (pool, class, lease) = lent.swap_remove(random.below(lent.len()));
+        } else if !allocated.is_empty() {
+            let (pool, class, lease) = allocated.swap_remove(random.below(allocated.len()));
             assert!(oracle.remove(&(pool, class, lease)));
             assert!(ports.release(pool, class, lease));
             assert!(!ports.release(pool, class, lease));
@@ -95,11 +95,14 @@ fn leases_millions_of_operations_leak_none_and_lend_none_twice() {
     assert!(refused > 0, "the pools never ran full");
     for pool in [0, 1] {
         for class in PortClass::ALL {
-            let expected = lent.iter().filter(|lease| (lease.0, lease.1) == (pool, class)).count();
+            let expected = allocated
+                .iter()
+                .filter(|lease| (lease.0, lease.1) == (pool, class))
+                .count();
             assert_eq!(expected as u32, ports.used(pool, class));
         }
     }
-    for (pool, class, lease) in lent {
+    for (pool, class, lease) in allocated {
         assert!(ports.release(pool, class, lease));
     }
     assert!((0..2).all(|pool| PortClass::ALL.iter().all(|&class| ports.used(pool, class) == 0)));
@@ -330,8 +333,8 @@ fn lease_aimed_in_batches_gives_the_same_ports() {
             .iter()
             .map(|flow| batched.request(0, PortClass::Udp, flow))
             .collect();
-        for (flow, aim) in batch.iter().zip(aims) {
-            assert_eq!(singly.lease(0, PortClass::Udp, flow), batched.allocate(aim));
+        for (flow, request) in batch.iter().zip(aims) {
+            assert_eq!(singly.lease(0, PortClass::Udp, flow), batched.allocate(request));
         }
     }
     assert_eq!(Err(Exhausted), singly.lease(1, PortClass::Udp, &flows[0]));
@@ -456,7 +459,7 @@ proptest! {
 
 /// The pool whose port a shard allocates.
 fn lender(pools: &Pools<u32>, shards: Shards, shard: u32, lease: Lease<u32>) -> Option<u16> {
-    let pool = pools.lends(0, lease.address, lease.port, lease.port)?;
+    let pool = pools.includes(0, lease.address, lease.port, lease.port)?;
     let of = pools.get(pool)?.shard_of(shards, lease.address, lease.port);
     (of == shard).then_some(pool)
 }
@@ -517,16 +520,16 @@ proptest! {
             });
             for (pool, _) in pools.iter() {
                 for class in PortClass::ALL {
-                    let lent = oracle.iter().filter(|(_, other, lease)| {
+                    let allocated = oracle.iter().filter(|(_, other, lease)| {
                         *other == class && lender(&pools, shards, shard, *lease) == Some(pool)
                     });
-                    prop_assert_eq!(lent.count() as u32, ports.used(pool, class));
+                    prop_assert_eq!(allocated.count() as u32, ports.used(pool, class));
                 }
             }
         }
         let left = oracle.len();
-        let lent = oracle.into_iter().filter(|&(pool, class, lease)| ports.release(pool, class, lease));
-        prop_assert_eq!(left, lent.count());
+        let allocated = oracle.into_iter().filter(|&(pool, class, lease)| ports.release(pool, class, lease));
+        prop_assert_eq!(left, allocated.count());
         prop_assert!((0..4).all(|pool| PortClass::ALL.iter().all(|&class| ports.used(pool, class) == 0)));
     }
 

@@ -96,7 +96,7 @@ proptest! {
         let source = match source {
             0 => NewSource::Kept,
             1 => NewSource::Static(lease.0),
-            _ => NewSource::Lent(3, Lease { address: lease.0, port: lease.1 }),
+            _ => NewSource::Allocated(3, Lease { address: lease.0, port: lease.1 }),
         };
         let Translation { reverse, decision } = translate(&forward, protocol, 0, target, source);
         let transport = Transport::of(protocol, false);
@@ -133,7 +133,7 @@ proptest! {
         let source = match source {
             0 => NewSource::Kept,
             1 => NewSource::Static(lease.0),
-            _ => NewSource::Lent(3, Lease { address: lease.0, port: lease.1 }),
+            _ => NewSource::Allocated(3, Lease { address: lease.0, port: lease.1 }),
         };
         let Translation { reverse, decision } = translate(&forward, protocol, 0, target, source);
         let transport = Transport::of(protocol, false);
@@ -161,7 +161,7 @@ proptest! {
         mut frame in proptest::collection::vec(any::<u8>(), 0..80), l3 in 0usize..100, l4 in 0usize..100,
         protocol: u8, forward in tuple4(), reverse in tuple4(), later: bool,
     ) {
-        let decision = translate(&forward, protocol, 0, None, NewSource::Lent(0, Lease { address: 1, port: 2 })).decision;
+        let decision = translate(&forward, protocol, 0, None, NewSource::Allocated(0, Lease { address: 1, port: 2 })).decision;
         let rewrite = Rewrite::new(&forward, &reverse, decision, Direction::Reverse);
         let fits = l3 + 20 <= frame.len() && l4 + 20 <= frame.len();
         let done = rewrite4(&mut frame, l3, l4, Transport::of(protocol, later), &rewrite, 1);
@@ -181,7 +181,10 @@ fn flow() -> (Tuple4, Translation<Tuple4>) {
         address: 0xcb00_7101,
         port: 40_000,
     };
-    (forward, translate(&forward, 17, 0, None, NewSource::Lent(0, lease)))
+    (
+        forward,
+        translate(&forward, 17, 0, None, NewSource::Allocated(0, lease)),
+    )
 }
 
 fn rewritten(mut frame: Vec<u8>, transport: Transport) -> Vec<u8> {
@@ -344,7 +347,7 @@ proptest! {
         let coverage = if coverage < 8 { 0 } else { coverage.min(8 + payload.len()) as u16 };
         let (source, source6, port) = leases;
 
-        let source = NewSource::Lent(3, Lease { address: source, port });
+        let source = NewSource::Allocated(3, Lease { address: source, port });
         let Translation { reverse, decision } = translate(&four, 136, 0, None, source);
         for (direction, from, to) in [
             (Direction::Forward, four, reversed!(Tuple4, reverse)),
@@ -356,7 +359,7 @@ proptest! {
             prop_assert_eq!(lite4(&to, ttl - 1, coverage, &payload), frame);
         }
 
-        let source = NewSource::Lent(3, Lease { address: source6, port });
+        let source = NewSource::Allocated(3, Lease { address: source6, port });
         let Translation { reverse, decision } = translate(&six, 136, 0, None, source);
         for (direction, from, to) in [
             (Direction::Forward, six, reversed!(Tuple6, reverse)),

@@ -334,11 +334,11 @@ fn destination_rules_faults_are_refused_by_name() {
 
 #[test]
 fn destination_rule_of_a_lent_port_is_refused() {
-    let lent = DestinationRule {
+    let allocated = DestinationRule {
         external: Prefix::host(0xc633_6401),
         ..forward(Some(6), Some((8080, 8080)), None)
     };
-    let expected = RuleError::Lent {
+    let expected = RuleError::Allocated {
         rule: RuleId(0),
         address: 0xc633_6401.display(),
         first: 8080,
@@ -346,30 +346,30 @@ fn destination_rule_of_a_lent_port_is_refused() {
         pool: 1,
     };
     let checked = |rule: DestinationRule<u32>| Rules::new(&[], &[rule], &pools()).map(|_| ());
-    assert_eq!(Err(expected.clone()), checked(lent));
+    assert_eq!(Err(expected.clone()), checked(allocated));
     let around = DestinationRule {
         external: Prefix {
             address: 0xc633_6401 & !3,
             length: 30,
         },
-        ..lent
+        ..allocated
     };
-    assert!(matches!(checked(around), Err(RuleError::Lent { .. })));
+    assert!(matches!(checked(around), Err(RuleError::Allocated { .. })));
     let below = DestinationRule {
         ports: Some((80, 443)),
-        ..lent
+        ..allocated
     };
     assert_eq!(Ok(()), checked(below));
     let tunnel = DestinationRule {
         protocol: Some(47),
         ports: None,
-        ..lent
+        ..allocated
     };
     assert_eq!(Ok(()), checked(tunnel));
     let exempt = DestinationRule {
         inbound: None,
         action: DestinationAction::Exempt,
-        ..lent
+        ..allocated
     };
     assert_eq!(Ok(()), checked(exempt));
 }

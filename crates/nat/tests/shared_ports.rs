@@ -70,10 +70,18 @@ fn one_shard_has_half_of_an_address_and_each_other_its_half_of_the_rest() {
             for greedy in [0, count / 2, count - 1] {
                 let pools = pools(&[Some(plain((0, 0), (first, last)))], None, shards);
                 let mut ports = all(&pools, shards, 1);
-                let lent = fill(&mut ports[greedy as usize], PortClass::Udp, 1);
-                assert!(2 * lent.len() >= all_ports, "{} of {all_ports} in {count}", lent.len());
-                assert!(lent.iter().all(|&lease| home(&pools, shards, lease) == Some(greedy)));
-                let mut known: HashSet<_> = lent.iter().copied().collect();
+                let allocated = fill(&mut ports[greedy as usize], PortClass::Udp, 1);
+                assert!(
+                    2 * allocated.len() >= all_ports,
+                    "{} of {all_ports} in {count}",
+                    allocated.len()
+                );
+                assert!(
+                    allocated
+                        .iter()
+                        .all(|&lease| home(&pools, shards, lease) == Some(greedy))
+                );
+                let mut known: HashSet<_> = allocated.iter().copied().collect();
                 let others = (0..count).filter(|&other| other != greedy).collect::<Vec<_>>();
                 for &other in &others {
                     let more = fill(&mut ports[other as usize], PortClass::Udp, 2);
@@ -85,7 +93,8 @@ fn one_shard_has_half_of_an_address_and_each_other_its_half_of_the_rest() {
                 assert_eq!(all_ports, known.len(), "ports that nobody can have");
                 // Another shard gets the rest of the shared ports after the first shard has released its ports.
                 assert!(
-                    lent.iter()
+                    allocated
+                        .iter()
                         .all(|&lease| ports[greedy as usize].release(0, PortClass::Udp, lease))
                 );
                 assert_eq!(0, pools.borrowed_blocks());
@@ -118,8 +127,8 @@ fn pools_with_fewer_units_than_twice_the_shards_share_none() {
     let pools = pools(&[Some(plain((0, 0), (1024, 1024 + 31 * 64 - 1)))], None, shards);
     let mut ports = all(&pools, shards, 1);
     for shard in &mut ports {
-        let lent = fill(shard, PortClass::Tcp, 1).len();
-        assert!([64, 128].contains(&lent), "{lent}");
+        let allocated = fill(shard, PortClass::Tcp, 1).len();
+        assert!([64, 128].contains(&allocated), "{allocated}");
     }
     assert_eq!(0, pools.borrowed_blocks());
 }
@@ -169,23 +178,27 @@ fn shared_ports_that_are_lent_stay_through_changes_that_leave_them_to_a_pool() {
     for (first, second) in cases {
         let first = pools(&first, None, shards);
         let mut ports = all(&first, shards, 8);
-        let lent = fill(&mut ports[3], PortClass::Udp, 1);
+        let allocated = fill(&mut ports[3], PortClass::Udp, 1);
         let second = pools(&second, Some(&first), shards);
         ports
             .iter_mut()
             .for_each(|ports| ports.prepare_migration(&Layout::shared(&second, shards)));
         ports.iter_mut().for_each(Ports::migrate);
-        assert!(lent.len() >= 64);
-        for &lease in &lent {
-            let pool = second.lends(0, lease.address, lease.port, lease.port).unwrap();
+        assert!(allocated.len() >= 64);
+        for &lease in &allocated {
+            let pool = second.includes(0, lease.address, lease.port, lease.port).unwrap();
             assert!(second.get(pool).unwrap().keeps(shards, 3, lease.address, lease.port));
             assert_eq!(Some(3), home(&second, shards, lease), "{lease:?}");
         }
         let more: HashSet<_> = (0..8)
             .flat_map(|shard| fill(&mut ports[shard], PortClass::Udp, 9))
             .collect();
-        assert!(lent.iter().all(|lease| !more.contains(lease)));
-        assert!(lent.iter().all(|&lease| ports[3].release(0, PortClass::Udp, lease)));
+        assert!(allocated.iter().all(|lease| !more.contains(lease)));
+        assert!(
+            allocated
+                .iter()
+                .all(|&lease| ports[3].release(0, PortClass::Udp, lease))
+        );
     }
 }
 
@@ -210,13 +223,13 @@ fn layouts() -> impl Strategy<Value = Vec<Option<Pool<u32>>>> {
 struct Oracle {
     shards: Shards,
     pools: Pools<u32>,
-    lent: HashMap<(PortClass, Lease<u32>), (u32, u16)>,
+    allocated: HashMap<(PortClass, Lease<u32>), (u32, u16)>,
 }
 
 impl Oracle {
     /// The pool in which a session keeps its port, if any.
     fn stays(&self, shard: u32, lease: Lease<u32>) -> Option<u16> {
-        let pool = self.pools.lends(0, lease.address, lease.port, lease.port)?;
+        let pool = self.pools.includes(0, lease.address, lease.port, lease.port)?;
         let is_of = self
             .pools
             .get(pool)?
@@ -225,12 +238,12 @@ impl Oracle {
     }
 
     fn allocated(&mut self, shard: u32, pool: u16, class: PortClass, lease: Lease<u32>) -> Result<(), TestCaseError> {
-        if let Some(&(other, _)) = self.lent.get(&(class, lease)) {
+        if let Some(&(other, _)) = self.allocated.get(&(class, lease)) {
             prop_assert!(self.stays(other, lease).is_none(), "{lease:?} of {other} and {shard}");
         }
         prop_assert_eq!(Some(pool), self.stays(shard, lease));
         prop_assert_eq!(Some(shard), home(&self.pools, self.shards, lease));
-        self.lent.insert((class, lease), (shard, pool));
+        self.allocated.insert((class, lease), (shard, pool));
         Ok(())
     }
 }
@@ -246,7 +259,7 @@ proptest! {
     ) {
         let shards = Shards::new(1 << shift).unwrap();
         let mut ports = all(&pools(&[None], None, shards), shards, 6);
-        let mut oracle = Oracle { shards, pools: pools(&[None], None, shards), lent: HashMap::new() };
+        let mut oracle = Oracle { shards, pools: pools(&[None], None, shards), allocated: HashMap::new() };
         for (change, seed, greedy) in changes {
             oracle.pools = pools(&change, Some(&oracle.pools), shards);
             let next = Layout::shared(&oracle.pools, shards);
@@ -268,20 +281,20 @@ proptest! {
                         oracle.allocated(shard as u32, pool, class, lease)?;
                     }
                 } else if !ports.iter().any(Ports::is_migration_due) {
-                    let place = below(oracle.lent.len().max(1));
-                    if let Some((&(class, lease), &(shard, pool))) = oracle.lent.iter().nth(place) {
-                        oracle.lent.remove(&(class, lease));
+                    let place = below(oracle.allocated.len().max(1));
+                    if let Some((&(class, lease), &(shard, pool))) = oracle.allocated.iter().nth(place) {
+                        oracle.allocated.remove(&(class, lease));
                         let stays = oracle.stays(shard, lease).is_some();
                         prop_assert_eq!(stays, ports[shard as usize].release(pool, class, lease), "{:?}", lease);
                     }
                 }
                 if step == 2000 {
                     ports.iter_mut().for_each(Ports::migrate);
-                    let lost: Vec<_> = oracle.lent.iter().filter(|((_, lease), (shard, _))| {
+                    let lost: Vec<_> = oracle.allocated.iter().filter(|((_, lease), (shard, _))| {
                         oracle.stays(*shard, *lease).is_none()
                     }).map(|(&key, &value)| (key, value)).collect();
                     for ((class, lease), (shard, pool)) in lost {
-                        oracle.lent.remove(&(class, lease));
+                        oracle.allocated.remove(&(class, lease));
                         prop_assert!(!ports[shard as usize].release(pool, class, lease));
                     }
                 }
@@ -289,15 +302,15 @@ proptest! {
             for (shard, ports) in (0..).zip(&ports) {
                 for (pool, _) in oracle.pools.iter() {
                     for class in PortClass::ALL {
-                        let lent = oracle.lent.iter().filter(|((of, lease), (by, _))| {
+                        let allocated = oracle.allocated.iter().filter(|((of, lease), (by, _))| {
                             (*of, *by) == (class, shard) && oracle.stays(shard, *lease) == Some(pool)
                         });
-                        prop_assert_eq!(lent.count() as u32, ports.used(pool, class));
+                        prop_assert_eq!(allocated.count() as u32, ports.used(pool, class));
                     }
                 }
             }
         }
-        for ((class, lease), (shard, pool)) in oracle.lent {
+        for ((class, lease), (shard, pool)) in oracle.allocated {
             prop_assert!(ports[shard as usize].release(pool, class, lease));
         }
         prop_assert_eq!(0, oracle.pools.borrowed_blocks());

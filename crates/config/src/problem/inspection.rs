@@ -36,7 +36,7 @@ pub enum InspectionProblem {
     EveTypeTwice,
     /// No exception has this name.
     #[error("there is no exception `{0}`")]
-    #[diagnostic(help("{}", super::meant(_0, &EXCEPTIONS.map(str::to_owned))))]
+    #[diagnostic(help("{}", super::meant_key(_0, &EXCEPTIONS.map(str::to_owned))))]
     Exception(String),
     /// The threshold that ends the overload is not below the one that begins it.
     #[error("`threshold` of {begins} waiting packets must be above `ends` of {ends}")]

@@ -70,7 +70,7 @@ fn has(snapshot: &Snapshot, stages: &Stages, router: Option<RouterIndex>) -> u16
         let bridged = interface.bridge.is_some();
         let stateful = interface.stateful.contains(&true);
         let inspected = inspection.is_some_and(|inspection| inspection.is_on(number));
-        let sought = applications.is_some_and(|applications| applications.is_on(number));
+        let pending = applications.is_some_and(|applications| applications.is_on(number));
         for (bit, is_so) in [
             (needs::ROUTED, !bridged),
             (needs::STATEFUL, stateful && !bridged),
@@ -78,9 +78,9 @@ fn has(snapshot: &Snapshot, stages: &Stages, router: Option<RouterIndex>) -> u16
                 needs::PLAIN,
                 !bridged && is_local && snapshot.needs_routes_alone(interface),
             ),
-            (needs::FLOWS, stateful || inspected || sought),
+            (needs::FLOWS, stateful || inspected || pending),
             (needs::INSPECTED, inspected),
-            (needs::IDENTIFIED, sought),
+            (needs::IDENTIFIED, pending),
             (needs::BRIDGED, bridged),
             (needs::HOSTED, interface.host),
             (needs::CHAINED, !bridged && snapshot.chains_at(number).is_some()),

@@ -362,7 +362,7 @@ impl ControlPlane {
             role: self.start.stages.role(own),
             start: self.start.clone(),
             snapshot: self.snapshot.reader(),
-            paths: ForwardingState {
+            forwarding: ForwardingState {
                 fib: self.fib.reader(),
                 next_hops: self.next_hops.table(),
                 neighbours: self.neighbours.clone(),
@@ -408,7 +408,7 @@ impl ControlPlane {
             tools: Box::new(DetectionContext::new(scratch, &inspection.rules)),
             generation: snapshot.inspected,
             renewals: receiver,
-            holding: ParkedPackets::new(u32::try_from(held).unwrap_or(u32::MAX)),
+            parked_packets: ParkedPackets::new(u32::try_from(held).unwrap_or(u32::MAX)),
             assemblies: Reassembly::new(inspection.fragments, secret),
             load: Load::default(),
             alerts,

@@ -160,7 +160,7 @@ pub struct OutputContext<'c> {
     /// The newest snapshot.
     pub snapshot: &'c Snapshot,
     /// Routes and neighbours.
-    pub paths: &'c ForwardingState,
+    pub forwarding: &'c ForwardingState,
     /// Counters of this worker.
     pub counters: &'c WorkerCounters,
 }
@@ -178,7 +178,7 @@ pub struct NodeContext<'c, 'm> {
     /// The newest snapshot.
     pub snapshot: &'c Snapshot,
     /// Routes and neighbours.
-    pub paths: &'c ForwardingState,
+    pub forwarding: &'c ForwardingState,
     /// Hash function of session keys.
     pub hasher: &'c Hasher,
     /// Shards by number; `None` if another worker owns the shard.
@@ -214,7 +214,7 @@ impl<'c, 'm> NodeContext<'c, 'm> {
             own: self.own,
             start: self.start,
             snapshot: self.snapshot,
-            paths: self.paths,
+            forwarding: self.forwarding,
             counters: self.counters,
         }
     }
@@ -224,7 +224,7 @@ impl<'c, 'm> NodeContext<'c, 'm> {
         SessionTools {
             now: self.now,
             hasher: self.hasher,
-            paths: self.paths,
+            forwarding: self.forwarding,
             counters: self.counters,
             meters: &self.start.meters,
             events: self.events,

@@ -83,10 +83,10 @@ impl<F: Family> FilterQueries<F> {
         });
         let fates = self.places.iter().zip(&self.headers).zip(fates);
         fates
-            .filter_map(|((&place, header), fate)| {
-                let exception = match fate.verdict {
+            .filter_map(|((&place, header), result)| {
+                let exception = match result.verdict {
                     Verdict::AcceptUntracked => Exception::Untracked,
-                    _ => Exception::Refused(rejection_of(header, *fate)?),
+                    _ => Exception::Refused(rejection_of(header, *result)?),
                 };
                 Some((place.into(), exception))
             })
@@ -128,8 +128,8 @@ pub fn query_filter<F: Family>(
 
 /// The rejection of a filter result. `None` if the packet passes.
 #[inline]
-fn rejection_of<A: Address>(header: &Header<A>, fate: FilterResult) -> Option<Rejection> {
-    let reason = match (fate.verdict, fate.by) {
+fn rejection_of<A: Address>(header: &Header<A>, result: FilterResult) -> Option<Rejection> {
+    let reason = match (result.verdict, result.by) {
         (Verdict::Accept | Verdict::AcceptUntracked, _) => return None,
         (_, DecidedBy::Application(_)) => Denied::Application,
         (_, DecidedBy::Limit(_)) => Denied::Limited,
@@ -140,7 +140,7 @@ fn rejection_of<A: Address>(header: &Header<A>, fate: FilterResult) -> Option<Re
     // A later fragment has no TCP header that a reset could be made from.
     let is_segment =
         header.get(Field::Protocol) == u32::from(TCP) && header.get(Field::Fragment) != Fragment::Later as u32;
-    let icmp_error = match fate.verdict {
+    let icmp_error = match result.verdict {
         Verdict::Reject(with) => Some(error_of(with, is_segment)),
         Verdict::Accept | Verdict::AcceptUntracked | Verdict::Drop => None,
     };
@@ -180,7 +180,7 @@ pub fn known_application<F: Family>(session: &F::Session, recognition: &Identifi
 /// `marked` receives what the rules set.
 pub fn rejects_application<F: Family>(
     snapshot: &Snapshot,
-    paths: &ForwardingState,
+    forwarding: &ForwardingState,
     (session, mark): (&F::Session, u32),
     known: Option<SessionApplication>,
     counting: Option<u64>,
@@ -194,9 +194,9 @@ pub fn rejects_application<F: Family>(
     }
     let (filter, header) = (
         F::filter(filters),
-        session_header::<F>(snapshot, paths, (session, mark)),
+        session_header::<F>(snapshot, forwarding, (session, mark)),
     );
-    let refused = |fate: FilterResult| match (fate.verdict, fate.by) {
+    let refused = |result: FilterResult| match (result.verdict, result.by) {
         (Verdict::Drop, DecidedBy::Application(_) | DecidedBy::Limit(_)) => Some(None),
         (Verdict::Reject(with), DecidedBy::Application(_)) => Some(Some(with)),
         _ => None,
@@ -205,9 +205,9 @@ pub fn rejects_application<F: Family>(
     match counting {
         // An unfinished identification is counted later.
         Some(now) if known.is_all || would.is_some() => {
-            let (fate, marking) = filter.decide_as(&header, known, &filters.counters, now);
+            let (result, marking) = filter.decide_as(&header, known, &filters.counters, now);
             marked(marking);
-            refused(fate)
+            refused(result)
         }
         _ => would,
     }
@@ -222,12 +222,12 @@ pub fn would_pass<F: Family>(filter: &Filter<F::Number>, header: &Header<F::Numb
 #[inline]
 pub fn passes<F: Family>(
     snapshot: &Snapshot,
-    paths: &ForwardingState,
+    forwarding: &ForwardingState,
     filters: &Filters,
     session: (&F::Session, u32),
     known: Option<SessionApplication>,
 ) -> bool {
-    let header = session_header::<F>(snapshot, paths, session);
+    let header = session_header::<F>(snapshot, forwarding, session);
     match session.0.adjacency(Direction::Forward) {
         AdjacencyIndex::LOCAL => query_gateway::<F>(filters, header).verdict.passes(),
         _ => may_begin(F::filter(filters).evaluate_as(&header, known)),
@@ -237,17 +237,17 @@ pub fn passes<F: Family>(
 /// Whether the flow of a session without a mark and without a known application would get a session now.
 pub fn is_tracked<F: Family>(
     snapshot: &Snapshot,
-    paths: &ForwardingState,
+    forwarding: &ForwardingState,
     filters: &Filters,
     session: &F::Session,
 ) -> bool {
-    let fate = F::filter(filters).evaluate(&session_header::<F>(snapshot, paths, (session, 0)));
-    may_begin(fate) && fate.verdict != Verdict::AcceptUntracked
+    let result = F::filter(filters).evaluate(&session_header::<F>(snapshot, forwarding, (session, 0)));
+    may_begin(result) && result.verdict != Verdict::AcceptUntracked
 }
 
 /// Whether a flow passes, apart from denials of its application.
-pub fn may_begin(fate: FilterResult) -> bool {
-    fate.verdict.passes() || matches!(fate.by, DecidedBy::Application(_))
+pub fn may_begin(result: FilterResult) -> bool {
+    result.verdict.passes() || matches!(result.by, DecidedBy::Application(_))
 }
 
 /// Evaluate the input filter for a flow to the gateway itself.
@@ -260,7 +260,7 @@ pub fn query_gateway<F: Family>(filters: &Filters, header: Header<F::Number>) ->
 /// The filter query for a session's first packet.
 fn session_header<F: Family>(
     snapshot: &Snapshot,
-    paths: &ForwardingState,
+    forwarding: &ForwardingState,
     (session, mark): (&F::Session, u32),
 ) -> Header<F::Number> {
     let first = Meta {
@@ -277,7 +277,7 @@ fn session_header<F: Family>(
     );
     let back = session.adjacency(Direction::Reverse);
     with_macs(snapshot, header.with_mark(mark), || {
-        macs_from(snapshot, paths, session.interface(), back)
+        macs_from(snapshot, forwarding, session.interface(), back)
     })
 }
 
@@ -311,7 +311,7 @@ pub fn macs_of(frame: &[u8], layers: &Layers) -> Option<[[u8; 6]; 2]> {
 /// neighbour of the reverse direction, and that of the interface.
 pub fn macs_from(
     snapshot: &Snapshot,
-    paths: &ForwardingState,
+    forwarding: &ForwardingState,
     interface: u16,
     back: AdjacencyIndex,
 ) -> Option<[[u8; 6]; 2]> {
@@ -319,7 +319,7 @@ pub fn macs_from(
     let is_bare = interface
         .tunnel
         .is_some_and(|tunnel| !matches!(tunnel.kind, TunnelKind::Vxlan(_)));
-    let neighbour = back.has_neighbour().then(|| paths.mac(back)).flatten();
+    let neighbour = back.has_neighbour().then(|| forwarding.mac(back)).flatten();
     (!is_bare).then_some([neighbour.unwrap_or_default(), interface.mac])
 }
 

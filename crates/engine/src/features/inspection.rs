@@ -75,7 +75,7 @@ pub struct Inspector {
     /// Receives new rules.
     pub renewals: RuleReceiver<DetectionContext>,
     /// Parked fragments.
-    pub holding: ParkedPackets,
+    pub parked_packets: ParkedPackets,
     /// Reassembly of datagrams.
     pub assemblies: Reassembly,
     /// Overload state of the worker.
@@ -110,7 +110,7 @@ impl Inspector {
 impl std::fmt::Debug for Inspector {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Inspecting")
-            .field("holding", &self.holding)
+            .field("holding", &self.parked_packets)
             .finish_non_exhaustive()
     }
 }

@@ -53,14 +53,14 @@ pub fn port_owner<F: Family>(session: &F::Session, snapshot: &Snapshot, shard: u
     // A port that now belongs to another shard is lost, because answers arrive at that shard. A port shared by shards stays.
     let shards = snapshot.leases.four.shards();
     let stays = |pool: &ValidPool<F::Address>| pool.keeps(shards, shard.into(), address, port);
-    let lends = |pool: &ValidPool<F::Address>| {
-        pool.lends(address, port) && (pool.inside(address, port).is_some() || stays(pool))
+    let includes = |pool: &ValidPool<F::Address>| {
+        pool.includes(address, port) && (pool.inside(address, port).is_some() || stays(pool))
     };
-    if pools.get(then).is_some_and(lends) {
+    if pools.get(then).is_some_and(includes) {
         return PortOwner::Pool(then);
     }
     // Mappings and blocks stay with their pool. Only a single port can pass to another pool.
-    let heir = pools.lends(public.context(), address, port, port).filter(|&heir| {
+    let heir = pools.includes(public.context(), address, port, port).filter(|&heir| {
         let takes = |pool: &ValidPool<F::Address>| pool.is_plain() && stays(pool);
         session.nat().resources().allocated() == Resources::PORT && pools.get(heir).is_some_and(takes)
     });
@@ -173,15 +173,15 @@ fn look<F: Family>(shard: &mut Shard<'_>, from: u32, snapshot: &Snapshot, tools:
     let mut count = 0;
     let number = shard.number;
     let next = F::table_ref(shard).scan(from, SESSIONS_PER_ROUND, |index, session| {
-        let lessor = port_owner::<F>(session, snapshot, number);
+        let owner = port_owner::<F>(session, snapshot, number);
         let stays = session.nat().pool().map_or(PortOwner::None, PortOwner::Pool);
-        if let Some(place) = found.get_mut(count).filter(|_| lessor != stays) {
-            *place = (index, lessor);
+        if let Some(place) = found.get_mut(count).filter(|_| owner != stays) {
+            *place = (index, owner);
             count += 1;
         }
     });
-    for &(index, lessor) in &found[..count] {
-        match lessor {
+    for &(index, owner) in &found[..count] {
+        match owner {
             PortOwner::Pool(pool) => {
                 if let Some(session) = F::table(shard).get_mut(index) {
                     transfer_port::<F>(session, pool, tools);

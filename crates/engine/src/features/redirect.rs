@@ -35,7 +35,7 @@ pub fn redirect<F: Family>(
     };
     let (layers, frame) = (&meta.layers, packet.bytes());
     let (Some(next), Some(&sender)) = (
-        ctx.paths.unresolved(hop),
+        ctx.forwarding.unresolved(hop),
         frame.get(6..).and_then(|mac| mac.first_chunk()),
     ) else {
         return;
@@ -65,7 +65,7 @@ pub fn redirect<F: Family>(
             &mut message,
             (layers, frame),
             link,
-            (target, ctx.paths.mac(hop)),
+            (target, ctx.forwarding.mac(hop)),
             interface,
         ),
     };

@@ -49,7 +49,7 @@ pub struct SessionTools<'c> {
     /// Session keys' hash.
     pub hasher: &'c Hasher,
     /// Holders of neighbours.
-    pub paths: &'c ForwardingState,
+    pub forwarding: &'c ForwardingState,
     /// Counters.
     pub counters: &'c WorkerCounters,
     /// Sessions of pools and router, where they are limited.
@@ -73,11 +73,11 @@ impl SessionTools<'_> {
     /// A session is counted no more.
     #[inline(always)]
     pub fn leave(&self, nat: Decision, router: Context) {
-        let holding = nat.resources();
-        if holding.has(Resources::POOL) {
+        let parked_packets = nat.resources();
+        if parked_packets.has(Resources::POOL) {
             self.leave_pool(nat);
         }
-        if holding.has(Resources::ROUTER)
+        if parked_packets.has(Resources::ROUTER)
             && let Some(meter) = self.meters.router(outer(router))
         {
             meter.release();
@@ -145,13 +145,13 @@ fn end_all<F: Family>(shard: &mut Shard<'_>, silent: &[RecordIndex], tools: &Ses
                 F::bindings(shard).release(ending, tools.now.nanoseconds);
             }
             returns.release(
-                tools.paths,
+                tools.forwarding,
                 [Direction::Forward, Direction::Reverse].map(|d| session.adjacency(d)),
             );
             ended += 1;
         }
     }
-    returns.flush(tools.paths);
+    returns.flush(tools.forwarding);
     tools.events.collect(&mut F::bindings(shard).events, tools.counters);
     tools.counters.sessions_ended.add(ended);
     if F::IS_V6 {
@@ -170,7 +170,7 @@ pub fn uninspect<F: Family>(shard: &mut Shard<'_>, session: &F::Session, why: En
 #[inline(never)]
 fn stop_inspection<F: Family>(shard: &mut Shard<'_>, session: &F::Session, why: EndReason, tools: &SessionTools<'_>) {
     let mut session = *session;
-    if let Application::Sought(place) = session.application() {
+    if let Application::Pending(place) = session.application() {
         session.set_application(Application::Known(tools.recognition.give_up(place, tools.counters)));
     }
     if let InspectState::Flow(handle) = session.inspect() {
@@ -198,14 +198,16 @@ pub fn log_end<F: Family>(
     why: EndReason,
     tools: &SessionTools<'_>,
 ) {
-    let Some(story) = inspector.summary(handle) else { return };
+    let Some(summary) = inspector.summary(handle) else {
+        return;
+    };
     let SessionTools {
         records,
         counters,
         recognition,
         ..
     } = *tools;
-    let about = About::flow(tools.now.nanoseconds, shard, &story, Direction::Forward);
+    let about = About::flow(tools.now.nanoseconds, shard, &summary, Direction::Forward);
     inspector.log_unfinished(handle, &mut |_, transaction| {
         if let Some(about) = about {
             records.push(about, RecordKind::Transaction(*transaction), counters);
@@ -213,7 +215,7 @@ pub fn log_end<F: Family>(
     });
     let application = recognition.known(session.application());
     let ended = (session.protocol(), session.track(), application);
-    records.push_end(about, &story, ended, why, counters);
+    records.push_end(about, &summary, ended, why, counters);
 }
 
 /// What a session held of its pool goes back.
@@ -247,7 +249,7 @@ pub fn end<F: Family>(shard: &mut Shard<'_>, index: RecordIndex, tools: &Session
     release::<F>(shard, &session, tools);
     tools.events.collect(&mut F::bindings(shard).events, tools.counters);
     for direction in [Direction::Forward, Direction::Reverse] {
-        tools.paths.release(session.adjacency(direction));
+        tools.forwarding.release(session.adjacency(direction));
     }
     tools.counters.sessions_ended.add(1);
     if F::IS_V6 {

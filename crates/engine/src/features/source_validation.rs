@@ -48,7 +48,7 @@ pub fn validate<F: Family>(
         return Err(sluice_nat::Reason::ForgedSource.into());
     }
     let router = snapshot.router_of(meta.interface);
-    exit.paths
+    exit.forwarding
         .validate_source::<F>(interface.validation, router, meta.interface, source)?;
     Ok(())
 }
@@ -86,7 +86,7 @@ pub fn rebind<F: Family>(
 }
 
 /// Whether source validation still accepts the packets of a session on the interfaces that it is bound to.
-pub fn are_valid<F: Family>(session: &F::Session, snapshot: &Snapshot, paths: &ForwardingState) -> bool {
+pub fn are_valid<F: Family>(session: &F::Session, snapshot: &Snapshot, forwarding: &ForwardingState) -> bool {
     let ends = [
         (Direction::Forward, session.forward()),
         (Direction::Reverse, session.reverse()),
@@ -102,7 +102,7 @@ pub fn are_valid<F: Family>(session: &F::Session, snapshot: &Snapshot, paths: &F
             return true;
         };
         let router = snapshot.router_of(number);
-        let valid = paths.validate_source::<F>(interface.validation, router, number, tuple.source());
+        let valid = forwarding.validate_source::<F>(interface.validation, router, number, tuple.source());
         interface.bridge.is_some() || valid.is_ok()
     })
 }

@@ -128,7 +128,7 @@ pub fn admit(
     }
     // A router that is alone on the port takes nothing from other routers, so the card drops what exceeds its queue.
     let routers = parts.iter().map(|part| part.entry.router);
-    let (budget, reason) = match of.shared && gate.company.observe(routers, ctx.now.nanoseconds) {
+    let (budget, reason) = match of.shared && gate.senders.observe(routers, ctx.now.nanoseconds) {
         true => (most, Own::Shed),
         false => (budget, Own::OverShare),
     };

@@ -58,7 +58,7 @@ pub fn forward<F: Family>(
         routers[place] = ctx.snapshot.router_of(meta.interface);
     }
     let count = slots.len();
-    ctx.paths
+    ctx.forwarding
         .route_values::<F>(&routers[..count], &addresses[..count], &mut routes[..count]);
     if !ctx.snapshot.sources.is_empty() {
         look_up_by_source::<F>(batch, &slots, &addresses, &mut routes, ctx);
@@ -73,7 +73,7 @@ pub fn forward<F: Family>(
         limit_segments::<F>(batch, &slots, &addresses, &routes, ctx);
     }
     let exit = ctx.exit();
-    let mut ways = AdjacencyCache::default();
+    let mut adjacencies = AdjacencyCache::default();
     // Most packets of a batch arrive on the same interface, so its checks are cached.
     let (mut last, mut unchecked) = (u16::MAX, false);
     for (place, &slot) in slots.iter().enumerate() {
@@ -87,17 +87,17 @@ pub fn forward<F: Family>(
             last = meta.interface;
             unchecked = !F::IS_V6 && validation(ctx, last) == SourceValidation::Off && !redirects(ctx, last);
         }
-        if unchecked && forward_plain::<F>(slot, packet, meta, routes[place], lists, &mut ways, &exit) {
+        if unchecked && forward_plain::<F>(slot, packet, meta, routes[place], lists, &mut adjacencies, &exit) {
             continue;
         }
         let destination = if F::IS_V6 && F::address(addresses[place]).is_link_local() {
             on_link::<F>(addresses[place], meta, ctx)
         } else {
-            ctx.paths.destination::<F>(routes[place], addresses[place])
+            ctx.forwarding.destination::<F>(routes[place], addresses[place])
         };
-        forward_one::<F>(slot, packet, meta, destination, lists, ctx, &mut ways);
+        forward_one::<F>(slot, packet, meta, destination, lists, ctx, &mut adjacencies);
     }
-    ways.flush(&exit);
+    adjacencies.flush(&exit);
 }
 
 /// Look up source-based routes, which take precedence over the routes of their router.
@@ -114,7 +114,7 @@ fn look_up_by_source<F: Family>(
         let source = F::addresses(&meta.layers, frame).0;
         let lookup = ctx.snapshot.lookup::<F>(ctx.snapshot.router_of(meta.interface), source);
         if !lookup.is_plain() {
-            *route = ctx.paths.route::<F>(lookup, address);
+            *route = ctx.forwarding.route::<F>(lookup, address);
         }
     }
 }
@@ -130,7 +130,7 @@ fn choose<F: Family>(
 ) {
     for (&slot, route) in slots.iter().zip(routes) {
         let (meta, frame) = (batch.meta(slot), batch.packets[slot as usize].bytes());
-        *route = ctx.paths.next_hops.choose(*route, |balance| {
+        *route = ctx.forwarding.next_hops.choose(*route, |balance| {
             if balance == Balance::Host {
                 let source = F::addresses(&meta.layers, frame).0;
                 return ctx
@@ -162,7 +162,7 @@ fn screen<F: Family>(
     let mut asked = FilterQueries::<F>::default();
     for (place, &slot) in slots.iter().enumerate() {
         let (meta, frame) = (batch.meta(slot), batch.packets[slot as usize].bytes());
-        let egress = match ctx.paths.destination::<F>(routes[place], addresses[place]) {
+        let egress = match ctx.forwarding.destination::<F>(routes[place], addresses[place]) {
             ForwardingDecision::Hop(hop) => hop.interface() as u16,
             ForwardingDecision::Unknown(wanted) => wanted.interface,
             ForwardingDecision::Local | ForwardingDecision::Refused(_) => continue,
@@ -219,7 +219,7 @@ fn limit_segments<F: Family>(
         if !mss::has_mss(&meta.layers) {
             continue;
         }
-        let egress = match ctx.paths.destination::<F>(route, address) {
+        let egress = match ctx.forwarding.destination::<F>(route, address) {
             ForwardingDecision::Hop(hop) => hop.interface() as u16,
             ForwardingDecision::Unknown(wanted) => wanted.interface,
             ForwardingDecision::Local | ForwardingDecision::Refused(_) => continue,
@@ -238,7 +238,7 @@ fn forward_plain<F: Family>(
     meta: &mut Meta,
     route: u32,
     lists: &mut Lists,
-    ways: &mut AdjacencyCache,
+    adjacencies: &mut AdjacencyCache,
     exit: &OutputContext<'_>,
 ) -> bool {
     let layers = &meta.layers;
@@ -246,8 +246,8 @@ fn forward_plain<F: Family>(
     let length = layers.end.saturating_sub(layers.l3);
     if !meta.is_from_gateway()
         && layers.ttl > 1
-        && let Some(hop) = exit.paths.resolved_gateway(route)
-        && let Some(way) = ways.of(hop, exit)
+        && let Some(hop) = exit.forwarding.resolved_gateway(route)
+        && let Some(way) = adjacencies.of(hop, exit)
         && length <= way.mtu
         && way.takes(layers)
         && let Some(link) = F::count_down(packet.bytes_mut(), layers)
@@ -265,7 +265,7 @@ fn forward_one<F: Family>(
     destination: ForwardingDecision,
     lists: &mut Lists,
     ctx: &NodeContext<'_, '_>,
-    ways: &mut AdjacencyCache,
+    adjacencies: &mut AdjacencyCache,
 ) {
     let exit = ctx.exit();
     let (layers, own) = (&meta.layers, meta.is_from_gateway());
@@ -288,8 +288,8 @@ fn forward_one<F: Family>(
         return lists.icmp_error(slot, IcmpError::TimeExceeded, Route::TtlExceeded);
     }
     // Look up the neighbour before the packet is changed, because a packet that has to wait is parked as received.
-    let Some(way) = ways.of(hop, &exit) else {
-        return lists.wait_for_neighbour(slot, ctx.paths.unresolved(hop));
+    let Some(way) = adjacencies.of(hop, &exit) else {
+        return lists.wait_for_neighbour(slot, ctx.forwarding.unresolved(hop));
     };
     let cut = layers.end.saturating_sub(layers.l3) > way.mtu;
     if cut && (F::IS_V6 || dont_fragment(packet.bytes(), layers)) {
@@ -335,7 +335,7 @@ fn on_link<F: Family>(address: F::Address, meta: &Meta, ctx: &NodeContext<'_, '_
         .is_some_and(|interface| interface.link.owns(plain));
     match (owns, meta.is_from_gateway()) {
         (true, _) => ForwardingDecision::Local,
-        (false, true) => ctx.paths.neighbour(UnresolvedNeighbour {
+        (false, true) => ctx.forwarding.neighbour(UnresolvedNeighbour {
             interface: meta.interface,
             address: plain,
         }),
@@ -353,7 +353,8 @@ fn validate<F: Family>(ctx: &NodeContext<'_, '_>, interface: u16, layers: &Layer
         return Ok(());
     }
     let (router, source) = (ctx.snapshot.router_of(interface), F::addresses(layers, frame).0);
-    ctx.paths.validate_source::<F>(validation, router, interface, source)
+    ctx.forwarding
+        .validate_source::<F>(validation, router, interface, source)
 }
 
 fn redirects(ctx: &NodeContext<'_, '_>, interface: u16) -> bool {

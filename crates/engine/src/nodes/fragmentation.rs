@@ -55,7 +55,7 @@ pub fn fragment(
     // The link header of a site's session has been written already.
     let mac = match hop.is_bridge() {
         true => Some(None),
-        false => ctx.paths.mac(hop).map(Some),
+        false => ctx.forwarding.mac(hop).map(Some),
     };
     let (Some(fragments), Some(mac)) = (fragments, mac) else {
         lists.drop_packet(slot, Own::FragmentUnfit);

@@ -94,8 +94,8 @@ pub fn host(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<
                 continue;
             }
             FrameTarget::Group(mac) => (AdjacencyIndex::bridge(meta.interface), mac),
-            FrameTarget::Neighbour(wanted) if !too_long => match ctx.paths.neighbour(wanted) {
-                ForwardingDecision::Hop(hop) if let Some(mac) = ctx.paths.mac(hop) => (hop, mac),
+            FrameTarget::Neighbour(wanted) if !too_long => match ctx.forwarding.neighbour(wanted) {
+                ForwardingDecision::Hop(hop) if let Some(mac) = ctx.forwarding.mac(hop) => (hop, mac),
                 _ => {
                     lists.wait_for_neighbour(slot, Some(wanted));
                     continue;
@@ -178,7 +178,10 @@ pub fn decide<F: Family>(
     let router = ctx.snapshot.router_of(meta.interface);
     let address = target.map_or(tuple.destination(), |target| target.address);
     let lookup = ctx.snapshot.lookup::<F>(router, tuple.source());
-    let there = match ctx.paths.find::<F>(lookup, address, || F::hash_one(ctx.hasher, key)) {
+    let there = match ctx
+        .forwarding
+        .find::<F>(lookup, address, || F::hash_one(ctx.hasher, key))
+    {
         ForwardingDecision::Hop(hop) => Ok(hop),
         ForwardingDecision::Unknown(wanted) => Err(wanted),
         // Routing decides about such a packet when it is sent.
@@ -225,7 +228,7 @@ pub fn answer<F: Family>(
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
     ctx: &mut NodeContext<'_, '_>,
-    ways: &mut AdjacencyCache,
+    adjacencies: &mut AdjacencyCache,
 ) {
     let meta = &mut batch.meta[slot as usize % BURST_BUFFERS];
     let packet = &mut batch.packets[slot as usize];
@@ -244,8 +247,8 @@ pub fn answer<F: Family>(
     if hop == AdjacencyIndex::UNRESOLVED && !layers.flags.has(Flags::ICMP_ERROR) {
         return put(lists.revalidate.of::<F>(), slot);
     }
-    let Some(way) = ways.of(hop, &exit) else {
-        return lists.wait_for_neighbour(slot, exit.paths.unresolved(hop));
+    let Some(way) = adjacencies.of(hop, &exit) else {
+        return lists.wait_for_neighbour(slot, exit.forwarding.unresolved(hop));
     };
     let length = layers.end.saturating_sub(layers.l3);
     let cut = length > way.mtu;

@@ -64,7 +64,7 @@ fn one<F: Family>(meta: &Meta, frame: &[u8], index: RecordIndex, direction: Dire
     };
     let place = match session.application() {
         Application::Wanted => ctx.recognition.open(whose, ctx.counters),
-        Application::Sought(place) => Some(place),
+        Application::Pending(place) => Some(place),
         // An earlier packet of this burst has identified the application.
         Application::Nothing | Application::Known(_) => return,
     };
@@ -77,7 +77,7 @@ fn one<F: Family>(meta: &Meta, frame: &[u8], index: RecordIndex, direction: Dire
         is_over: true,
     });
     match place {
-        Some(place) if !said.is_over => set::<F>(shard, index, Application::Sought(place)),
+        Some(place) if !said.is_over => set::<F>(shard, index, Application::Pending(place)),
         _ => set::<F>(shard, index, Application::Known(said.pair)),
     }
     if said.is_new || said.is_over {
@@ -92,7 +92,7 @@ pub fn set<F: Family>(shard: &mut Shard<'_>, index: RecordIndex, application: Ap
         return;
     };
     session.set_application(application);
-    if !application.is_open() && session.inspect() == InspectState::Sought {
+    if !application.is_open() && session.inspect() == InspectState::Pending {
         session.set_inspect(InspectState::Nothing);
     }
 }

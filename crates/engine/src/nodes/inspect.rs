@@ -128,7 +128,7 @@ fn one<F: Family>(
         InspectState::Nothing
         | InspectState::Wanted
         | InspectState::Left
-        | InspectState::Sought
+        | InspectState::Pending
         | InspectState::Remarked
         | InspectState::Denied(_) => None,
     };
@@ -325,7 +325,7 @@ fn fragment<F: Family>(
             look.refuse(reason, lists);
         }
         FragmentOutcome::Waits(place) => {
-            let ticket = work.holding.reserve(slot, told);
+            let ticket = work.parked_packets.reserve(slot, told);
             work.assemblies.keep(place, ticket);
             match ticket {
                 Some(ticket) => put(&mut work.parking, (slot, ticket)),
@@ -427,21 +427,21 @@ fn forward_fragment<F: Family>(
     lists: &mut Lists,
     work: &mut Inspector,
 ) {
-    let holding = &mut work.holding;
-    if others.iter().all(|&ticket| holding.in_burst(ticket).is_some()) {
+    let parked_packets = &mut work.parked_packets;
+    if others.iter().all(|&ticket| parked_packets.in_burst(ticket).is_some()) {
         for &ticket in others {
-            if let Some(slot) = holding.take_from_burst(ticket) {
+            if let Some(slot) = parked_packets.take_from_burst(ticket) {
                 work.parking.retain(|(held, _)| *held != slot);
                 forward::<F>(slot, lists);
             }
         }
         return forward::<F>(slot, lists);
     }
-    others.iter().for_each(|&ticket| holding.pass(ticket));
-    match holding.reserve(slot, fragment_note(meta)) {
+    others.iter().for_each(|&ticket| parked_packets.pass(ticket));
+    match parked_packets.reserve(slot, fragment_note(meta)) {
         Some(ticket) => {
             put(&mut work.parking, (slot, ticket));
-            holding.pass(ticket);
+            parked_packets.pass(ticket);
         }
         None => forward::<F>(slot, lists),
     }
@@ -451,19 +451,19 @@ fn forward_fragment<F: Family>(
 fn tell_drop<F: Family>(packet: &Packet<'_, F>, shard: &mut Shard<'_>, reason: Reason, tools: &SessionTools<'_>) {
     let (number, now, interface) = (shard.number, tools.now.nanoseconds, packet.meta.interface);
     let known = F::table_ref(shard).get(packet.index).map(Session::inspect);
-    let story = match (known, shard.inspector.as_deref_mut()) {
+    let summary = match (known, shard.inspector.as_deref_mut()) {
         (Some(InspectState::Flow(handle)), Some(inspector)) => inspector.summary(FlowHandle(handle)),
         _ => None,
     };
-    let about = || match &story {
-        Some(story) => {
-            let about = About::flow(now, number, story, packet.direction)?;
+    let about = || match &summary {
+        Some(summary) => {
+            let about = About::flow(now, number, summary, packet.direction)?;
             Some(About { interface, ..about })
         }
         // The packet belongs to no flow.
         None => Some(About::packet(now, 0, &packet.ends, interface)),
     };
-    let rule = story.and_then(|story| story.ended_by);
+    let rule = summary.and_then(|summary| summary.ended_by);
     let layers = &packet.meta.layers;
     let length = u32::from(layers.end.saturating_sub(layers.l3));
     tools.records.push_drop(about, reason, rule, length, tools.counters);
@@ -471,7 +471,7 @@ fn tell_drop<F: Family>(packet: &Packet<'_, F>, shard: &mut Shard<'_>, reason: R
 
 /// Drop a waiting packet, immediately if it is in the current burst.
 fn give_up(ticket: u32, reason: Reason, lists: &mut Lists, work: &mut Inspector) {
-    if let Some(slot) = work.holding.take_from_burst(ticket) {
+    if let Some(slot) = work.parked_packets.take_from_burst(ticket) {
         work.parking.retain(|(held, _)| *held != slot);
         lists.drop_packet(slot, reason);
     } else if work.given_up.len() < work.given_up.capacity() {
@@ -544,7 +544,7 @@ fn flow<F: Family>(shard: &mut Shard<'_>, index: RecordIndex, session: &F::Sessi
         InspectState::Wanted => false,
         InspectState::Nothing
         | InspectState::Left
-        | InspectState::Sought
+        | InspectState::Pending
         | InspectState::Remarked
         | InspectState::Denied(_) => return None,
     };

@@ -60,13 +60,14 @@ fn route<const TAGGED: bool>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: 
     let all = &lists.ip4_fast_forward;
     let mut routes = [0; BURST_BUFFERS];
     let routes = &mut routes[..all.slots().len()];
-    ctx.paths.route_values::<V4>(all.routers(), all.destinations(), routes);
+    ctx.forwarding
+        .route_values::<V4>(all.routers(), all.destinations(), routes);
     if all.validated {
         drop_unverified_sources::<TAGGED>(batch, all, routes, ctx);
     }
     let exit = ctx.exit();
     // Packets with the same adjacency are sent together.
-    let (mut ways, mut leaving) = (
+    let (mut adjacencies, mut leaving) = (
         AdjacencyCache::default(),
         [const { BufferIndices::new_const() }; CACHE_SIZE],
     );
@@ -75,14 +76,14 @@ fn route<const TAGGED: bool>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: 
         let packet = &mut batch.packets[slot as usize];
         let meta = &mut batch.meta[slot as usize % BURST_BUFFERS];
         let together = &mut leaving[route as usize % CACHE_SIZE];
-        let (mut way, is_it) = ways.at(route);
+        let (mut way, is_it) = adjacencies.at(route);
         if !is_it {
             leave(together, way.port(), lists);
-            if !ways.bind(route, &exit) {
+            if !adjacencies.bind(route, &exit) {
                 forward_slowly(slot, packet, meta, lists, ctx);
                 continue;
             }
-            way = ways.at(route).0;
+            way = adjacencies.at(route).0;
         }
         let passes = match TAGGED {
             true => relabel(packet, way, meta.layers.tags),
@@ -96,9 +97,9 @@ fn route<const TAGGED: bool>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: 
         put(together, slot);
     }
     for (place, together) in leaving.iter_mut().enumerate() {
-        leave(together, ways.at(place as u32).0.port(), lists);
+        leave(together, adjacencies.at(place as u32).0.port(), lists);
     }
-    ways.flush(&exit);
+    adjacencies.flush(&exit);
     lists.ip4_fast_forward.clear();
 }
 
@@ -116,7 +117,7 @@ fn drop_unverified_sources<const TAGGED: bool>(
         *source = source_of(&batch.packets[slot as usize], tags);
     }
     let count = all.slots().len();
-    ctx.paths
+    ctx.forwarding
         .route_values::<V4>(all.routers(), &sources[..count], &mut back[..count]);
     // Reverse routes that were valid. Most packets have one of a few.
     let mut valid = [None; 4];
@@ -128,7 +129,7 @@ fn drop_unverified_sources<const TAGGED: bool>(
             continue;
         }
         let mode = ctx.snapshot.interface(interface).map(|interface| interface.validation);
-        match validate_reverse_path(mode.unwrap_or(Strict), back, interface, &ctx.paths.next_hops) {
+        match validate_reverse_path(mode.unwrap_or(Strict), back, interface, &ctx.forwarding.next_hops) {
             Ok(()) => *known = way,
             Err(_) => *route = NO_ROUTE,
         }

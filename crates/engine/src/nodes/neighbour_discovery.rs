@@ -72,7 +72,7 @@ pub fn neighbour_discovery(
             continue;
         };
         // The answer to a pending request bypasses the policer, so that a flood can't displace it.
-        let is_awaited = is_awaited(batch.packets[slot as usize].bytes(), &meta, ctx.paths);
+        let is_awaited = is_awaited(batch.packets[slot as usize].bytes(), &meta, ctx.forwarding);
         if !is_awaited && !owner.policer.admits(Policed::Neighbour, meta.interface, now) {
             lists.drop_packet(slot, Own::PolicedNeighbour);
             continue;
@@ -99,8 +99,8 @@ pub fn neighbour_discovery(
             continue;
         }
         let outcome = match meta.layers.class {
-            Class::Arp => receive_arp(packet, &meta, (interface, snapshot, ctx.paths), owner, now),
-            _ => receive_discovery(packet, &meta, (interface, ctx.paths), owner, now),
+            Class::Arp => receive_arp(packet, &meta, (interface, snapshot, ctx.forwarding), owner, now),
+            _ => receive_discovery(packet, &meta, (interface, ctx.forwarding), owner, now),
         };
         let outcome = match outcome {
             Outcome::Proxied => {
@@ -146,7 +146,7 @@ pub fn neighbour_discovery(
 }
 
 /// Whether a message answers a pending request of the gateway. The first of several forged answers completes the request.
-fn is_awaited(frame: &[u8], meta: &Meta, paths: &ForwardingState) -> bool {
+fn is_awaited(frame: &[u8], meta: &Meta, forwarding: &ForwardingState) -> bool {
     let sender = match meta.layers.class {
         Class::Arp => arp::Arp::new(meta.layers.datagram(frame))
             .filter(|message| message.operation() != arp::REQUEST)
@@ -157,8 +157,8 @@ fn is_awaited(frame: &[u8], meta: &Meta, paths: &ForwardingState) -> bool {
         },
     };
     sender
-        .and_then(|address| paths.neighbours.find(meta.interface, address))
-        .is_some_and(|index| matches!(paths.neighbours.state(index), State::Incomplete | State::Probe))
+        .and_then(|address| forwarding.neighbours.find(meta.interface, address))
+        .is_some_and(|index| matches!(forwarding.neighbours.state(index), State::Incomplete | State::Probe))
 }
 
 /// Whether the gateway answers for an address on a link: its own addresses, and outside addresses of translation on that link.
@@ -172,22 +172,22 @@ fn answers_for(interface: &Interface, snapshot: &Snapshot, address: u32) -> bool
 }
 
 /// Whether the gateway answers as a proxy for an address. Every next hop of the address's route must be on another interface.
-fn answers_as_proxy<F: Family>(interface: &Interface, paths: &ForwardingState, address: F::Address) -> bool {
+fn answers_as_proxy<F: Family>(interface: &Interface, forwarding: &ForwardingState, address: F::Address) -> bool {
     if !interface.neighbours.proxy[usize::from(F::IS_V6)] || !F::address(address).is_host() {
         return false;
     }
-    let route = paths.route_value::<F>(interface.router, address);
-    let leads_elsewhere = |member| match paths.next_hops.get(member) {
+    let route = forwarding.route_value::<F>(interface.router, address);
+    let leads_elsewhere = |member| match forwarding.next_hops.get(member) {
         NextHop::Attached(other) | NextHop::Gateway { interface: other, .. } => other != interface.link.index,
         NextHop::Local(_) | NextHop::Drop(_) => false,
     };
-    paths.next_hops.members(route).all(leads_elsewhere)
+    forwarding.next_hops.members(route).all(leads_elsewhere)
 }
 
 fn receive_arp(
     packet: &mut Packet<'_>,
     meta: &Meta,
-    (interface, snapshot, paths): (&Interface, &Snapshot, &ForwardingState),
+    (interface, snapshot, forwarding): (&Interface, &Snapshot, &ForwardingState),
     owner: &mut OwnerState,
     now: u64,
 ) -> Outcome {
@@ -198,7 +198,8 @@ fn receive_arp(
     let asks = message.operation() == arp::REQUEST;
     let ours = answers_for(interface, snapshot, target);
     // An ARP probe, which checks whether an address is free, has no sender address (RFC 5227). A proxy doesn't answer it.
-    let proxied = !ours && asks && sender != 0 && sender != target && answers_as_proxy::<V4>(interface, paths, target);
+    let proxied =
+        !ours && asks && sender != 0 && sender != target && answers_as_proxy::<V4>(interface, forwarding, target);
     let for_us = ours || proxied;
     let on_link = interface.link.has_neighbour(Address::V4(sender));
     let heard = match (asks && for_us, for_us) {
@@ -320,7 +321,7 @@ fn receive_terminal_arp(
 fn receive_discovery(
     packet: &mut Packet<'_>,
     meta: &Meta,
-    (interface, paths): (&Interface, &ForwardingState),
+    (interface, forwarding): (&Interface, &ForwardingState),
     owner: &mut OwnerState,
     now: u64,
 ) -> Outcome {
@@ -348,7 +349,7 @@ fn receive_discovery(
             let detection = source == 0;
             let ours = interface.link.owns(Address::V6(target));
             let words = [(target >> 64) as u64, target as u64];
-            if !ours && (detection || source == target || !answers_as_proxy::<V6>(interface, paths, words)) {
+            if !ours && (detection || source == target || !answers_as_proxy::<V6>(interface, forwarding, words)) {
                 return Outcome::Drop(Own::NotForUs.into());
             }
             if !detection {

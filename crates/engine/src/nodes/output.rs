@@ -128,7 +128,7 @@ impl AdjacencyCache {
     #[inline(never)]
     pub fn bind(&mut self, route: u32, exit: &OutputContext<'_>) -> bool {
         let way = &mut self.0[route as usize % CACHE_SIZE];
-        let hop = exit.paths.resolved_gateway(route);
+        let hop = exit.forwarding.resolved_gateway(route);
         let found = hop.is_some_and(|hop| gather(way, hop, exit));
         if found {
             way.route = route;
@@ -161,7 +161,7 @@ fn gather(way: &mut Adjacency, hop: AdjacencyIndex, exit: &OutputContext<'_>) ->
     count(way, exit);
     (way.hop, way.route) = (AdjacencyIndex::NONE, NO_NEXT_HOP);
     let mac = match hop.is_bridge() && exit.snapshot.is_access(hop.interface() as u16) {
-        false => exit.paths.mac(hop),
+        false => exit.forwarding.mac(hop),
         // Each terminal of a site has its own MAC address, which is written later.
         true => Some([0; 6]),
     };

@@ -95,8 +95,8 @@ pub fn revalidate<F: Family>(
                 for (direction, hop) in [Direction::Forward, Direction::Reverse].into_iter().zip(hops) {
                     let old = session.adjacency(direction);
                     if old != hop {
-                        tools.paths.acquire(hop);
-                        tools.paths.release(old);
+                        tools.forwarding.acquire(hop);
+                        tools.forwarding.release(old);
                         session.set_adjacency(direction, hop);
                     }
                 }
@@ -153,9 +153,10 @@ pub fn follow_application<F: Family>(
     let counting = (asked == ApplicationCheck::First).then_some(tools.now.nanoseconds);
     let mark = mark_of::<F>(snapshot, shard.number, index);
     let mut marking = None;
-    let refuses = filter::rejects_application::<F>(snapshot, tools.paths, (&session, mark), known, counting, |set| {
-        marking = Some(set)
-    });
+    let refuses =
+        filter::rejects_application::<F>(snapshot, tools.forwarding, (&session, mark), known, counting, |set| {
+            marking = Some(set)
+        });
     if let Some(marking) = marking {
         mark_again::<F>(shard, index, snapshot, marking);
     }
@@ -260,28 +261,29 @@ pub fn is_unconcerned<F: Family>(session: &F::Session, snapshot: &Snapshot) -> b
 /// Whether changed rules and routes still give the same result for a session, and nothing else has changed. If not, the session must be
 /// decided again.
 #[inline]
-pub fn is_confirmed<F: Family>(session: &F::Session, snapshot: &Snapshot, paths: &ForwardingState) -> bool {
+pub fn is_confirmed<F: Family>(session: &F::Session, snapshot: &Snapshot, forwarding: &ForwardingState) -> bool {
     let generations = snapshot.generation.wrapping_sub(session.generation());
     is_of_last_commit::<F>(session, snapshot)
         && is_plain::<F>(session)
-        && (!routes_may_concern::<F>(session, snapshot, generations) || is_on_its_way::<F>(session, snapshot, paths))
+        && (!routes_may_concern::<F>(session, snapshot, generations)
+            || is_on_its_way::<F>(session, snapshot, forwarding))
         && (!rules_may_concern::<F>(session, snapshot, generations)
-            || is_as_ruled::<F>(session, snapshot, paths, generations))
+            || is_as_ruled::<F>(session, snapshot, forwarding, generations))
 }
 
 /// Whether both adjacencies of a session still match the routes, or are terminals, and source validation still accepts its packets.
-fn is_on_its_way<F: Family>(session: &F::Session, snapshot: &Snapshot, paths: &ForwardingState) -> bool {
+fn is_on_its_way<F: Family>(session: &F::Session, snapshot: &Snapshot, forwarding: &ForwardingState) -> bool {
     let are_offered = adjacencies::<F>(session).into_iter().all(|(hop, [from, to])| {
         !hop.is_routed()
-            || paths.is_offered::<F>(lookup::<F>(session, snapshot, from), to, hop)
-            || hop == session.adjacency(Direction::Reverse) && is_by_uplink::<F>(session, snapshot, paths)
+            || forwarding.is_offered::<F>(lookup::<F>(session, snapshot, from), to, hop)
+            || hop == session.adjacency(Direction::Reverse) && is_by_uplink::<F>(session, snapshot, forwarding)
     });
-    are_offered && source_validation::are_valid::<F>(session, snapshot, paths)
+    are_offered && source_validation::are_valid::<F>(session, snapshot, forwarding)
 }
 
 /// Whether the answers of a session go back through the uplink that it was created from. Its client need not have a route through that uplink.
-fn is_by_uplink<F: Family>(session: &F::Session, snapshot: &Snapshot, paths: &ForwardingState) -> bool {
-    let wanted = paths.unresolved(session.adjacency(Direction::Reverse));
+fn is_by_uplink<F: Family>(session: &F::Session, snapshot: &Snapshot, forwarding: &ForwardingState) -> bool {
+    let wanted = forwarding.unresolved(session.adjacency(Direction::Reverse));
     session.nat().translates_destination()
         && wanted.is_some_and(|wanted| {
             wanted.interface == session.interface()
@@ -293,7 +295,7 @@ fn is_by_uplink<F: Family>(session: &F::Session, snapshot: &Snapshot, paths: &Fo
 fn is_as_ruled<F: Family>(
     session: &F::Session,
     snapshot: &Snapshot,
-    paths: &ForwardingState,
+    forwarding: &ForwardingState,
     generations: u32,
 ) -> bool {
     let there = session.adjacency(Direction::Forward);
@@ -302,7 +304,7 @@ fn is_as_ruled<F: Family>(
         && filter::changed::<F>(snapshot, generations).is_some_and(|changed| filter::may_concern::<F>(changed, session))
         && (session.application() != Application::Nothing
             || snapshot.marks.is_some()
-            || !filter::is_tracked::<F>(snapshot, paths, filters, session))
+            || !filter::is_tracked::<F>(snapshot, forwarding, filters, session))
     {
         return false;
     }
@@ -337,10 +339,10 @@ fn is_as_ruled<F: Family>(
         }
         Some(SourceAction::Exempt) | None => {
             let inspected = is_inspected(snapshot, session, there);
-            let sought = snapshot.identifies([session.interface(), there.interface() as u16]);
+            let pending = snapshot.identifies([session.interface(), there.interface() as u16]);
             let keeps_address =
                 || snapshot.passes_untranslated && keeps_address::<F>(snapshot, session.interface(), forward, protocol);
-            (nat.translates() || snapshot.filters_sessions(context) || inspected || sought || keeps_address())
+            (nat.translates() || snapshot.filters_sessions(context) || inspected || pending || keeps_address())
                 && !nat.translates_source()
         }
     }
@@ -411,8 +413,8 @@ fn keeps<F: Family>(
     known: Option<SessionApplication>,
 ) -> Option<Retained<F>> {
     let key = session.key(Direction::Forward);
-    let lessor = port_owner::<F>(session, ctx.snapshot, meta.shard);
-    if lessor == PortOwner::Nobody {
+    let owner = port_owner::<F>(session, ctx.snapshot, meta.shard);
+    if owner == PortOwner::Nobody {
         return None;
     }
     // The metadata of the session's first packet.
@@ -473,8 +475,8 @@ fn keeps<F: Family>(
         Some(target) => leads_to::<F>(session, &target),
         None => !nat.translates_destination(),
     };
-    let same_source = match (lessor, outside) {
-        (PortOwner::Pool(lessor), _) => pool.or(mapped) == Some(lessor),
+    let same_source = match (owner, outside) {
+        (PortOwner::Pool(owner), _) => pool.or(mapped) == Some(owner),
         (_, Some(outside)) => nat.translates_source() && reverse.destination() == outside,
         (_, None) => pool.or(mapped).is_none() && !nat.translates_source(),
     };
@@ -498,7 +500,7 @@ fn keep<F: Family>(
 ) -> AdjacencyIndex {
     let (old, [from, to]) = adjacencies::<F>(session)[direction as usize];
     let lookup = lookup::<F>(session, ctx.snapshot, from);
-    match old != hop && old.has_neighbour() && ctx.paths.is_offered::<F>(lookup, to, old) {
+    match old != hop && old.has_neighbour() && ctx.forwarding.is_offered::<F>(lookup, to, old) {
         true => old,
         false => hop,
     }
@@ -514,7 +516,10 @@ fn reverse_adjacency<F: Family>(
         return Ok(old);
     }
     let flow = || F::hash_one(ctx.hasher, &session.key(Direction::Forward));
-    match ctx.paths.find::<F>(lookup::<F>(session, ctx.snapshot, from), to, flow) {
+    match ctx
+        .forwarding
+        .find::<F>(lookup::<F>(session, ctx.snapshot, from), to, flow)
+    {
         ForwardingDecision::Hop(hop) => Ok(hop),
         ForwardingDecision::Unknown(wanted) => Err(FlowDecision::Wait(wanted)),
         ForwardingDecision::Local => Err(FlowDecision::Drop(Own::Loop.into())),
@@ -535,5 +540,6 @@ fn may_stay<F: Family>(
         && is_of_last_commit::<F>(session, snapshot)
         && (generations == 0 || !rules_may_concern::<F>(session, snapshot, generations));
     let filters = snapshot.filter_of(session.forward().context());
-    as_before || filters.is_none_or(|filters| filter::passes::<F>(snapshot, ctx.paths, filters, (session, mark), known))
+    as_before
+        || filters.is_none_or(|filters| filter::passes::<F>(snapshot, ctx.forwarding, filters, (session, mark), known))
 }

@@ -135,14 +135,14 @@ fn look_up<F: Family, const SITES: bool, const SPREAD: bool>(
     let slots = std::mem::take(lists.session_lookup.of::<F>());
     let mut rest = slots.as_slice();
     let exit = ctx.exit();
-    let mut ways = AdjacencyCache::default();
+    let mut adjacencies = AdjacencyCache::default();
     let mut used = 0;
     // Places up to which keys are built, candidates are looked up, and packets are translated.
-    let (mut made, mut sought, mut done) = (0, 0, 0);
+    let (mut made, mut pending, mut done) = (0, 0, 0);
     while !rest.is_empty() || done < made {
         let group;
         (group, rest) = rest.split_at(rest.len().min(GROUP));
-        let last = (made, sought);
+        let last = (made, pending);
         made = keys::<F, SITES, SPREAD>(group, made, batch, lists, ctx, nat, work);
         // Keys are contiguous, so that they are hashed together.
         F::hash(ctx.hasher, &work.keys[last.0..made], &mut work.hashes[last.0..made]);
@@ -156,7 +156,7 @@ fn look_up<F: Family, const SITES: bool, const SPREAD: bool>(
                 work.candidates[place] = F::table_ref(shard).candidate(work.hashes[place]);
             }
         }
-        sought = last.0;
+        pending = last.0;
         if SITES {
             for place in done..last.1.min(done + TERMINAL) {
                 prefetch_terminal::<F>(place, batch, ctx, work);
@@ -173,12 +173,18 @@ fn look_up<F: Family, const SITES: bool, const SPREAD: bool>(
                 F::table_ref(shard).prefetch_candidate(work.candidates[ahead]);
             }
             used += u64::from(step::<F, SITES, SPREAD>(
-                place, batch, lists, ctx, &exit, work, &mut ways,
+                place,
+                batch,
+                lists,
+                ctx,
+                &exit,
+                work,
+                &mut adjacencies,
             ));
         }
         done = last.1;
     }
-    ways.flush(&exit);
+    adjacencies.flush(&exit);
     ctx.counters.session_packets.add(used);
     if made > 0
         && let Some(counter) = ctx.counters.shards.get(batch.meta(work.slots[0]).shard as usize)
@@ -325,7 +331,7 @@ fn step<F: Family, const SITES: bool, const SPREAD: bool>(
     ctx: &mut NodeContext<'_, '_>,
     exit: &OutputContext<'_>,
     work: &Lookups<F>,
-    ways: &mut AdjacencyCache,
+    adjacencies: &mut AdjacencyCache,
 ) -> bool {
     let slot = work.slots[place];
     let meta = &mut batch.meta[slot as usize % BURST_BUFFERS];
@@ -361,7 +367,7 @@ fn step<F: Family, const SITES: bool, const SPREAD: bool>(
                 session.set_generation(ctx.snapshot.generation);
             }
         } else if ctx.revisions.admit(meta.shard, index, generation) {
-            if !is_confirmed::<F>(session, ctx.snapshot, ctx.paths) {
+            if !is_confirmed::<F>(session, ctx.snapshot, ctx.forwarding) {
                 put(lists.revalidate.of::<F>(), slot);
                 return false;
             }
@@ -397,7 +403,7 @@ fn step<F: Family, const SITES: bool, const SPREAD: bool>(
         return false;
     }
     if own {
-        host::answer::<F>(slot, (index, direction), batch, lists, ctx, ways);
+        host::answer::<F>(slot, (index, direction), batch, lists, ctx, adjacencies);
         return true;
     }
     let hop = session.adjacency(direction);
@@ -414,7 +420,7 @@ fn step<F: Family, const SITES: bool, const SPREAD: bool>(
     };
     // Check everything that may stop a packet before it is changed, because it is answered or parked as received.
     let next = if SITES { hop.without_terminal() } else { hop };
-    let Some(way) = ways.of(next, exit) else {
+    let Some(way) = adjacencies.of(next, exit) else {
         if hop.is_bridge() {
             bridge::forward_session::<F>(slot, (index, direction), batch, lists, ctx);
         } else if hop == AdjacencyIndex::HAIRPIN {
@@ -425,7 +431,7 @@ fn step<F: Family, const SITES: bool, const SPREAD: bool>(
             put(lists.revalidate.of::<F>(), slot);
             return false;
         } else {
-            lists.wait_for_neighbour(slot, ctx.paths.unresolved(hop));
+            lists.wait_for_neighbour(slot, ctx.forwarding.unresolved(hop));
         }
         return true;
     };

@@ -47,10 +47,10 @@ fn groupings() -> impl Iterator<Item = Vec<usize>> {
 fn divisions(cores: usize, stages: usize, rest: usize) -> Vec<Vec<usize>> {
     let sizes = (1..cores).filter(|size| cores <= FEW || size.is_power_of_two());
     let sizes: Vec<usize> = sizes.collect();
-    let mut ways = vec![Vec::new()];
+    let mut adjacencies = vec![Vec::new()];
     for stage in 0..stages {
         let mut longer = Vec::new();
-        for way in ways {
+        for way in adjacencies {
             if stage == rest {
                 longer.push([way.as_slice(), &[0]].concat());
                 continue;
@@ -59,12 +59,12 @@ fn divisions(cores: usize, stages: usize, rest: usize) -> Vec<Vec<usize>> {
             let fitting = sizes.iter().filter(|&&size| used + size < cores);
             longer.extend(fitting.map(|&size| [way.as_slice(), &[size]].concat()));
         }
-        ways = longer;
+        adjacencies = longer;
     }
-    for way in &mut ways {
+    for way in &mut adjacencies {
         way[rest] = cores - way.iter().sum::<usize>();
     }
-    ways
+    adjacencies
 }
 
 /// A pipeline with these numbers of parts and cores per stage. A last stage without a size runs on the cores of the first.
@@ -120,11 +120,11 @@ fn pipelines(order: &[Core], load: &Load, found: &mut Vec<Placement>) {
     let queues = usize::from(load.queues.max(1));
     for parts in groupings().filter(|parts| parts.len() > 1) {
         let rest = stage_of(Part::Session, &parts);
-        let ways = match parts.len() <= order.len() {
+        let adjacencies = match parts.len() <= order.len() {
             true => divisions(order.len(), parts.len(), rest),
             false => Vec::new(),
         };
-        for sizes in ways {
+        for sizes in adjacencies {
             // A worker that receives or transmits without having sessions needs a queue.
             let ends = [0, sizes.len() - 1];
             if ends.iter().all(|&end| end == rest || sizes[end] <= queues) {
@@ -135,9 +135,10 @@ fn pipelines(order: &[Core], load: &Load, found: &mut Vec<Placement>) {
         // in between.
         let last = parts.len() - 1;
         if parts.len() > 2 && (1..last).contains(&rest) {
-            let ways = divisions(order.len(), last, rest).into_iter();
+            let adjacencies = divisions(order.len(), last, rest).into_iter();
             found.extend(
-                ways.filter(|sizes| sizes[0] <= queues)
+                adjacencies
+                    .filter(|sizes| sizes[0] <= queues)
                     .filter_map(|sizes| pipeline(order, &parts, &sizes)),
             );
         }

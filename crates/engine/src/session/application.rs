@@ -11,7 +11,7 @@ pub enum Application {
     /// Identification starts with the next packet.
     Wanted,
     /// Identification is in progress.
-    Sought(PendingIndex),
+    Pending(PendingIndex),
     /// Identification has finished with this result. Both numbers are 0 if the application stayed unknown.
     Known(ProtocolPair),
 }
@@ -39,7 +39,7 @@ impl Application {
     pub fn from_bits(bits: u32) -> Self {
         let rest = bits & ((1 << KIND) - 1);
         match bits >> KIND {
-            PENDING => Self::Sought(PendingIndex(rest)),
+            PENDING => Self::Pending(PendingIndex(rest)),
             WANTED => Self::Wanted,
             KNOWN => Self::Known(ProtocolPair {
                 master: (rest >> 15) as u16,
@@ -54,7 +54,7 @@ impl Application {
         match self {
             Self::Nothing => 0,
             Self::Wanted => WANTED << KIND,
-            Self::Sought(PendingIndex(place)) => PENDING << KIND | place,
+            Self::Pending(PendingIndex(place)) => PENDING << KIND | place,
             Self::Known(ProtocolPair { master, application }) => {
                 KNOWN << KIND | u32::from(master & 0x7fff) << 15 | u32::from(application & 0x7fff)
             }
@@ -64,7 +64,7 @@ impl Application {
     /// Whether packets are to be processed for identification.
     #[inline(always)]
     pub fn is_open(self) -> bool {
-        matches!(self, Self::Wanted | Self::Sought(_))
+        matches!(self, Self::Wanted | Self::Pending(_))
     }
 }
 
@@ -78,8 +78,8 @@ mod tests {
         for application in [
             Application::Nothing,
             Application::Wanted,
-            Application::Sought(PendingIndex(0)),
-            Application::Sought(PendingIndex((1 << KIND) - 1)),
+            Application::Pending(PendingIndex(0)),
+            Application::Pending(PendingIndex((1 << KIND) - 1)),
             pair(0, 0),
             pair(91, 126),
             pair(0x7fff, 0x7fff),

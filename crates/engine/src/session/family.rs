@@ -122,7 +122,7 @@ pub trait Session<F: Family>: Record<Key = F::Key> + Default {
     }
     /// Remark packets of the forward direction, unless they are diverted for another reason.
     fn remark(&mut self) {
-        if matches!(self.inspect(), InspectState::Nothing | InspectState::Sought) {
+        if matches!(self.inspect(), InspectState::Nothing | InspectState::Pending) {
             self.set_inspect(InspectState::Remarked);
         }
     }

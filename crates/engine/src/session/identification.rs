@@ -90,7 +90,7 @@ struct PendingSession {
 struct Pool {
     applications: ApplicationDetector,
     /// The sessions, by index of the flow state.
-    sought: Box<[Option<PendingSession>]>,
+    pending: Box<[Option<PendingSession>]>,
 }
 
 /// Identification state of a worker, if it identifies applications.
@@ -112,7 +112,7 @@ impl Identification {
         };
         Ok(Self(Some(RefCell::new(Box::new(Pool {
             applications: ApplicationDetector::new(capacity)?,
-            sought: vec![None; capacity.flows as usize].into(),
+            pending: vec![None; capacity.flows as usize].into(),
         })))))
     }
 
@@ -122,7 +122,7 @@ impl Identification {
         let flow = pool.applications.allocate();
         counters.count_applications(pool.applications.counters());
         let flow = flow?;
-        *pool.sought.get_mut(flow.slot() as usize)? = Some(PendingSession {
+        *pool.pending.get_mut(flow.slot() as usize)? = Some(PendingSession {
             flow,
             whose,
             pair: ProtocolPair::default(),
@@ -141,11 +141,11 @@ impl Identification {
         counters: &WorkerCounters,
     ) -> Option<IdentificationResult> {
         let pool = &mut *self.0.as_ref()?.borrow_mut();
-        let sought = pool.get(place)?;
-        let before = sought.pair;
+        let pending = pool.get(place)?;
+        let before = pending.pair;
         let guess = pool
             .applications
-            .packet(sought.flow, packet, direction, now / NANOSECONDS_PER_MILLISECOND);
+            .packet(pending.flow, packet, direction, now / NANOSECONDS_PER_MILLISECOND);
         let (pair, is_over) = match guess {
             DetectionResult::Unknown => (before, false),
             DetectionResult::Application {
@@ -172,14 +172,14 @@ impl Identification {
             return ProtocolPair::default();
         };
         let pool = &mut *pool.borrow_mut();
-        let Some(sought) = pool.get(place) else {
+        let Some(pending) = pool.get(place) else {
             return ProtocolPair::default();
         };
-        let pair = match pool.applications.give_up(sought.flow) {
+        let pair = match pool.applications.give_up(pending.flow) {
             DetectionResult::Application {
                 master, application, ..
             } => ProtocolPair { master, application },
-            DetectionResult::Unknown | DetectionResult::GivenUp => sought.pair,
+            DetectionResult::Unknown | DetectionResult::GivenUp => pending.pair,
         };
         pool.forget(place, pair, counters);
         pair
@@ -189,9 +189,9 @@ impl Identification {
     pub fn known(&self, application: Application) -> Option<ProtocolPair> {
         match application {
             Application::Known(pair) => Some(pair),
-            Application::Sought(place) => {
-                let sought = self.0.as_ref()?.borrow().get(place)?;
-                Some(sought.pair).filter(|pair| *pair != ProtocolPair::default())
+            Application::Pending(place) => {
+                let pending = self.0.as_ref()?.borrow().get(place)?;
+                Some(pending.pair).filter(|pair| *pair != ProtocolPair::default())
             }
             Application::Nothing | Application::Wanted => None,
         }
@@ -200,10 +200,10 @@ impl Identification {
     /// The next session of a shard that is being identified, from an index on, and the index after it.
     pub fn next_of(&self, shard: u16, from: usize) -> Option<(IdentifiedSession, PendingIndex, usize)> {
         let pool = self.0.as_ref()?.borrow();
-        let mut rest = pool.sought.iter().enumerate().skip(from);
-        rest.find_map(|(slot, sought)| {
-            let sought = sought.filter(|sought| sought.whose.shard == shard)?;
-            Some((sought.whose, place(sought.flow), slot + 1))
+        let mut rest = pool.pending.iter().enumerate().skip(from);
+        rest.find_map(|(slot, pending)| {
+            let pending = pending.filter(|pending| pending.whose.shard == shard)?;
+            Some((pending.whose, place(pending.flow), slot + 1))
         })
     }
 
@@ -217,19 +217,19 @@ const NANOSECONDS_PER_MILLISECOND: u64 = 1_000_000;
 
 impl Pool {
     fn get(&self, PendingIndex(bits): PendingIndex) -> Option<PendingSession> {
-        let sought = *self.sought.get((bits & (MAX_PENDING - 1)) as usize)?;
-        sought.filter(|sought| place(sought.flow) == PendingIndex(bits))
+        let pending = *self.pending.get((bits & (MAX_PENDING - 1)) as usize)?;
+        pending.filter(|pending| place(pending.flow) == PendingIndex(bits))
     }
 
     fn keep(&mut self, PendingIndex(bits): PendingIndex, pair: ProtocolPair) {
-        if let Some(Some(sought)) = self.sought.get_mut((bits & (MAX_PENDING - 1)) as usize) {
-            sought.pair = pair;
+        if let Some(Some(pending)) = self.pending.get_mut((bits & (MAX_PENDING - 1)) as usize) {
+            pending.pair = pair;
         }
     }
 
     fn forget(&mut self, PendingIndex(bits): PendingIndex, pair: ProtocolPair, counters: &WorkerCounters) {
-        if let Some(sought) = self.sought.get_mut((bits & (MAX_PENDING - 1)) as usize) {
-            *sought = None;
+        if let Some(pending) = self.pending.get_mut((bits & (MAX_PENDING - 1)) as usize) {
+            *pending = None;
         }
         counters.applications_sought.remove(1);
         counters.count_application(pair.application);
@@ -268,7 +268,7 @@ mod tests {
         let second = recognition.open(whose(2), &counters).unwrap();
         assert_ne!(first, second);
         assert_eq!(None, recognition.inspect(first, &[], Direction::Forward, 0, &counters));
-        assert_eq!(None, recognition.known(Application::Sought(first)));
+        assert_eq!(None, recognition.known(Application::Pending(first)));
         assert_eq!(
             [2, 0, 0, 1, 1, 0],
             counters.applications.each_ref().map(|counter| counter.get())

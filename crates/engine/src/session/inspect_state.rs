@@ -15,7 +15,7 @@ pub enum InspectState {
     /// Inspection has ended. Each packet is only counted.
     Left,
     /// Not inspected, but its application is being identified.
-    Sought,
+    Pending,
     /// Not inspected, but its packets get another code point. Its application may be identified, too.
     Remarked,
     /// Dropped by a filter rule for its application, with the kind of rejection.
@@ -41,7 +41,7 @@ impl InspectState {
         match bits {
             0 => Self::Nothing,
             LEFT => Self::Left,
-            PENDING => Self::Sought,
+            PENDING => Self::Pending,
             REMARKED => Self::Remarked,
             DENIED => Self::Denied(None),
             RESET => Self::Denied(Some(RejectKind::Reset)),
@@ -57,7 +57,7 @@ impl InspectState {
         match self {
             Self::Nothing => 0,
             Self::Left => LEFT,
-            Self::Sought => PENDING,
+            Self::Pending => PENDING,
             Self::Remarked => REMARKED,
             Self::Denied(None) => DENIED,
             Self::Denied(Some(RejectKind::Reset)) => RESET,

@@ -71,16 +71,16 @@ impl About {
     }
 
     /// The subject for a flow, or for its packet in a direction. `None` if the endpoints of the flow are not known.
-    pub fn flow(at: u64, shard: u16, story: &FlowSummary, direction: Direction) -> Option<Self> {
-        let ends = story.ends?;
+    pub fn flow(at: u64, shard: u16, summary: &FlowSummary, direction: Direction) -> Option<Self> {
+        let ends = summary.ends?;
         let ends = match direction {
             Direction::Forward => ends,
             Direction::Reverse => ends.reversed(),
         };
-        let number = flow_number(shard, story.number);
+        let number = flow_number(shard, summary.number);
         Some(Self {
-            service: story.service,
-            ..Self::packet(at, number, &ends, story.interface)
+            service: summary.service,
+            ..Self::packet(at, number, &ends, summary.interface)
         })
     }
 }
@@ -131,7 +131,7 @@ pub enum EndReason {
 impl Ended {
     /// The end of a flow and its session.
     pub fn of(
-        story: &FlowSummary,
+        summary: &FlowSummary,
         protocol: u8,
         track: &Track,
         application: Option<ProtocolPair>,
@@ -146,12 +146,12 @@ impl Ended {
             _ => FlowState::New,
         };
         Self {
-            seen: story.seen,
+            seen: summary.seen,
             packets: track.packets,
             bytes: track.bytes,
             state,
             why,
-            alerted: story.alerted,
+            alerted: summary.alerted,
             application,
         }
     }
@@ -238,7 +238,7 @@ impl RecordQueue {
     pub fn push_end(
         &self,
         about: Option<About>,
-        story: &FlowSummary,
+        summary: &FlowSummary,
         (protocol, track, application): (u8, &Track, Option<ProtocolPair>),
         why: EndReason,
         counters: &WorkerCounters,
@@ -248,7 +248,7 @@ impl RecordQueue {
         {
             self.push(
                 about,
-                RecordKind::Flow(Ended::of(story, protocol, track, application, why)),
+                RecordKind::Flow(Ended::of(summary, protocol, track, application, why)),
                 counters,
             );
         }

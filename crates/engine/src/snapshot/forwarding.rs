@@ -228,12 +228,12 @@ impl NeighbourReferences {
     /// Add references for the adjacencies of one more session. Returns `false`, without changes, if an entry has been reused
     /// for another neighbour.
     #[inline(always)]
-    pub fn take(&mut self, paths: &ForwardingState, hops: [AdjacencyIndex; 2]) -> bool {
+    pub fn take(&mut self, forwarding: &ForwardingState, hops: [AdjacencyIndex; 2]) -> bool {
         for (place, hop) in hops.into_iter().enumerate() {
             let (held, count) = &mut self.0[place];
             if *held == hop {
                 *count += 1;
-            } else if !self.begin(paths, hops, place) {
+            } else if !self.begin(forwarding, hops, place) {
                 return false;
             }
         }
@@ -243,32 +243,32 @@ impl NeighbourReferences {
     /// Switch to another adjacency. Its first reference is written immediately, so that the neighbour can't be removed before
     /// the others are written.
     #[inline(never)]
-    fn begin(&mut self, paths: &ForwardingState, hops: [AdjacencyIndex; 2], place: usize) -> bool {
-        Self::write(paths, &mut self.0[place]);
-        if paths.acquire(hops[place]) {
+    fn begin(&mut self, forwarding: &ForwardingState, hops: [AdjacencyIndex; 2], place: usize) -> bool {
+        Self::write(forwarding, &mut self.0[place]);
+        if forwarding.acquire(hops[place]) {
             self.0[place].0 = hops[place];
             return true;
         }
-        self.release(paths, &hops[..place]);
+        self.release(forwarding, &hops[..place]);
         false
     }
 
     /// Remove the references of the last session.
     #[cold]
-    pub fn release(&mut self, paths: &ForwardingState, hops: &[AdjacencyIndex]) {
-        self.flush(paths);
-        hops.iter().for_each(|&hop| paths.release(hop));
+    pub fn release(&mut self, forwarding: &ForwardingState, hops: &[AdjacencyIndex]) {
+        self.flush(forwarding);
+        hops.iter().for_each(|&hop| forwarding.release(hop));
     }
 
     /// Write the counted references to the neighbour table.
-    pub fn flush(&mut self, paths: &ForwardingState) {
-        self.0.iter_mut().for_each(|counted| Self::write(paths, counted));
+    pub fn flush(&mut self, forwarding: &ForwardingState) {
+        self.0.iter_mut().for_each(|counted| Self::write(forwarding, counted));
     }
 
-    fn write(paths: &ForwardingState, counted: &mut (AdjacencyIndex, u32)) {
+    fn write(forwarding: &ForwardingState, counted: &mut (AdjacencyIndex, u32)) {
         let (hop, count) = std::mem::replace(counted, (AdjacencyIndex::NONE, 0));
         if count > 0 && hop.has_neighbour() {
-            paths.neighbours.hold_again(NeighbourIndex(hop.neighbour()), count);
+            forwarding.neighbours.hold_again(NeighbourIndex(hop.neighbour()), count);
         }
     }
 }
@@ -286,10 +286,10 @@ impl Default for NeighbourReleases {
 impl NeighbourReleases {
     /// Release the references of one more session.
     #[inline(always)]
-    pub fn release(&mut self, paths: &ForwardingState, hops: [AdjacencyIndex; 2]) {
+    pub fn release(&mut self, forwarding: &ForwardingState, hops: [AdjacencyIndex; 2]) {
         for (counted, hop) in self.0.iter_mut().zip(hops) {
             if counted.0 != hop {
-                Self::write(paths, counted);
+                Self::write(forwarding, counted);
                 counted.0 = hop;
             }
             counted.1 += 1;
@@ -297,14 +297,16 @@ impl NeighbourReleases {
     }
 
     /// Write the counted releases to the neighbour table.
-    pub fn flush(&mut self, paths: &ForwardingState) {
-        self.0.iter_mut().for_each(|counted| Self::write(paths, counted));
+    pub fn flush(&mut self, forwarding: &ForwardingState) {
+        self.0.iter_mut().for_each(|counted| Self::write(forwarding, counted));
     }
 
-    fn write(paths: &ForwardingState, counted: &mut (AdjacencyIndex, u32)) {
+    fn write(forwarding: &ForwardingState, counted: &mut (AdjacencyIndex, u32)) {
         let (hop, count) = std::mem::replace(counted, (AdjacencyIndex::NONE, 0));
         if count > 0 && hop.has_neighbour() {
-            paths.neighbours.release_many(NeighbourIndex(hop.neighbour()), count);
+            forwarding
+                .neighbours
+                .release_many(NeighbourIndex(hop.neighbour()), count);
         }
     }
 }

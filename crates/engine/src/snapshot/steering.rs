@@ -399,11 +399,11 @@ mod tests {
             let steering = Steering::seeded(count, &wanted, 7).unwrap();
             for number in 0..4096u32 {
                 let (four, unit) = (number.wrapping_mul(0x9e37_79b9), number * 7 % 1024);
-                let lends = steering.shards().shard_of_unit(four, unit);
-                assert_eq!(lends, steering.of_unit::<V4>(four, unit).into());
+                let includes = steering.shards().shard_of_unit(four, unit);
+                assert_eq!(includes, steering.of_unit::<V4>(four, unit).into());
                 let six = [number.into(), u64::from(four) << 9];
-                let lends = steering.shards().shard_of_unit(six, unit);
-                assert_eq!(lends, steering.of_unit::<V6>(six, unit).into());
+                let includes = steering.shards().shard_of_unit(six, unit);
+                assert_eq!(includes, steering.of_unit::<V6>(six, unit).into());
             }
         }
     }

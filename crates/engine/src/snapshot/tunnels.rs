@@ -104,7 +104,7 @@ pub struct Tunnels {
     /// UDP ports of tunnels.
     ports: Vec<u16>,
     /// Path MTUs by router, local and remote end.
-    paths: HashMap<Path, Arc<PathMtu>, Keys>,
+    forwarding: HashMap<Path, Arc<PathMtu>, Keys>,
     /// By interface: the tunnel's path, and the length that encapsulation adds.
     of_interface: Vec<Option<(Arc<PathMtu>, u16)>>,
     /// By interface: rate limits of keepalive answers.
@@ -182,7 +182,7 @@ impl Tunnels {
             {
                 all.ports.push(port);
             }
-            let path = all.paths.entry((router, local, remote)).or_default();
+            let path = all.forwarding.entry((router, local, remote)).or_default();
             all.of_interface[usize::from(number)] = Some((path.clone(), tunnel.overhead() as u16));
         }
         all
@@ -190,8 +190,8 @@ impl Tunnels {
 
     /// Keep the path MTUs of the previous snapshot.
     pub fn adopt(&mut self, before: &Self) {
-        for (path, mtu) in &mut self.paths {
-            if let Some(known) = before.paths.get(path) {
+        for (path, mtu) in &mut self.forwarding {
+            if let Some(known) = before.forwarding.get(path) {
                 mtu.0.store(known.0.load(Ordering::Relaxed), Ordering::Relaxed);
             }
         }
@@ -249,7 +249,7 @@ impl Tunnels {
         let is_ours = layers.fragment == Fragment::Whole
             && addresses(layers, frame).1 == local
             && self.ends.contains(&(router, kind, local))
-            && self.paths.contains_key(&(router, local, remote));
+            && self.forwarding.contains_key(&(router, local, remote));
         is_ours.then_some((local, remote))
     }
 
@@ -260,7 +260,7 @@ impl Tunnels {
             Address::V4(_) => 576,
             Address::V6(_) => 1_280,
         };
-        let Some(path) = self.paths.get(&(router, local, remote)) else {
+        let Some(path) = self.forwarding.get(&(router, local, remote)) else {
             return false;
         };
         let mtu = mtu.max(least);

@@ -217,7 +217,7 @@ impl<'m> Worker<'m> {
     /// Whether pool migration is complete for the newest snapshot. A shard in transit would miss it.
     fn is_settled(&mut self) -> bool {
         let generation = self.snapshot.load().leases.generation;
-        !self.parts.settling.is_under_way() && self.parts.settling.generation() == generation
+        !self.parts.migrating.is_under_way() && self.parts.migrating.generation() == generation
     }
 
     /// Continue when a request has been answered.
@@ -253,13 +253,13 @@ impl<'m> Worker<'m> {
         for (worker, waiting) in &mut work.rings {
             *waiting = work.ring.saturating_sub(self.io.free_entries(*worker));
         }
-        let sight = Load {
+        let facts = Load {
             now: now.nanoseconds,
             rings: &work.rings,
             queued: work.queue.len(),
         };
         let owners = &self.parts.start.owners;
-        if let Some(verdict) = work.judge.decide(&sight, |shard| owners.of(shard)) {
+        if let Some(verdict) = work.judge.decide(&facts, |shard| owners.of(shard)) {
             self.act(verdict, now);
         }
     }
@@ -309,11 +309,11 @@ impl<'m> Worker<'m> {
         }
         if let Some((_, from)) = work.asked.take() {
             work.judge.shard_came(shard, from);
-            let lent = work.judge.borrowed().len() as u64;
-            if lent == 1 {
+            let allocated = work.judge.borrowed().len() as u64;
+            if allocated == 1 {
                 self.parts.counters.assists_begun.add(1);
             }
-            self.parts.counters.shards_lent.set(lent);
+            self.parts.counters.shards_lent.set(allocated);
         }
     }
 
@@ -324,11 +324,11 @@ impl<'m> Worker<'m> {
         };
         work.asked = None;
         work.judge.shard_went(shard);
-        let lent = work.judge.borrowed().len() as u64;
-        if lent == 0 {
+        let allocated = work.judge.borrowed().len() as u64;
+        if allocated == 0 {
             self.parts.counters.assists_ended.add(1);
         }
-        self.parts.counters.shards_lent.set(lent);
+        self.parts.counters.shards_lent.set(allocated);
     }
 }
 

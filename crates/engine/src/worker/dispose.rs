@@ -138,7 +138,7 @@ impl Worker<'_> {
                 interface: meta.interface,
                 origin: meta.origin,
             });
-            let passed = work.holding.park(ticket, waiting);
+            let passed = work.parked_packets.park(ticket, waiting);
             if !is_parked {
                 // Inspection has already counted the packets that it has passed.
                 let reason = match passed {
@@ -259,12 +259,12 @@ pub(super) fn ready(
 /// Correct the counters for packets that the device did not accept.
 #[cold]
 fn refused(state: &mut super::State<'_>, io: &mut dyn crate::packet::io::Handover, slots: &[BufferIndex], why: Own) {
-    let mut lent = Packets::new();
-    io.packets(&mut lent);
+    let mut allocated = Packets::new();
+    io.packets(&mut allocated);
     for &slot in slots {
         let egress = state.meta[slot as usize % BURST_BUFFERS].egress;
         if let Some(counters) = state.counters.interfaces.get(egress as usize) {
-            let bytes = lent.get(slot as usize).map_or(0, |packet| packet.len() as u64);
+            let bytes = allocated.get(slot as usize).map_or(0, |packet| packet.len() as u64);
             counters.sent.add(1u64.wrapping_neg());
             counters.sent_bytes.add(bytes.wrapping_neg());
         }

@@ -50,12 +50,12 @@ fn take(queue: Option<&mut PuntReceiver>, io: &mut dyn Handover, state: &mut Sta
     }
     // The number of waiting frames is not known in advance.
     let made = io.allocate(PORTION);
-    let mut lent = Packets::new();
-    io.packets(&mut lent);
+    let mut allocated = Packets::new();
+    io.packets(&mut allocated);
     let mut count = 0;
     while count < made
         && let Some((interface, length)) = queue.head()
-        && let Some(packet) = lent.get_mut(count)
+        && let Some(packet) = allocated.get_mut(count)
     {
         // A frame that doesn't fit a buffer becomes an empty packet and is counted as such.
         let fits = packet.set_len(length);

@@ -25,15 +25,15 @@ impl Worker<'_> {
         let tools = SessionTools {
             now,
             hasher: &state.hasher,
-            paths: &state.paths,
+            forwarding: &state.forwarding,
             counters: &state.counters,
             meters: &state.start.meters,
             events: &state.events,
             records: &state.records,
             recognition: &state.recognition,
         };
-        state.settling.follow(&mut state.shards, snapshot);
-        state.settling.advance(&mut state.shards, snapshot, &tools);
+        state.migrating.follow(&mut state.shards, snapshot);
+        state.migrating.advance(&mut state.shards, snapshot, &tools);
         // One shard per round. A busy shard is served again in the next round, but not a third time in a row, because others wait.
         let count = state.shards.len();
         self.is_behind = false;

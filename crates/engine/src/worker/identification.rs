@@ -18,7 +18,7 @@ impl Worker<'_> {
         let tools = SessionTools {
             now,
             hasher: &state.hasher,
-            paths: &state.paths,
+            forwarding: &state.forwarding,
             counters,
             meters: &state.start.meters,
             events: &state.events,

@@ -44,9 +44,9 @@ impl Worker<'_> {
         };
         let mut lengths = [0u64; BURST_BUFFERS];
         {
-            let mut lent = Packets::new();
-            self.io.packets(&mut lent);
-            let all = lengths.iter_mut().zip(&lent);
+            let mut allocated = Packets::new();
+            self.io.packets(&mut allocated);
+            let all = lengths.iter_mut().zip(&allocated);
             all.for_each(|(length, packet)| *length = packet.len() as u64);
         }
         let state = &mut self.parts;

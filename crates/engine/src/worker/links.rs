@@ -17,9 +17,13 @@ impl Worker<'_> {
             return;
         }
         let lengths = {
-            let mut lent = Packets::new();
-            self.io.packets(&mut lent);
-            let length = |slot: &BufferIndex| lent.get(usize::from(*slot)).map_or(0, |packet| packet.len() as u64);
+            let mut allocated = Packets::new();
+            self.io.packets(&mut allocated);
+            let length = |slot: &BufferIndex| {
+                allocated
+                    .get(usize::from(*slot))
+                    .map_or(0, |packet| packet.len() as u64)
+            };
             slots.iter().map(length).collect::<ArrayVec<u64, BURST_BUFFERS>>()
         };
         let snapshot = self.snapshot.load();

@@ -16,7 +16,7 @@ impl Worker<'_> {
     pub(super) fn has_resumed(&mut self) -> bool {
         if let Some(work) = self.parts.inspecting.as_deref_mut() {
             while !self.resumed.is_full()
-                && let Some(ReleasedPacket { waiting, told, passed }) = work.holding.next_released()
+                && let Some(ReleasedPacket { waiting, told, passed }) = work.parked_packets.next_released()
             {
                 self.resumed.push((waiting, ResumeReason::Fragment(told, passed)));
             }
@@ -46,7 +46,7 @@ impl Worker<'_> {
             self.parts
                 .counters
                 .inspection_waiting
-                .set(work.holding.waiting() as u64);
+                .set(work.parked_packets.waiting() as u64);
         }
     }
 
@@ -56,11 +56,15 @@ impl Worker<'_> {
             return;
         };
         let mut gone = std::mem::take(&mut self.gone);
-        let holding = &mut work.holding;
+        let parked_packets = &mut work.parked_packets;
         let given_up = work.given_up.drain(..);
-        gone.extend(given_up.filter_map(|(ticket, reason)| Some((holding.take(ticket)?, reason))));
+        gone.extend(given_up.filter_map(|(ticket, reason)| Some((parked_packets.take(ticket)?, reason))));
         work.assemblies.sweep(now.nanoseconds, BUDGET, |ticket| {
-            gone.extend(holding.take(ticket).map(|waiting| (waiting, Reason::FragmentTimeout)));
+            gone.extend(
+                parked_packets
+                    .take(ticket)
+                    .map(|waiting| (waiting, Reason::FragmentTimeout)),
+            );
         });
         self.drop_all(gone);
     }
@@ -98,7 +102,7 @@ impl Worker<'_> {
         // The new worker inspects and counts the fragment.
         let counters = &self.parts.counters;
         work.assemblies.give_up(shard.number, |ticket| {
-            if matches!(work.holding.release(ticket), Released::Later) {
+            if matches!(work.parked_packets.release(ticket), Released::Later) {
                 counters.to_inspect.remove(1);
             }
         });

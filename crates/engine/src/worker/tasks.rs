@@ -36,7 +36,7 @@ impl Worker<'_> {
             start: &state.start,
             role: &state.role,
             snapshot,
-            paths: &state.paths,
+            forwarding: &state.forwarding,
             hasher: &state.hasher,
             shards: &mut state.shards,
             counters: &state.counters,
@@ -51,11 +51,11 @@ impl Worker<'_> {
             seen: &mut [],
         };
         let mut wanted = 0;
-        let mut lent = Packets::new();
-        self.io.packets(&mut lent);
-        let first = lent.len();
+        let mut allocated = Packets::new();
+        self.io.packets(&mut allocated);
+        let first = allocated.len();
         let batch = Batch {
-            packets: &mut lent,
+            packets: &mut allocated,
             meta: &mut state.meta,
         };
         for task in &tasks {
@@ -65,12 +65,12 @@ impl Worker<'_> {
             };
         }
         wanted += copies.len();
-        drop(lent);
+        drop(allocated);
         let made = self.io.allocate(wanted);
-        let mut lent = Packets::new();
-        self.io.packets(&mut lent);
+        let mut allocated = Packets::new();
+        self.io.packets(&mut allocated);
         let mut batch = Batch {
-            packets: &mut lent,
+            packets: &mut allocated,
             meta: &mut state.meta,
         };
         let lists = &mut *state.lists;
@@ -220,7 +220,7 @@ fn solicit_neighbour(
     place: usize,
 ) -> bool {
     let snapshot = ctx.snapshot;
-    let Some(entry) = ctx.paths.neighbours.snapshot(neighbour) else {
+    let Some(entry) = ctx.forwarding.neighbours.snapshot(neighbour) else {
         return false;
     };
     let Some(interface) = snapshot.interface(entry.interface) else {
@@ -270,7 +270,7 @@ fn probe(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<'_,
     let Some(interface) = snapshot.interface(probe.interface).filter(|one| one.port != NO_PORT) else {
         return false;
     };
-    let Some(destination) = ctx.paths.neighbours.mac_to_send(gateway) else {
+    let Some(destination) = ctx.forwarding.neighbours.mac_to_send(gateway) else {
         return false;
     };
     let link = Link {

@@ -46,7 +46,7 @@ pub struct PacketTrace {
 #[derive(Debug)]
 pub struct Tracer {
     filter: Filter,
-    ways: Vec<PacketTrace>,
+    adjacencies: Vec<PacketTrace>,
     live: ArrayVec<(BufferIndex, usize), BURST_BUFFERS>,
 }
 
@@ -64,19 +64,19 @@ impl Tracer {
     pub fn new(filter: Filter, count: usize) -> Self {
         Self {
             filter,
-            ways: Vec::with_capacity(count),
+            adjacencies: Vec::with_capacity(count),
             live: ArrayVec::new(),
         }
     }
 
     /// The traced packets.
     pub fn traces(&self) -> &[PacketTrace] {
-        &self.ways
+        &self.adjacencies
     }
 
     /// Whether the requested number of packets has been traced.
     pub fn is_full(&self) -> bool {
-        self.ways.len() == self.ways.capacity()
+        self.adjacencies.len() == self.adjacencies.capacity()
     }
 
     /// Select matching packets of a burst that has been parsed.
@@ -97,7 +97,7 @@ impl Tracer {
             bytes.extend(packet.bytes().iter().copied().take(BYTES));
             let length = packet.len() as u16;
             let steps = ArrayVec::new();
-            self.ways.push(PacketTrace {
+            self.adjacencies.push(PacketTrace {
                 nanoseconds: now.nanoseconds,
                 interface: meta.interface,
                 bytes,
@@ -105,7 +105,7 @@ impl Tracer {
                 steps,
                 egress: None,
             });
-            let _ = self.live.try_push((slot as BufferIndex, self.ways.len() - 1));
+            let _ = self.live.try_push((slot as BufferIndex, self.adjacencies.len() - 1));
         }
         self.after(node, lists);
     }
@@ -116,7 +116,9 @@ impl Tracer {
             let Some(exit) = lists.location(slot).map(name_of) else {
                 continue;
             };
-            let Some(way) = self.ways.get_mut(way) else { continue };
+            let Some(way) = self.adjacencies.get_mut(way) else {
+                continue;
+            };
             if way.steps.last().is_none_or(|last| last.exit != exit) {
                 let _ = way.steps.try_push(TraceStep { node, exit });
             }
@@ -126,7 +128,7 @@ impl Tracer {
     /// Record the egress interfaces of the traced packets after all nodes have run.
     pub(crate) fn end(&mut self, batch: &Batch<'_, '_>, lists: &Lists) {
         for &(slot, way) in &self.live {
-            if let Some(way) = self.ways.get_mut(way)
+            if let Some(way) = self.adjacencies.get_mut(way)
                 && lists.location(slot) == Some(Location::Node(NodeIndex::transmit))
             {
                 way.egress = Some(batch.meta(slot).egress);

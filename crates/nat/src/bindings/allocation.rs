@@ -24,22 +24,22 @@ impl<A: Address> Bindings<'_, A> {
     #[inline]
     pub(super) fn allocate_beyond_port<T: Tuple<Address = A>>(
         &mut self,
-        aim: &PortRequest<A>,
+        request: &PortRequest<A>,
         key: &T,
         remote: A,
         now: u64,
     ) -> Result<Allocation<A>, Reason> {
-        let Some(host) = aim.host else {
-            return self.allocate_overlapping(aim, key);
+        let Some(host) = request.host else {
+            return self.allocate_overlapping(request, key);
         };
-        let found = self.subscriber_of(aim, host, key);
+        let found = self.subscriber_of(request, host, key);
         let number = match found {
             Some(number) => number,
-            None => self.add_subscriber(host, key, aim.pool, now)?,
+            None => self.add_subscriber(host, key, request.pool, now)?,
         };
-        let granted = self.allocate_for_subscriber(number, aim, key, remote, now);
+        let granted = self.allocate_for_subscriber(number, request, key, remote, now);
         if let Err(reason) = granted {
-            self.report(reason, aim, key, now);
+            self.report(reason, request, key, now);
         }
         if found.is_none() && granted.is_err() {
             self.leave(host, number, now);
@@ -49,28 +49,28 @@ impl<A: Address> Bindings<'_, A> {
 
     /// Report an allocation that was refused to a subscriber.
     #[cold]
-    fn report<T: Tuple<Address = A>>(&mut self, reason: Reason, aim: &PortRequest<A>, key: &T, now: u64) {
+    fn report<T: Tuple<Address = A>>(&mut self, reason: Reason, request: &PortRequest<A>, key: &T, now: u64) {
         let kind = match reason {
             Reason::PortsExhausted => EventKind::PortsExhausted,
             _ => EventKind::QuotaExceeded,
         };
-        let (inside, class) = (self.prefix(key.context(), key.source()), Some(aim.class));
+        let (inside, class) = (self.prefix(key.context(), key.source()), Some(request.class));
         self.events.push(kind, || Event {
             class,
-            ..Event::new(kind, now, key.context(), inside, aim.pool)
+            ..Event::new(kind, now, key.context(), inside, request.pool)
         });
     }
 
     /// Allocate a port that several sessions may share, without subscriber accounting.
     fn allocate_overlapping<T: Tuple<Address = A>>(
         &mut self,
-        aim: &PortRequest<A>,
+        request: &PortRequest<A>,
         key: &T,
     ) -> Result<Allocation<A>, Reason> {
-        let lease = self.first(aim, key)?;
+        let lease = self.first(request, key)?;
         Ok(Allocation {
             lease,
-            holding: Resources::NOTHING,
+            resources: Resources::NOTHING,
             overlaps: true,
         })
     }
@@ -82,49 +82,49 @@ impl<A: Address> Bindings<'_, A> {
         place.is_some_and(|place| self.ports.has_ports(pool, place))
     }
 
-    fn first<T: Tuple<Address = A>>(&self, aim: &PortRequest<A>, key: &T) -> Result<Lease<A>, Reason> {
-        let found = (0..TRIES).find_map(|attempt| self.another(aim, key, attempt));
+    fn first<T: Tuple<Address = A>>(&self, request: &PortRequest<A>, key: &T) -> Result<Lease<A>, Reason> {
+        let found = (0..TRIES).find_map(|attempt| self.another(request, key, attempt));
         found.ok_or(Reason::PortsExhausted)
     }
 
     fn allocate_for_subscriber<T: Tuple<Address = A>>(
         &mut self,
         number: u32,
-        aim: &PortRequest<A>,
+        request: &PortRequest<A>,
         key: &T,
         remote: A,
         now: u64,
     ) -> Result<Allocation<A>, Reason> {
-        let valid = self.pool(aim.pool).ok_or(Reason::PortsExhausted)?;
+        let valid = self.pool(request.pool).ok_or(Reason::PortsExhausted)?;
         let limited = valid.limits_subscribers();
         let more_ports = match limited || valid.plan().is_some() {
-            true => self.admit(number, aim.pool, aim.class, now)?,
+            true => self.admit(number, request.pool, request.class, now)?,
             false => true,
         };
-        let grant = match aim.source {
+        let allocation = match request.source {
             Source::Overlap => Allocation {
-                lease: self.first(aim, key)?,
-                holding: Resources::SUBSCRIBER,
+                lease: self.first(request, key)?,
+                resources: Resources::SUBSCRIBER,
                 overlaps: true,
             },
             Source::Session if !more_ports => return Err(Reason::SubscriberPorts),
             Source::Session => Allocation {
-                lease: self.allocate_port(number, aim, key, now)?,
-                holding: Resources::SUBSCRIBER | Resources::PORT,
+                lease: self.allocate_port(number, request, key, now)?,
+                resources: Resources::SUBSCRIBER | Resources::PORT,
                 overlaps: false,
             },
-            Source::Mapping => self.allocate_mapping(number, aim, key, remote, more_ports, now)?,
+            Source::Mapping => self.allocate_mapping(number, request, key, remote, more_ports, now)?,
         };
         if let Some(subscriber) = self.subscribers.records.get_mut(number) {
             subscriber.sessions += 1;
-            if grant.holding == Resources::SUBSCRIBER | Resources::PORT {
-                subscriber.ports[aim.class as usize] += 1;
+            if allocation.resources == Resources::SUBSCRIBER | Resources::PORT {
+                subscriber.ports[request.class as usize] += 1;
             }
         }
         if limited {
-            self.charge(number, aim.pool, now);
+            self.charge(number, request.pool, now);
         }
-        Ok(grant)
+        Ok(allocation)
     }
 
     /// Check whether a subscriber may have another session; `Ok` says whether it may also have another port of the
@@ -161,30 +161,30 @@ impl<A: Address> Bindings<'_, A> {
     fn allocate_mapping<T: Tuple<Address = A>>(
         &mut self,
         number: u32,
-        aim: &PortRequest<A>,
+        request: &PortRequest<A>,
         key: &T,
         remote: A,
         more_ports: bool,
         now: u64,
     ) -> Result<Allocation<A>, Reason> {
         let inside = (key.source(), key.source_port());
-        let lease = match self.mappings.find(aim.flow, number, inside, aim.class) {
+        let lease = match self.mappings.find(request.flow, number, inside, request.class) {
             Some(mapping) => {
                 let lease = self.mappings.get(mapping).map(|record| record.outside());
                 let lease = lease
                     .filter(|_| self.mappings.add_session(mapping))
                     .ok_or(Reason::MappingsFull)?;
-                self.permit(aim, remote, mapping, lease, now)?;
+                self.permit(request, remote, mapping, lease, now)?;
                 lease
             }
             None if !more_ports => return Err(Reason::SubscriberPorts),
             None => {
-                let lease = self.allocate_port(number, aim, key, now)?;
-                let made = self.mappings.make(aim.flow, number, inside, lease, aim.class);
+                let lease = self.allocate_port(number, request, key, now)?;
+                let made = self.mappings.make(request.flow, number, inside, lease, request.class);
                 let Some(mapping) = made else {
                     let port = Port {
-                        pool: aim.pool,
-                        class: aim.class,
+                        pool: request.pool,
+                        class: request.class,
                         lease,
                         mapped: true,
                     };
@@ -192,26 +192,26 @@ impl<A: Address> Bindings<'_, A> {
                     return Err(Reason::MappingsFull);
                 };
                 if let Some(subscriber) = self.subscribers.records.get_mut(number) {
-                    subscriber.ports[aim.class as usize] += 1;
+                    subscriber.ports[request.class as usize] += 1;
                 }
                 self.events.push(EventKind::BibCreate, || Event {
                     inside_port: key.source_port(),
-                    class: Some(aim.class),
-                    ..Event::new(EventKind::BibCreate, now, key.context(), key.source(), aim.pool)
+                    class: Some(request.class),
+                    ..Event::new(EventKind::BibCreate, now, key.context(), key.source(), request.pool)
                         .outside(lease.address, (lease.port, lease.port))
                 });
                 if self.pending.len() == PENDING {
                     self.publish();
                 }
-                let hash = self.mappings.prepare(lease, aim.class);
+                let hash = self.mappings.prepare(lease, request.class);
                 let _ = self.pending.try_push((mapping, hash));
-                self.permit(aim, remote, mapping, lease, now)?;
+                self.permit(request, remote, mapping, lease, now)?;
                 lease
             }
         };
         Ok(Allocation {
             lease,
-            holding: Resources::SUBSCRIBER | Resources::MAPPING,
+            resources: Resources::SUBSCRIBER | Resources::MAPPING,
             overlaps: false,
         })
     }
@@ -220,20 +220,20 @@ impl<A: Address> Bindings<'_, A> {
     #[inline(always)]
     fn permit(
         &mut self,
-        aim: &PortRequest<A>,
+        request: &PortRequest<A>,
         remote: A,
         mapping: u32,
         lease: Lease<A>,
         now: u64,
     ) -> Result<(), Reason> {
-        if self.filtering(aim.pool, aim.class) != Filtering::AddressDependent
-            || self.mappings.permit(lease, aim.class, remote)
+        if self.filtering(request.pool, request.class) != Filtering::AddressDependent
+            || self.mappings.permit(lease, request.class, remote)
         {
             return Ok(());
         }
         self.publish();
-        let outside = self.mappings.outside_hash(lease, aim.class);
-        self.release_mapping(mapping, (aim.flow, outside), now);
+        let outside = self.mappings.outside_hash(lease, request.class);
+        self.release_mapping(mapping, (request.flow, outside), now);
         Err(Reason::MappingsFull)
     }
 
@@ -309,57 +309,61 @@ impl<A: Address> Bindings<'_, A> {
     fn allocate_port<T: Tuple<Address = A>>(
         &mut self,
         number: u32,
-        aim: &PortRequest<A>,
+        request: &PortRequest<A>,
         key: &T,
         now: u64,
     ) -> Result<Lease<A>, Reason> {
-        let valid = self.pool(aim.pool).ok_or(Reason::PortsExhausted)?;
+        let valid = self.pool(request.pool).ok_or(Reason::PortsExhausted)?;
         let paired = self.subscribers.get(number).ok_or(Reason::PortsExhausted)?.paired();
         if valid.plan().is_some() {
             self.publish();
-            if let Some(lease) = self.deterministic_port(aim, key) {
+            if let Some(lease) = self.deterministic_port(request, key) {
                 return Ok(lease);
             }
         }
-        let valid = self.pool(aim.pool).ok_or(Reason::PortsExhausted)?;
+        let valid = self.pool(request.pool).ok_or(Reason::PortsExhausted)?;
         if valid.blocks().is_some() {
-            return self.allocate_port_of_blocks(number, aim, key, now);
+            return self.allocate_port_of_blocks(number, request, key, now);
         }
-        let usable = |&place: &u32| self.ports.has_ports(aim.pool, place);
+        let usable = |&place: &u32| self.ports.has_ports(request.pool, place);
         let Some(place) = valid.index_of(paired).filter(usable) else {
             // The pool may no longer contain the address, or other shards may own its ports now: pair the subscriber
             // with another address.
-            let paired = self.pair(key, aim.pool).ok_or(Reason::PortsExhausted)?;
+            let paired = self.pair(key, request.pool).ok_or(Reason::PortsExhausted)?;
             self.subscribers
                 .records
                 .get_mut(number)
                 .ok_or(Reason::PortsExhausted)?
                 .pair(paired);
-            return self.allocate_port_at(paired, aim, key);
+            return self.allocate_port_at(paired, request, key);
         };
         if valid.has_bits() {
-            let port = self.ports.request_at(aim.pool, aim.class, place, aim.flow, key);
+            let port = self
+                .ports
+                .request_at(request.pool, request.class, place, request.flow, key);
             return Ok(self.ports.allocate(port)?);
         }
-        self.allocate_port_at(paired, aim, key)
+        self.allocate_port_at(paired, request, key)
     }
 
     /// Allocate a port of an address.
     fn allocate_port_at<T: Tuple<Address = A>>(
         &mut self,
         address: A,
-        aim: &PortRequest<A>,
+        request: &PortRequest<A>,
         key: &T,
     ) -> Result<Lease<A>, Reason> {
-        let valid = self.pool(aim.pool).ok_or(Reason::PortsExhausted)?;
+        let valid = self.pool(request.pool).ok_or(Reason::PortsExhausted)?;
         if valid.has_bits() {
             let place = valid.index_of(address).ok_or(Reason::PortsExhausted)?;
-            let port = self.ports.request_at(aim.pool, aim.class, place, aim.flow, key);
+            let port = self
+                .ports
+                .request_at(request.pool, request.class, place, request.flow, key);
             return Ok(self.ports.allocate(port)?);
         }
         self.publish();
-        let free = |lease: &Lease<A>| self.mappings.find_outside(*lease, aim.class).is_none();
-        let mut candidates = (0..TRIES).filter_map(|attempt| self.candidate(aim, address, key, attempt));
+        let free = |lease: &Lease<A>| self.mappings.find_outside(*lease, request.class).is_none();
+        let mut candidates = (0..TRIES).filter_map(|attempt| self.candidate(request, address, key, attempt));
         candidates.find(free).ok_or(Reason::PortsExhausted)
     }
 
@@ -367,7 +371,7 @@ impl<A: Address> Bindings<'_, A> {
     fn allocate_port_of_blocks<T: Tuple<Address = A>>(
         &mut self,
         number: u32,
-        aim: &PortRequest<A>,
+        request: &PortRequest<A>,
         key: &T,
         now: u64,
     ) -> Result<Lease<A>, Reason> {
@@ -378,23 +382,31 @@ impl<A: Address> Bindings<'_, A> {
             };
             next = record.next;
             let block = record.block();
-            let near = aim.block.filter(|(newest, _)| *newest == block).map(|(_, place)| place);
-            let place = near.or_else(|| self.ports.find_block(aim.pool, block));
-            let lent = place.and_then(|place| {
-                self.ports
-                    .allocate_from(aim.pool, aim.class, (block, place), aim.flow, key.source_port())
+            let near = request
+                .block
+                .filter(|(newest, _)| *newest == block)
+                .map(|(_, place)| place);
+            let place = near.or_else(|| self.ports.find_block(request.pool, block));
+            let allocated = place.and_then(|place| {
+                self.ports.allocate_from(
+                    request.pool,
+                    request.class,
+                    (block, place),
+                    request.flow,
+                    key.source_port(),
+                )
             });
-            if let Some(lease) = lent {
+            if let Some(lease) = allocated {
                 if record.used() == [0; 3]
                     && let Some(subscriber) = self.subscribers.records.get_mut(number)
                 {
                     subscriber.empty -= 1;
                 }
-                record.count(aim.class, 1);
+                record.count(request.class, 1);
                 return Ok(lease);
             }
         }
-        self.allocate_block(number, aim, key, now)
+        self.allocate_block(number, request, key, now)
     }
 
     /// Allocate another block to a subscriber, and a port of that block.
@@ -402,35 +414,35 @@ impl<A: Address> Bindings<'_, A> {
     fn allocate_block<T: Tuple<Address = A>>(
         &mut self,
         number: u32,
-        aim: &PortRequest<A>,
+        request: &PortRequest<A>,
         key: &T,
         now: u64,
     ) -> Result<Lease<A>, Reason> {
-        let valid = self.pool(aim.pool).ok_or(Reason::PortsExhausted)?;
+        let valid = self.pool(request.pool).ok_or(Reason::PortsExhausted)?;
         let blocks = valid.blocks().ok_or(Reason::PortsExhausted)?;
         let (pairing, addresses) = (valid.pairing(), valid.addresses());
         let subscriber = *self.subscribers.get(number).ok_or(Reason::PortsExhausted)?;
         if subscriber.block_count >= blocks.most {
             return Err(Reason::SubscriberPorts);
         }
-        let usable = |&place: &u32| self.ports.has_ports(aim.pool, place);
+        let usable = |&place: &u32| self.ports.has_ports(request.pool, place);
         let paired = match valid.index_of(subscriber.paired()).filter(usable) {
             Some(paired) => paired,
             None => {
-                let paired = self.pair(key, aim.pool).ok_or(Reason::PortsExhausted)?;
+                let paired = self.pair(key, request.pool).ok_or(Reason::PortsExhausted)?;
                 self.subscribers
                     .records
                     .get_mut(number)
                     .ok_or(Reason::PortsExhausted)?
                     .pair(paired);
-                self.pool(aim.pool)
+                self.pool(request.pool)
                     .and_then(|valid| valid.index_of(paired))
                     .ok_or(Reason::PortsExhausted)?
             }
         };
         let random = sip::<1, 3>(
             self.secret,
-            &[aim.flow, u64::from(number)],
+            &[request.flow, u64::from(number)],
             subscriber.block_count.into(),
         );
         let tries = if pairing == Pairing::Soft {
@@ -438,11 +450,12 @@ impl<A: Address> Bindings<'_, A> {
         } else {
             1
         };
-        let taken = (0..tries).find_map(|step| self.ports.take_block(aim.pool, (paired + step) % addresses, random));
+        let taken =
+            (0..tries).find_map(|step| self.ports.take_block(request.pool, (paired + step) % addresses, random));
         let block = taken.ok_or(Reason::PortsExhausted)?;
         let owned = super::subscriber::SubscriberBlock::new(block, subscriber.blocks);
         let Some(owned) = self.subscribers.blocks.allocate(owned) else {
-            self.ports.put_block(aim.pool, block);
+            self.ports.put_block(request.pool, block);
             return Err(Reason::SubscribersFull);
         };
         if let Some(subscriber) = self.subscribers.records.get_mut(number) {
@@ -453,16 +466,21 @@ impl<A: Address> Bindings<'_, A> {
         self.events.push(EventKind::PortBlockAllocation, || {
             let kind = EventKind::PortBlockAllocation;
             let last = block.first + (blocks.size - 1);
-            Event::new(kind, now, subscriber.context(), subscriber.address(), aim.pool)
+            Event::new(kind, now, subscriber.context(), subscriber.address(), request.pool)
                 .outside(block.address, (block.first, last))
         });
-        let lent = self.ports.find_block(aim.pool, block).and_then(|place| {
-            self.ports
-                .allocate_from(aim.pool, aim.class, (block, place), aim.flow, key.source_port())
+        let allocated = self.ports.find_block(request.pool, block).and_then(|place| {
+            self.ports.allocate_from(
+                request.pool,
+                request.class,
+                (block, place),
+                request.flow,
+                key.source_port(),
+            )
         });
-        match (lent, self.subscribers.blocks.get_mut(owned)) {
+        match (allocated, self.subscribers.blocks.get_mut(owned)) {
             (Some(lease), Some(record)) => {
-                record.count(aim.class, 1);
+                record.count(request.class, 1);
                 Ok(lease)
             }
             _ => {

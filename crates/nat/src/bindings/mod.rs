@@ -63,7 +63,7 @@ pub struct Allocation<A> {
     /// Outside address and port.
     pub lease: Lease<A>,
     /// Resources that the session holds.
-    pub holding: Resources,
+    pub resources: Resources,
     /// Whether other sessions may use the same address and port. Then the answers of the sessions must differ in their
     /// source; if they don't, [`Bindings::another`] returns the next candidate.
     pub overlaps: bool,
@@ -244,7 +244,7 @@ impl<'m, A: Address> Bindings<'m, A> {
     #[inline]
     pub fn request<T: Tuple<Address = A>>(&mut self, pool: PoolIndex, class: PortClass, key: &T) -> PortRequest<A> {
         self.ports.migrate_if_due();
-        let mut aim = PortRequest {
+        let mut request = PortRequest {
             pool,
             class,
             source: Source::Session,
@@ -255,46 +255,46 @@ impl<'m, A: Address> Bindings<'m, A> {
             block: None,
         };
         let Some(valid) = self.ports.layout().pool(pool) else {
-            return aim;
+            return request;
         };
-        aim.source = valid.source(class);
+        request.source = valid.source(class);
         let counted = valid.has_subscribers(class);
-        if !counted && aim.source == Source::Session {
-            aim.port = Some(self.ports.request(pool, class, key));
-            return aim;
+        if !counted && request.source == Source::Session {
+            request.port = Some(self.ports.request(pool, class, key));
+            return request;
         }
         if counted {
             let host = self.host_hash(key.context(), self.prefix(key.context(), key.source()), pool);
             self.subscribers.prefetch(host);
-            aim.host = Some(host);
+            request.host = Some(host);
         }
-        aim.flow = match aim.source {
+        request.flow = match request.source {
             Source::Mapping => self.inside_hash(key.context(), key.source(), key.source_port(), class),
             _ => self.ports.flow_hash(class, key),
         };
-        if aim.source == Source::Mapping {
-            self.mappings.prefetch(aim.flow);
+        if request.source == Source::Mapping {
+            self.mappings.prefetch(request.flow);
         }
-        aim
+        request
     }
 
     /// Second pass: prefetch the records.
     #[inline(always)]
-    pub fn prefetch_records(&self, aim: &mut PortRequest<A>) {
-        if let Some(host) = aim.host {
-            aim.subscriber = self.subscribers.prefetch_record(host);
-            if aim.source == Source::Mapping {
-                self.mappings.prefetch_record(aim.flow);
+    pub fn prefetch_records(&self, request: &mut PortRequest<A>) {
+        if let Some(host) = request.host {
+            request.subscriber = self.subscribers.prefetch_record(host);
+            if request.source == Source::Mapping {
+                self.mappings.prefetch_record(request.flow);
             }
         }
     }
 
     /// Third pass: prefetch the block that the port will be allocated from.
     #[inline(always)]
-    pub fn prefetch_block<T: Tuple<Address = A>>(&self, aim: &mut PortRequest<A>, key: &T) {
-        let Some(host) = aim.host else { return };
-        aim.subscriber = self.subscriber_of(aim, host, key);
-        if let Some(subscriber) = aim.subscriber.and_then(|number| self.subscribers.get(number))
+    pub fn prefetch_block<T: Tuple<Address = A>>(&self, request: &mut PortRequest<A>, key: &T) {
+        let Some(host) = request.host else { return };
+        request.subscriber = self.subscriber_of(request, host, key);
+        if let Some(subscriber) = request.subscriber.and_then(|number| self.subscribers.get(number))
             && let Some(owned) = subscriber.blocks.checked_sub(1)
         {
             self.subscribers.blocks.prefetch(owned);
@@ -302,11 +302,12 @@ impl<'m, A: Address> Bindings<'m, A> {
                 address: subscriber.paired(),
                 first: subscriber.newest,
             };
-            let place = self.ports.find_block(aim.pool, newest);
+            let place = self.ports.find_block(request.pool, newest);
             if let Some(place) = place {
-                self.ports.prefetch_block(aim.pool, aim.class, place, aim.flow);
+                self.ports
+                    .prefetch_block(request.pool, request.class, place, request.flow);
             }
-            aim.block = place.map(|place| (newest, place));
+            request.block = place.map(|place| (newest, place));
         }
     }
 
@@ -318,19 +319,19 @@ impl<'m, A: Address> Bindings<'m, A> {
     #[inline]
     pub fn allocate<T: Tuple<Address = A>>(
         &mut self,
-        aim: &PortRequest<A>,
+        request: &PortRequest<A>,
         key: &T,
         remote: A,
         now: u64,
     ) -> Result<Allocation<A>, Reason> {
-        if let Some(port) = aim.port {
+        if let Some(port) = request.port {
             return Ok(Allocation {
                 lease: self.ports.allocate(port)?,
-                holding: Resources::PORT,
+                resources: Resources::PORT,
                 overlaps: false,
             });
         }
-        self.allocate_beyond_port(aim, key, remote, now)
+        self.allocate_beyond_port(request, key, remote, now)
     }
 
     /// Add the new mappings to the outside index. Called at the end of a batch of allocations.
@@ -432,12 +433,12 @@ impl<'m, A: Address> Bindings<'m, A> {
 
     /// Find the subscriber of a key, using the record number that earlier passes may have found.
     #[inline(always)]
-    fn subscriber_of<T: Tuple<Address = A>>(&self, aim: &PortRequest<A>, host: u64, key: &T) -> Option<u32> {
+    fn subscriber_of<T: Tuple<Address = A>>(&self, request: &PortRequest<A>, host: u64, key: &T) -> Option<u32> {
         let (context, prefix) = (key.context(), self.prefix(key.context(), key.source()));
-        let known = aim
+        let known = request
             .subscriber
-            .filter(|&number| self.subscribers.is(number, context, prefix, aim.pool));
-        known.or_else(|| self.find_subscriber(host, key, aim.pool))
+            .filter(|&number| self.subscribers.is(number, context, prefix, request.pool));
+        known.or_else(|| self.find_subscriber(host, key, request.pool))
     }
 
     #[inline(always)]

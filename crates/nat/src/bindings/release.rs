@@ -13,7 +13,7 @@ pub struct ReleaseRequest<A> {
     ends: Sides<A>,
     pool: PoolIndex,
     class: PortClass,
-    holding: Resources,
+    resources: Resources,
     /// Keyed hash that finds the mapping from outside; without a mapping, keyed hash of the subscriber.
     hash: u64,
     /// Record number of the mapping: a guess after [`Bindings::prefetch_release`], almost certain after
@@ -45,20 +45,20 @@ impl<A: Address> Bindings<'_, A> {
         forward: &T,
         reverse: &T,
     ) -> Option<ReleaseRequest<A>> {
-        let (holding, pool) = (decision.resources().allocated(), decision.pool_index());
-        if holding == Resources::NOTHING {
+        let (resources, pool) = (decision.resources().allocated(), decision.pool_index());
+        if resources == Resources::NOTHING {
             return None;
         }
         let class = PortClass::of(protocol, A::BITS)?;
         let ends = sides(decision, forward, reverse);
-        if holding.has(Resources::MAPPING) || holding.has(Resources::PORT) {
+        if resources.has(Resources::MAPPING) || resources.has(Resources::PORT) {
             self.ports.prefetch_release(pool, class, ends.outside);
         }
-        let hash = if holding.has(Resources::MAPPING) {
+        let hash = if resources.has(Resources::MAPPING) {
             let hash = self.mappings.outside_hash(ends.outside, class);
             self.mappings.prefetch_outside(hash);
             hash
-        } else if holding.has(Resources::SUBSCRIBER) {
+        } else if resources.has(Resources::SUBSCRIBER) {
             let hash = self.host_hash(ends.context, self.prefix(ends.context, ends.inside.0), pool);
             self.subscribers.prefetch(hash);
             hash
@@ -69,7 +69,7 @@ impl<A: Address> Bindings<'_, A> {
             ends,
             pool,
             class,
-            holding,
+            resources,
             hash,
             mapping: None,
             inside: None,
@@ -79,9 +79,9 @@ impl<A: Address> Bindings<'_, A> {
     /// Second pass: prefetch the record of the mapping or subscriber.
     #[inline(always)]
     pub fn prefetch_release(&self, ending: &mut ReleaseRequest<A>) {
-        if ending.holding.has(Resources::MAPPING) {
+        if ending.resources.has(Resources::MAPPING) {
             ending.mapping = self.mappings.prefetch_outside_record(ending.hash);
-        } else if ending.holding.has(Resources::SUBSCRIBER) {
+        } else if ending.resources.has(Resources::SUBSCRIBER) {
             self.subscribers.prefetch_record(ending.hash);
         }
     }
@@ -89,7 +89,7 @@ impl<A: Address> Bindings<'_, A> {
     /// Third pass: prefetch the mapping's subscriber, and the inside index entry that a removal of the mapping needs.
     #[inline(always)]
     pub fn prefetch_release_subscriber(&self, ending: &mut ReleaseRequest<A>) {
-        if !ending.holding.has(Resources::MAPPING) {
+        if !ending.resources.has(Resources::MAPPING) {
             return;
         }
         ending.mapping = self.mapping_of(ending);
@@ -127,7 +127,7 @@ impl<A: Address> Bindings<'_, A> {
         let &ReleaseRequest {
             pool,
             class,
-            holding,
+            resources,
             hash,
             ..
         } = ending;
@@ -137,10 +137,10 @@ impl<A: Address> Bindings<'_, A> {
             remote,
             context,
         } = ending.ends;
-        if holding == Resources::PORT {
+        if resources == Resources::PORT {
             return self.ports.release(pool, class, outside);
         }
-        if holding.has(Resources::MAPPING) {
+        if resources.has(Resources::MAPPING) {
             self.publish();
             if self.filtering(pool, class) == Filtering::AddressDependent {
                 self.mappings.revoke(outside, class, remote);
@@ -161,7 +161,7 @@ impl<A: Address> Bindings<'_, A> {
             return false;
         };
         let mut known = true;
-        if holding.has(Resources::PORT) {
+        if resources.has(Resources::PORT) {
             let port = Port {
                 pool,
                 class,

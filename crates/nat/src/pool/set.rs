@@ -127,7 +127,7 @@ impl<A: Address> Pools<A> {
     }
 
     /// A pool of a virtual router that contains the address and allocates a port from `first` to `last`.
-    pub fn lends(&self, context: Context, address: A, first: u16, last: u16) -> Option<PoolIndex> {
+    pub fn includes(&self, context: Context, address: A, first: u16, last: u16) -> Option<PoolIndex> {
         self.lends_within(context, (address, address), first, last)
             .map(|(index, _)| index)
     }
@@ -135,11 +135,11 @@ impl<A: Address> Pools<A> {
     /// A pool of a virtual router that contains an address of a range and allocates a port from `first` to `last`, with
     /// that address.
     pub fn lends_within(&self, context: Context, addresses: (A, A), first: u16, last: u16) -> Option<(PoolIndex, A)> {
-        let lends = |pool: PoolIndex| self.get(pool).is_some_and(|pool| pool.has_port_within(first, last));
+        let includes = |pool: PoolIndex| self.get(pool).is_some_and(|pool| pool.has_port_within(first, last));
         let owners = self.ranges(context, addresses.1).iter();
         let owner = owners
             .filter(|range| addresses.0 <= range.2)
-            .find(|range| lends(range.3))?;
+            .find(|range| includes(range.3))?;
         Some((owner.3, owner.1.max(addresses.0)))
     }
 

@@ -39,8 +39,8 @@ fn pools_overlapping_addresses_and_ports_are_refused() {
         ..other
     };
     let pools = Pools::new(&[one, low]).unwrap();
-    assert_eq!(Some(0), pools.lends(0, BASE + 9, 1024, 1024));
-    assert_eq!(Some(1), pools.lends(0, BASE + 9, 80, 80));
+    assert_eq!(Some(0), pools.includes(0, BASE + 9, 1024, 1024));
+    assert_eq!(Some(1), pools.includes(0, BASE + 9, 80, 80));
     assert_eq!(Some(0), pools.owner(0, BASE + 8));
     assert_eq!(Some(1), pools.owner(0, BASE + 20));
 }
@@ -50,7 +50,7 @@ fn pools_do_not_lend_what_is_reserved() {
     let mut pool = Pool::new(BASE, BASE);
     pool.reserved = vec![8080..=8081, 8082..=8090, 65_000..=u16::MAX];
     let pools = Pools::new(&[pool]).unwrap();
-    for (first, last, lent) in [
+    for (first, last, allocated) in [
         (8080, 8090, false),
         (8082, 8082, false),
         (8079, 8090, true),
@@ -59,7 +59,11 @@ fn pools_do_not_lend_what_is_reserved() {
         (1, 1023, false),
         (1, u16::MAX, true),
     ] {
-        assert_eq!(lent.then_some(0), pools.lends(0, BASE, first, last), "{first}-{last}");
+        assert_eq!(
+            allocated.then_some(0),
+            pools.includes(0, BASE, first, last),
+            "{first}-{last}"
+        );
     }
 }
 

@@ -113,7 +113,7 @@ impl<A: Address> Layout<A> {
 
     /// Pool that currently allocates a port.
     pub(super) fn holder(&self, lease: Lease<A>) -> Option<PoolIndex> {
-        let holds = |region: &Region<A>| region.pool.is_plain() && region.pool.lends(lease.address, lease.port);
+        let holds = |region: &Region<A>| region.pool.is_plain() && region.pool.includes(lease.address, lease.port);
         self.regions.iter().position(holds).map(|place| place as PoolIndex)
     }
 

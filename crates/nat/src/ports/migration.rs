@@ -83,9 +83,9 @@ impl<'a, A: Address> Before<'a, A> {
             for block in number..number + unit {
                 let at = first + (block - number) as usize;
                 let owned = from.owned(block);
-                let lent = PortClass::ALL.map(|class| owned & !from.bits(old, class, self.address).words[at]);
-                if lent != [0; CLASSES] {
-                    self.migrate_word(memory, heirs.clone(), block, lent);
+                let allocated = PortClass::ALL.map(|class| owned & !from.bits(old, class, self.address).words[at]);
+                if allocated != [0; CLASSES] {
+                    self.migrate_word(memory, heirs.clone(), block, allocated);
                 }
             }
         }
@@ -108,12 +108,12 @@ impl<'a, A: Address> Before<'a, A> {
         memory: &mut [u64],
         heirs: impl Iterator<Item = Successor<'a, A>> + Clone,
         block: u32,
-        lent: Allocated,
+        allocated: Allocated,
     ) {
         for Successor { to, address, .. } in heirs.clone() {
             if let Some(at) = to.place_of(self.shards, self.shard, self.outside, block) {
-                for (class, lent) in PortClass::ALL.into_iter().zip(lent) {
-                    let ports = lent & to.owned(block);
+                for (class, allocated) in PortClass::ALL.into_iter().zip(allocated) {
+                    let ports = allocated & to.owned(block);
                     if ports != 0 {
                         to.bits(memory, class, address).take_all(at, ports);
                         memory[to.start + class as usize] += u64::from(ports.count_ones());
@@ -121,7 +121,7 @@ impl<'a, A: Address> Before<'a, A> {
                 }
             }
         }
-        let Some(Successor { to, address, .. }) = only(heirs, block, lent) else {
+        let Some(Successor { to, address, .. }) = only(heirs, block, allocated) else {
             return;
         };
         if let Some(at) = to.shared_place(self.shards, block) {
@@ -131,7 +131,7 @@ impl<'a, A: Address> Before<'a, A> {
             }
             let shared = to.shared(address);
             if shared.and_then(|shared| shared.owner(block)) == Some(self.shard) {
-                self.keep(memory, (to, address), block, lent);
+                self.keep(memory, (to, address), block, allocated);
             }
         }
     }
@@ -144,16 +144,16 @@ impl<'a, A: Address> Before<'a, A> {
             return;
         };
         for block in from.claimed(shards, self.shard, self.address) {
-            let lent = PortClass::ALL.map(|class| from.owned(block) & !shared.free(class, block));
+            let allocated = PortClass::ALL.map(|class| from.owned(block) & !shared.free(class, block));
             let of_subscriber = from.geometry.units > 0;
             let same = heirs.clone().find(|heir| of_subscriber && heir.same);
-            let heir = same.or_else(|| only(heirs.clone(), block, lent));
+            let heir = same.or_else(|| only(heirs.clone(), block, allocated));
             let stays = heir.filter(|&Successor { to, address, .. }| {
                 let is_it = to.shared(address).is_some_and(|other| core::ptr::eq(other, shared));
                 is_it && to.shared_place(shards, block).is_some()
             });
             if let Some(Successor { to, address, .. }) = stays {
-                self.keep(memory, (to, address), block, lent);
+                self.keep(memory, (to, address), block, allocated);
                 shared.set_borrowed(block, self.shard, to.borrows(shards, self.shard, self.outside, block));
                 continue;
             }
@@ -161,16 +161,21 @@ impl<'a, A: Address> Before<'a, A> {
             if let Some(heir) = same.filter(|_| block.is_multiple_of(from.geometry.unit)) {
                 self.migrate_unit(memory, heir, block);
             }
-            self.migrate_word(memory, heirs.clone(), block, lent);
+            self.migrate_word(memory, heirs.clone(), block, allocated);
         }
     }
 
     /// Keep a claimed block with its allocated ports.
-    fn keep(&self, memory: &mut [u64], (to, address): (&Region<A>, usize), block: u32, lent: Allocated) {
+    fn keep(&self, memory: &mut [u64], (to, address): (&Region<A>, usize), block: u32, allocated: Allocated) {
         let owned = to.owned(block);
-        to.set_shared(memory, (self.shards, address), block, lent.map(|lent| owned & !lent));
-        for (class, lent) in PortClass::ALL.into_iter().zip(lent) {
-            memory[to.start + class as usize] += u64::from((lent & owned).count_ones());
+        to.set_shared(
+            memory,
+            (self.shards, address),
+            block,
+            allocated.map(|allocated| owned & !allocated),
+        );
+        for (class, allocated) in PortClass::ALL.into_iter().zip(allocated) {
+            memory[to.start + class as usize] += u64::from((allocated & owned).count_ones());
         }
     }
 }
@@ -179,9 +184,9 @@ impl<'a, A: Address> Before<'a, A> {
 fn only<'a, A: Address>(
     heirs: impl Iterator<Item = Successor<'a, A>>,
     block: u32,
-    lent: Allocated,
+    allocated: Allocated,
 ) -> Option<Successor<'a, A>> {
-    let any = lent.into_iter().fold(0, |any, lent| any | lent);
+    let any = allocated.into_iter().fold(0, |any, allocated| any | allocated);
     let mut takers = heirs.filter(|heir| heir.to.owned(block) & any != 0);
     let first = takers.next();
     first.filter(|_| takers.next().is_none())

@@ -22,21 +22,21 @@ enum Found {
 impl<A: Address> Ports<'_, A> {
     /// Allocate the next free port if the first word has no free port, or only one.
     #[inline(never)]
-    pub(super) fn search(&mut self, aim: LeaseRequest) -> Result<Lease<A>, Exhausted> {
-        let region = self.layout.regions.get(usize::from(aim.pool)).ok_or(Exhausted)?;
+    pub(super) fn search(&mut self, request: LeaseRequest) -> Result<Lease<A>, Exhausted> {
+        let region = self.layout.regions.get(usize::from(request.pool)).ok_or(Exhausted)?;
         let (start, addresses) = (region.start, region.geometry.addresses);
-        let mut address = aim.address as usize;
+        let mut address = request.address as usize;
         let mut others = match region.pool.pairing() {
             Pairing::Soft => OTHERS.min(addresses.saturating_sub(1) as u32),
             Pairing::Hard => 0,
         };
         loop {
-            match self.find_at(&aim, address) {
+            match self.find_at(&request, address) {
                 Some(Found::Own(at, bit)) => {
-                    let region = &self.layout.regions[usize::from(aim.pool)];
+                    let region = &self.layout.regions[usize::from(request.pool)];
                     let outside = region.pool.address(address as u32);
-                    region.bits(self.memory, aim.class, address).take(at, bit);
-                    self.memory[start + aim.class as usize] += 1;
+                    region.bits(self.memory, request.class, address).take(at, bit);
+                    self.memory[start + request.class as usize] += 1;
                     let port = region.block_at(self.layout.shards, self.shard, outside, at) * BLOCK + bit;
                     return Ok(Lease {
                         address: outside,
@@ -45,14 +45,14 @@ impl<A: Address> Ports<'_, A> {
                 }
                 Some(Found::Shared(block, bit)) => {
                     let place = Self::at(address, block, bit);
-                    return self.take_shared(aim.pool, aim.class, place).ok_or(Exhausted);
+                    return self.take_shared(request.pool, request.class, place).ok_or(Exhausted);
                 }
                 None if others == 0 => return Err(Exhausted),
                 None => {}
             }
             others -= 1;
-            let region = &self.layout.regions[usize::from(aim.pool)];
-            let available = region.bits(self.memory, aim.class, address).available;
+            let region = &self.layout.regions[usize::from(request.pool)];
+            let available = region.bits(self.memory, request.class, address).available;
             let own = next(available, address + 1, addresses).or_else(|| next(available, 0, address));
             // If no address has a free port of the shard's own, continue with the shared ports of the next address.
             let shared = || (region.geometry.shared > 0).then_some((address + 1) % addresses);
@@ -62,43 +62,43 @@ impl<A: Address> Ports<'_, A> {
 
     /// Find a free port of an address. A port whose answers RSS delivers to this shard avoids a hand-over per answer,
     /// so this is preferred over parity.
-    fn find_at(&mut self, aim: &LeaseRequest, address: usize) -> Option<Found> {
+    fn find_at(&mut self, request: &LeaseRequest, address: usize) -> Option<Found> {
         let (shards, shard) = (self.layout.shards, self.shard);
-        let region = self.layout.regions.get(usize::from(aim.pool))?;
+        let region = self.layout.regions.get(usize::from(request.pool))?;
         let outside = region.pool.address(address as u32);
-        let own = region.ranges(shards, shard, address as u32, aim.range);
-        let shared = region.shared_ranges(shards, shard, address as u32, aim.range);
-        let fitting = self.fitting.as_deref().zip(aim.suits.required_hash);
+        let own = region.ranges(shards, shard, address as u32, request.range);
+        let shared = region.shared_ranges(shards, shard, address as u32, request.range);
+        let fitting = self.fitting.as_deref().zip(request.suits.required_hash);
         let fits = |block: u32| {
             fitting.map_or(u64::MAX, |(fitting, wanted): (&RssPorts, u32)| {
                 fitting.of_word::<A>(wanted, outside, block * BLOCK)
             })
         };
-        let both = |block| fits(block) & aim.suits.parity;
-        let prefers = aim.suits.parity != u64::MAX || aim.suits.required_hash.is_some();
+        let both = |block| fits(block) & request.suits.parity;
+        let prefers = request.suits.parity != u64::MAX || request.suits.required_hash.is_some();
         let memory = &mut *self.memory;
         let suited = |memory: &mut [u64]| {
             let ranges = (own[0], shared[0]);
             let place = (shards, shard, address);
-            find_preferred(region, memory, place, aim, ranges, both)
-                .or_else(|| find_preferred(region, memory, place, aim, ranges, fits))
+            find_preferred(region, memory, place, request, ranges, both)
+                .or_else(|| find_preferred(region, memory, place, request, ranges, fits))
         };
         if let Some(found) = prefers.then(|| suited(memory)).flatten() {
             return Some(found);
         }
         for (own, shared) in own.into_iter().zip(shared) {
-            if let Some((at, bit)) = region.bits(memory, aim.class, address).find(own, aim.flow) {
+            if let Some((at, bit)) = region.bits(memory, request.class, address).find(own, request.flow) {
                 return Some(Found::Own(at, bit));
             }
             let any = |memory: &mut [u64]| {
                 let place = (shards, address);
-                let found = region.find_shared(memory, place, aim.class, (shared, aim.flow), |_| u64::MAX);
-                found.map(|(block, ports)| Found::Shared(block, pick(ports, aim.flow)))
+                let found = region.find_shared(memory, place, request.class, (shared, request.flow), |_| u64::MAX);
+                found.map(|(block, ports)| Found::Shared(block, pick(ports, request.flow)))
             };
             if let Some(found) = any(memory) {
                 return Some(found);
             }
-            let claimed = region.claim_within(memory, (shards, shard), address, shared, aim.flow);
+            let claimed = region.claim_within(memory, (shards, shard), address, shared, request.flow);
             if claimed.is_some() {
                 let suited = prefers.then(|| suited(memory)).flatten();
                 return suited.or_else(|| any(memory));
@@ -113,16 +113,16 @@ fn find_preferred<A: Address>(
     region: &Region<A>,
     memory: &mut [u64],
     (shards, shard, address): (crate::shard::Shards, u32, usize),
-    aim: &LeaseRequest,
+    request: &LeaseRequest,
     (own, shared): ((usize, usize), (usize, usize)),
     suits: impl Fn(u32) -> u64,
 ) -> Option<Found> {
     let outside = region.pool.address(address as u32);
     let block = |at| region.block_at(shards, shard, outside, at);
-    let bits = region.bits(memory, aim.class, address);
-    if let Some((at, bit)) = bits.find_preferred(own, aim.flow, |at| suits(block(at))) {
+    let bits = region.bits(memory, request.class, address);
+    if let Some((at, bit)) = bits.find_preferred(own, request.flow, |at| suits(block(at))) {
         return Some(Found::Own(at, bit));
     }
-    let found = region.find_shared(memory, (shards, address), aim.class, (shared, aim.flow), suits);
-    found.map(|(block, ports)| Found::Shared(block, pick(ports, aim.flow)))
+    let found = region.find_shared(memory, (shards, address), request.class, (shared, request.flow), suits);
+    found.map(|(block, ports)| Found::Shared(block, pick(ports, request.flow)))
 }

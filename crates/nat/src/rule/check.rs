@@ -77,7 +77,7 @@ pub enum RuleError {
     },
     /// A destination rule matches an address and port that a pool allocates.
     #[error("destination rule {rule} forwards {address} port {first}-{last}, which belongs to pool {pool}")]
-    Lent {
+    Allocated {
         /// Number of the rule.
         rule: RuleId,
         /// Address that the rule forwards.
@@ -177,7 +177,7 @@ pub fn destination<A: Address>(rule: RuleId, named: &DestinationRule<A>, pools: 
         && let Some((pool, address)) = pools.lends_within(named.context, (from, to), first, last)
     {
         let address = address.display();
-        return Err(RuleError::Lent {
+        return Err(RuleError::Allocated {
             rule,
             address,
             first,

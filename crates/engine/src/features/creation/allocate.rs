@@ -337,7 +337,7 @@ fn translate<F: Family>(
         let remote = translation.target.map_or(tuple.destination(), |target| target.address);
         let granted = F::bindings(shard).allocate(request, tuple, remote, now);
         let granted = granted.map_err(|reason| (Some(IcmpError::NoResources), reason.into()))?;
-        let source = NewSource::Lent(pool, granted.lease);
+        let source = NewSource::Allocated(pool, granted.lease);
         let mut made = decision::translate(
             tuple,
             protocol,
@@ -345,7 +345,7 @@ fn translate<F: Family>(
             translation.target,
             source,
         );
-        made.decision = made.decision.with_resources(pool, granted.holding);
+        made.decision = made.decision.with_resources(pool, granted.resources);
         return Ok((made, granted.overlaps));
     }
     let source = translation.outside.map_or(NewSource::Kept, NewSource::Static);
@@ -363,9 +363,9 @@ fn translate<F: Family>(
         translation.mapped,
         PortClass::of(protocol, <F::Address as Address>::BITS),
     ) {
-        let holding = F::bindings(shard).accept(tuple, class, now);
-        let holding = holding.map_err(|reason| (None, reason.into()))?;
-        made.decision = made.decision.with_resources(pool, holding);
+        let parked_packets = F::bindings(shard).accept(tuple, class, now);
+        let parked_packets = parked_packets.map_err(|reason| (None, reason.into()))?;
+        made.decision = made.decision.with_resources(pool, parked_packets);
     }
     Ok((made, false))
 }

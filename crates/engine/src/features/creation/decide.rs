@@ -34,7 +34,7 @@ pub fn decide<F: Family>(
                 .snapshot
                 .filter_of(tuple.context())
                 .filter(|filter| is_local || needs_filter(filter, &plan));
-            let fate = filter.map(|filter| {
+            let result = filter.map(|filter| {
                 let tuple = way.translated(tuple);
                 let header = filter::first_header::<F>(ctx.snapshot, meta, protocol, &tuple, interface);
                 let back = match &plan {
@@ -42,16 +42,18 @@ pub fn decide<F: Family>(
                     _ => AdjacencyIndex::UNRESOLVED,
                 };
                 let header = filter::with_macs(ctx.snapshot, header.with_mark(mark), || {
-                    filter::macs_from(ctx.snapshot, ctx.paths, meta.interface, back)
+                    filter::macs_from(ctx.snapshot, ctx.forwarding, meta.interface, back)
                 });
                 match is_local {
                     true => filter::query_gateway::<F>(filter, header),
                     false => F::filter(filter).evaluate_as(&header, known),
                 }
             });
-            match fate {
-                Some(fate) if !filter::may_begin(fate) => FlowDecision::Drop(sluice_filter::Reason::Denied.into()),
-                Some(fate) if fate.verdict == Verdict::AcceptUntracked => untracked::<F>(ctx, meta, key, &way, plan),
+            match result {
+                Some(result) if !filter::may_begin(result) => FlowDecision::Drop(sluice_filter::Reason::Denied.into()),
+                Some(result) if result.verdict == Verdict::AcceptUntracked => {
+                    untracked::<F>(ctx, meta, key, &way, plan)
+                }
                 _ => plan,
             }
         }

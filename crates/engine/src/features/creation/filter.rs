@@ -175,8 +175,8 @@ fn is_untracked_fragment<F: Family>(
     meta.layers.fragment == Fragment::Later
         && filter_query::<F>(ctx, meta, frame, key, way, plan).is_some_and(|header| {
             let filter = ctx.snapshot.filter_of(F::tuple(key).context());
-            let fate = filter.map(|filter| F::filter(filter).evaluate(&header));
-            fate.is_some_and(|fate| fate.verdict == Verdict::AcceptUntracked)
+            let result = filter.map(|filter| F::filter(filter).evaluate(&header));
+            result.is_some_and(|result| result.verdict == Verdict::AcceptUntracked)
                 && matches!(untracked::<F>(ctx, meta, key, way, *plan), FlowDecision::Plain)
         })
 }

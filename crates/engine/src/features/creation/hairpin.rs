@@ -60,7 +60,7 @@ pub(super) fn hairpin<F: Family>(
     }
     let answers = ctx.snapshot.lookup::<F>(router, tuple.destination());
     match ctx
-        .paths
+        .forwarding
         .find::<F>(answers, tuple.source(), || F::hash_one(ctx.hasher, key))
     {
         ForwardingDecision::Hop(back) => session(back),

@@ -80,7 +80,7 @@ impl<F: Family> NewFlows<F> {
                 continue;
             };
             let meta = batch.meta(flow.slot);
-            if !holds.take(ctx.paths, translation.hops) {
+            if !holds.take(ctx.forwarding, translation.hops) {
                 release::<F>(ctx, meta, key, &decided);
                 flow.state = CreationState::Stale;
                 continue;
@@ -120,7 +120,7 @@ impl<F: Family> NewFlows<F> {
                     // Both endpoints may send first within one burst: the packet of the other endpoint has created this session already.
                     let known = F::table_ref(shard).find(hash, key).is_some();
                     release::<F>(ctx, meta, key, &decided);
-                    holds.release(ctx.paths, &translation.hops);
+                    holds.release(ctx.forwarding, &translation.hops);
                     flow.state = if known {
                         CreationState::Known
                     } else {
@@ -129,7 +129,7 @@ impl<F: Family> NewFlows<F> {
                 }
             }
         }
-        holds.flush(ctx.paths);
+        holds.flush(ctx.forwarding);
         ctx.counters.sessions_created.add(created);
         if F::IS_V6 {
             ctx.counters.sessions_six.add(created);
@@ -235,7 +235,7 @@ fn session<F: Family>(
     {
         session.set_application(Application::Wanted);
         if session.inspect() == InspectState::Nothing {
-            session.set_inspect(InspectState::Sought);
+            session.set_inspect(InspectState::Pending);
         }
     }
     session.track_mut().tracking = tracking;

@@ -45,7 +45,7 @@ pub(super) fn insert_with_other_outside_port<F: Family>(
             protocol,
             translation.answers(forward.context()),
             translation.target,
-            NewSource::Lent(pool, lease),
+            NewSource::Allocated(pool, lease),
         );
         let decision = made.decision.with_resources(pool, session.nat().resources());
         session.translate_as(made.reverse, decision);

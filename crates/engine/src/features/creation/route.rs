@@ -144,7 +144,7 @@ pub(super) fn route_flow<F: Family>(
         target.is_some() || pooled || !exempt && sites::is_own::<F>(ctx.snapshot, context, tuple.destination());
     // If a rule translates the destination to another outside host, the packet leaves directly, without hairpinning.
     let leads_out = |target: &Target<F::Address>| {
-        let interface = egress(ctx.paths.find::<F>(lookup, target.address, flow));
+        let interface = egress(ctx.forwarding.find::<F>(lookup, target.address, flow));
         let interface = interface.and_then(|number| ctx.snapshot.interface(number));
         interface.is_some_and(|interface| interface.outside)
     };
@@ -159,7 +159,7 @@ pub(super) fn route_flow<F: Family>(
         return Err(FlowDecision::Drop(Own::Multicast.into()));
     }
     let destination = match inside.filter(|_| !comes_back) {
-        None => ctx.paths.find::<F>(lookup, address, flow),
+        None => ctx.forwarding.find::<F>(lookup, address, flow),
         // Terminals of a site are not resolved; their leases are known.
         Some(context) => match sites::hop::<F>(ctx.snapshot, context, address) {
             Some(hop) => ForwardingDecision::Hop(hop),
@@ -188,7 +188,7 @@ pub(super) fn route_flow<F: Family>(
         && !turned
         && !is_site(tuple.context())
         && let Err(reason) = ctx
-            .paths
+            .forwarding
             .validate_source::<F>(validation, router, interface, tuple.source())
     {
         return Err(FlowDecision::Drop(reason.into()));
@@ -290,7 +290,7 @@ pub(super) fn complete<F: Family>(
     let by_uplink = by_uplink::<F>(ctx, meta, way, (answers, tuple.source()));
     let back = match by_uplink.unwrap_or_else(|| {
         let flow = || F::hash_one(ctx.hasher, key);
-        ctx.paths.find::<F>(answers, tuple.source(), flow)
+        ctx.forwarding.find::<F>(answers, tuple.source(), flow)
     }) {
         _ if turned && is_outside_address::<F>(ctx.snapshot, tuple.context(), tuple.source()) => {
             AdjacencyIndex::HAIRPIN
@@ -325,11 +325,11 @@ fn by_uplink<F: Family>(
     if way.target.is_none() || !is_uplink || meta.origin != Origin::Received {
         return None;
     }
-    ctx.paths
+    ctx.forwarding
         .find_by_interface::<F>(answers, sender, meta.interface)
         .or_else(|| {
             let address = ctx.snapshot.uplink(meta.interface, F::IS_V6)?;
-            Some(ctx.paths.neighbour(UnresolvedNeighbour {
+            Some(ctx.forwarding.neighbour(UnresolvedNeighbour {
                 interface: meta.interface,
                 address,
             }))

@@ -53,7 +53,7 @@ pub struct Controller {
     pub seen: Box<[u32]>,
     faded: u64,
     /// Borrowed shards, each with its session worker.
-    lent: Vec<(u16, WorkerIndex)>,
+    allocated: Vec<(u16, WorkerIndex)>,
     calm_since: Option<u64>,
     /// Time of the earliest next request.
     not_before: u64,
@@ -68,7 +68,7 @@ impl Controller {
             threshold: threshold as usize,
             seen: vec![0; shards].into(),
             faded: 0,
-            lent: Vec::with_capacity(shards),
+            allocated: Vec::with_capacity(shards),
             calm_since: None,
             not_before: 0,
             rests_until: 0,
@@ -77,20 +77,20 @@ impl Controller {
 
     /// Borrowed shards.
     pub fn borrowed(&self) -> &[(u16, WorkerIndex)] {
-        &self.lent
+        &self.allocated
     }
 
     /// Record that a shard has arrived from a worker.
     pub fn shard_came(&mut self, shard: u16, from: WorkerIndex) {
-        if self.lent.len() < self.lent.capacity() {
-            self.lent.push((shard, from));
+        if self.allocated.len() < self.allocated.capacity() {
+            self.allocated.push((shard, from));
         }
         self.calm_since = None;
     }
 
     /// Record that a shard has been given back.
     pub fn shard_went(&mut self, shard: u16) {
-        self.lent.retain(|&(lent, _)| lent != shard);
+        self.allocated.retain(|&(allocated, _)| allocated != shard);
         self.calm_since = None;
     }
 
@@ -100,8 +100,8 @@ impl Controller {
     }
 
     /// The next decision. `owner` returns the owner of a shard.
-    pub fn decide(&mut self, sight: &Load<'_>, owner: impl Fn(u16) -> Option<WorkerIndex>) -> Option<Action> {
-        let &Load { now, rings, queued } = sight;
+    pub fn decide(&mut self, facts: &Load<'_>, owner: impl Fn(u16) -> Option<WorkerIndex>) -> Option<Action> {
+        let &Load { now, rings, queued } = facts;
         if now.saturating_sub(self.faded) >= MEMORY {
             self.faded = now;
             self.seen.iter_mut().for_each(|seen| *seen /= 2);
@@ -124,7 +124,7 @@ impl Controller {
             return Some(Action::GiveBack(shard, home));
         }
         if calm_since.is_some_and(|since| now.saturating_sub(since) >= CALM) {
-            let &(shard, home) = self.lent.last()?;
+            let &(shard, home) = self.allocated.last()?;
             return Some(Action::GiveBack(shard, home));
         }
         None
@@ -159,7 +159,7 @@ impl Controller {
     /// The busiest borrowed shard whose session worker has little to do.
     fn surplus(&self, rings: &[(WorkerIndex, usize)], low: usize) -> Option<(u16, WorkerIndex)> {
         let is_idle = |home: WorkerIndex| rings.iter().any(|&(worker, waiting)| worker == home && waiting <= low);
-        let idle = self.lent.iter().filter(|&&(_, home)| is_idle(home));
+        let idle = self.allocated.iter().filter(|&&(_, home)| is_idle(home));
         idle.max_by_key(|(shard, _)| self.seen.get(usize::from(*shard)).copied())
             .copied()
     }
@@ -193,7 +193,7 @@ mod tests {
         fn after(&mut self, nanoseconds: u64, rings: [usize; 2], queued: usize) -> Option<Action> {
             self.now += nanoseconds;
             let rings = [(1, rings[0]), (2, rings[1])];
-            let sight = Load {
+            let facts = Load {
                 now: self.now,
                 rings: &rings,
                 queued,
@@ -201,7 +201,7 @@ mod tests {
             let owners = &self.owners;
             let verdict = self
                 .judge
-                .decide(&sight, |shard| owners.get(usize::from(shard)).copied());
+                .decide(&facts, |shard| owners.get(usize::from(shard)).copied());
             match verdict {
                 Some(Action::Take(shard, from)) => {
                     self.owners[usize::from(shard)] = 0;

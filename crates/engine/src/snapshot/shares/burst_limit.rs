@@ -24,7 +24,7 @@ pub struct BurstLimit {
     /// Distribution state of the queue.
     pub dealt: Distribution,
     /// Routers that have sent recently.
-    pub company: RecentSenders,
+    pub senders: RecentSenders,
     /// Consecutive full bursts.
     full: u32,
     budget: usize,
@@ -35,7 +35,7 @@ impl Default for BurstLimit {
     fn default() -> Self {
         Self {
             dealt: Distribution::default(),
-            company: RecentSenders::default(),
+            senders: RecentSenders::default(),
             full: 0,
             budget: BURST_SIZE,
             has_settled: false,
@@ -94,7 +94,7 @@ impl BurstLimit {
         if self.full > 0 || self.is_closed() {
             *self = Self {
                 dealt: self.dealt,
-                company: self.company,
+                senders: self.senders,
                 ..Self::default()
             };
         } else {

@@ -32,8 +32,8 @@ mod tests {
 
     #[test]
     fn company_one_router_is_alone_until_another_comes_and_again_after_its_silence() {
-        let mut company = RecentSenders::default();
-        let mut see = |routers: &[RouterIndex], now| company.observe(routers.iter().copied(), now);
+        let mut senders = RecentSenders::default();
+        let mut see = |routers: &[RouterIndex], now| senders.observe(routers.iter().copied(), now);
         assert_eq!([true; 3], [see(&[], 0), see(&[3], 1), see(&[3], 2 * SILENCE)]);
         let now = 3 * SILENCE;
         assert_eq!(

@@ -55,30 +55,32 @@ impl<A: Address> Bindings<'_, A> {
     /// The `attempt`-th candidate address and port for a session that may share its port. The caller asks for the next
     /// candidate if the answers of the previous one cannot be distinguished from another session's. `None` if the
     /// candidate is not available. No candidates follow the last of [`TRIES`] attempts.
-    pub fn another<T: Tuple<Address = A>>(&self, aim: &PortRequest<A>, key: &T, attempt: u32) -> Option<Lease<A>> {
-        let number = aim.host.and_then(|host| self.find_subscriber(host, key, aim.pool));
+    pub fn another<T: Tuple<Address = A>>(&self, request: &PortRequest<A>, key: &T, attempt: u32) -> Option<Lease<A>> {
+        let number = request
+            .host
+            .and_then(|host| self.find_subscriber(host, key, request.pool));
         let paired = number.and_then(|number| Some(self.subscribers.get(number)?.paired()));
         // The pool may no longer contain the address, or another shard may own it now.
-        let address = match paired.filter(|&paired| self.is_usable(aim.pool, paired)) {
+        let address = match paired.filter(|&paired| self.is_usable(request.pool, paired)) {
             Some(paired) => paired,
-            None => self.pair(key, aim.pool)?,
+            None => self.pair(key, request.pool)?,
         };
-        (attempt < TRIES).then(|| self.candidate(aim, address, key, attempt))?
+        (attempt < TRIES).then(|| self.candidate(request, address, key, attempt))?
     }
 
     /// The `attempt`-th candidate port of an address.
     pub(super) fn candidate<T: Tuple<Address = A>>(
         &self,
-        aim: &PortRequest<A>,
+        request: &PortRequest<A>,
         address: A,
         key: &T,
         attempt: u32,
     ) -> Option<Lease<A>> {
         let (inside, inside_port) = (key.source(), key.source_port());
-        let valid = self.pool(aim.pool)?;
+        let valid = self.pool(request.pool)?;
         if let Some(plan) = valid.plan() {
             let share = plan.outside(inside)?;
-            return (attempt < share.count()).then(|| self.deterministic_candidate(aim, &share, attempt));
+            return (attempt < share.count()).then(|| self.deterministic_candidate(request, &share, attempt));
         }
         let preserves = valid.selection() == PortSelection::Preserve;
         if attempt == 0 && preserves && valid.has_port(inside_port) {
@@ -90,9 +92,9 @@ impl<A: Address> Bindings<'_, A> {
         // First take one port from each of several random words, then all ports of the first word, so that small port
         // sets are searched completely.
         let word = if attempt < WORDS { attempt } else { 0 };
-        let random = sip::<1, 3>(self.secret, &[aim.flow], word.into());
-        let port = self.ports.port_at(aim.pool, address, random)?;
-        let suits = self.preferred_ports(aim, Lease { address, port }, key)?;
+        let random = sip::<1, 3>(self.secret, &[request.flow], word.into());
+        let port = self.ports.port_at(request.pool, address, random)?;
+        let suits = self.preferred_ports(request, Lease { address, port }, key)?;
         let from = u32::from(port % 64);
         let bit = match attempt {
             0..PARITY => nth(suits.first(), from, 0),
@@ -100,7 +102,7 @@ impl<A: Address> Bindings<'_, A> {
             _ => suits.nth(from, attempt - WORDS),
         };
         let port = port & !63 | bit? as u16;
-        let low = inside_port < 1024 || aim.class == PortClass::Query || valid.ports().1 < 1024;
+        let low = inside_port < 1024 || request.class == PortClass::Query || valid.ports().1 < 1024;
         (low || port >= 1024).then_some(Lease { address, port })
     }
 
@@ -108,39 +110,44 @@ impl<A: Address> Bindings<'_, A> {
     /// session.
     pub(super) fn preferred_ports<T: Tuple<Address = A>>(
         &self,
-        aim: &PortRequest<A>,
+        request: &PortRequest<A>,
         near: Lease<A>,
         key: &T,
     ) -> Option<PreferredPorts> {
-        let valid = self.pool(aim.pool)?;
-        let owned = self.ports.owned_ports_of_word(aim.pool, near.port);
-        let parity = match valid.keeps_parity() && aim.class == PortClass::Udp {
+        let valid = self.pool(request.pool)?;
+        let owned = self.ports.owned_ports_of_word(request.pool, near.port);
+        let parity = match valid.keeps_parity() && request.class == PortClass::Udp {
             true => EVEN << (key.source_port() & 1),
             false => u64::MAX,
         };
         Some(PreferredPorts {
             owned,
-            fitting: owned & self.ports.rss_ports_of_word(aim.class, near, key),
+            fitting: owned & self.ports.rss_ports_of_word(request.class, near, key),
             parity,
         })
     }
 
     /// A free port among those computed for an inside address (RFC 7422).
-    pub(super) fn deterministic_port<T: Tuple<Address = A>>(&self, aim: &PortRequest<A>, key: &T) -> Option<Lease<A>> {
-        let share = self.pool(aim.pool)?.plan()?.outside(key.source())?;
-        let mut ports = (0..TRIES.min(share.count())).map(|attempt| self.deterministic_candidate(aim, &share, attempt));
-        ports.find(|lease| self.mappings.find_outside(*lease, aim.class).is_none())
+    pub(super) fn deterministic_port<T: Tuple<Address = A>>(
+        &self,
+        request: &PortRequest<A>,
+        key: &T,
+    ) -> Option<Lease<A>> {
+        let share = self.pool(request.pool)?.plan()?.outside(key.source())?;
+        let mut ports =
+            (0..TRIES.min(share.count())).map(|attempt| self.deterministic_candidate(request, &share, attempt));
+        ports.find(|lease| self.mappings.find_outside(*lease, request.class).is_none())
     }
 
     /// The `attempt`-th candidate port of a subscriber's computed ports: it starts at a random one and continues
     /// upwards.
     pub(super) fn deterministic_candidate(
         &self,
-        aim: &PortRequest<A>,
+        request: &PortRequest<A>,
         share: &PortSet<'_, A>,
         attempt: u32,
     ) -> Lease<A> {
-        let first = reduce((aim.flow >> 32) as u32, share.count());
+        let first = reduce((request.flow >> 32) as u32, share.count());
         let (address, port) = share.at((first + attempt) % share.count().max(1));
         Lease { address, port }
     }
