@@ -186,7 +186,7 @@ fn filter_signs_that_contradict_each_other_are_refused() {
         *wrong(&rule("from = \"!0.0.0.0/0\""))
     );
     assert_eq!(
-        ["4: 80: `to-port` is of tcp and udp, and the rule names !udp"],
+        ["4: 80: `to-port` belongs to tcp and udp, but the rule has protocol !udp"],
         *wrong(&rule("protocol = \"!udp\"\nto-port = 80"))
     );
     assert_eq!(
@@ -215,7 +215,7 @@ fn filter_with_impossible_values_is_refused_at_its_place() {
         *wrong(&rule("from = \"10.0.0.9-10.0.0.1\""))
     );
     assert_eq!(
-        ["3: \"10.0.0.1-2001:db8::1\": `10.0.0.1-2001:db8::1` begins in one family and ends in the other"],
+        ["3: \"10.0.0.1-2001:db8::1\": `10.0.0.1-2001:db8::1` mixes IPv4 and IPv6"],
         *wrong(&rule("from = \"10.0.0.1-2001:db8::1\""))
     );
     assert_eq!(
@@ -223,20 +223,23 @@ fn filter_with_impossible_values_is_refused_at_its_place() {
         *wrong(&rule("from = \"10.0.0.1\"\nto = \"2001:db8::1\""))
     );
     assert_eq!(
-        ["4: 80: `to-port` is of tcp and udp, and the rule names icmp"],
+        ["4: 80: `to-port` belongs to tcp and udp, but the rule has protocol icmp"],
         *wrong(&rule("protocol = \"icmp\"\nto-port = 80"))
     );
     assert_eq!(
-        ["4: \"packet-too-big\": `packet-too-big` is no message of the rule's protocol"],
+        ["4: \"packet-too-big\": `packet-too-big` is not a message type of the rule's protocol"],
         *wrong(&rule("protocol = \"icmp\"\nicmp = \"packet-too-big\""))
     );
     assert_eq!(
         ["3: \"dmz\": there is no interface `dmz`"],
         *wrong(&rule("in = \"dmz\""))
     );
-    assert_eq!(["3: 9: `rate` is for `rate-limit`"], *wrong(&rule("rate = 9")));
     assert_eq!(
-        ["3: \"0x1\": `new-mark` is for `set-mark`"],
+        ["3: 9: `rate` needs the action `rate-limit`"],
+        *wrong(&rule("rate = 9"))
+    );
+    assert_eq!(
+        ["3: \"0x1\": `new-mark` needs the action `set-mark`"],
         *wrong(&rule("new-mark = \"0x1\""))
     );
     assert_eq!(
@@ -244,7 +247,7 @@ fn filter_with_impossible_values_is_refused_at_its_place() {
         *wrong("[filter]\n[[filter.rules]]\nname = \"x\"\n\naction = \"set-mark\"\n")
     );
     assert_eq!(
-        ["3: \"ef\": `new-dscp` is for `set-dscp`"],
+        ["3: \"ef\": `new-dscp` needs the action `set-dscp`"],
         *wrong(&rule("new-dscp = \"ef\""))
     );
     assert_eq!(
@@ -321,16 +324,22 @@ fn filter_sets_that_are_wrong_are_refused_at_their_place() {
         *with("[filter.sets.a]\nsize = 0", "")
     );
     assert_eq!(
-        ["4: [\"@a\", \"10.0.0.1\"]: set `a` stands among others"],
+        ["4: [\"@a\", \"10.0.0.1\"]: set `a` is combined with other values"],
         *with(one, "from = [\"@a\", \"10.0.0.1\"]")
     );
-    assert_eq!(["4: \"a\": `set` is for `add-to-set`"], *with(one, "set = \"a\""));
     assert_eq!(
-        ["2: [\"10.0.0.1\", \"10.0.0.2\"]: 2 elements do not fit into a set of 1"],
+        ["4: \"a\": `set` needs the action `add-to-set`"],
+        *with(one, "set = \"a\"")
+    );
+    assert_eq!(
+        ["2: [\"10.0.0.1\", \"10.0.0.2\"]: 2 elements exceed the size 1 of the set"],
         *with("[filter.sets.a]\nsize = 1\nelements = [\"10.0.0.1\", \"10.0.0.2\"]", "")
     );
     let both = "[filter.addresses]\na = \"10.0.0.1\"\n[filter.sets.a]";
-    assert_eq!(["2: [filter.sets.a]: `a` is a group already"], *with(both, ""));
+    assert_eq!(
+        ["2: [filter.sets.a]: `a` is already the name of a group"],
+        *with(both, "")
+    );
     assert_eq!(
         ["4: \"b\": there is no set `b`"],
         *wrong("[filter.sets.a]\n[[filter.rules]]\naction = \"add-to-set\"\n\nset = \"b\"")
@@ -387,24 +396,24 @@ to-port = "@mail"
 fn filter_sets_with_elements_of_another_type_are_refused_at_their_place() {
     let set = |keys: &str| wrong(&format!("[filter.sets.a]\n{keys}"));
     assert_eq!(
-        ["2: [\"10.0.0.0/8\"]: `10.0.0.0/8` is none of single addresses"],
+        ["2: [\"10.0.0.0/8\"]: `10.0.0.0/8` does not fit into a set of single addresses"],
         *set("\nelements = [\"10.0.0.0/8\"]")
     );
     assert_eq!(
-        ["2: [80]: `80` is none of networks"],
+        ["2: [80]: `80` does not fit into a set of networks"],
         *set("type = \"networks\"\nelements = [80]")
     );
     assert_eq!(
-        ["2: [\"10.0.0.1\"]: `10.0.0.1` is none of ports"],
+        ["2: [\"10.0.0.1\"]: `10.0.0.1` does not fit into a set of ports"],
         *set("type = \"ports\"\nelements = [\"10.0.0.1\"]")
     );
     assert_eq!(
-        ["3: [\"1-9\"]: 9 elements do not fit into a set of 8"],
+        ["3: [\"1-9\"]: 9 elements exceed the size 8 of the set"],
         *set("type = \"ports\"\nsize = 8\nelements = [\"1-9\"]")
     );
     // The range expands to .1 and .2-.3.
     assert_eq!(
-        ["3: [\"10.0.0.1-10.0.0.3\"]: 2 elements do not fit into a set of 1"],
+        ["3: [\"10.0.0.1-10.0.0.3\"]: 2 elements exceed the size 1 of the set"],
         *set("type = \"networks\"\nsize = 1\nelements = [\"10.0.0.1-10.0.0.3\"]")
     );
     assert_eq!(
@@ -424,15 +433,15 @@ fn filter_sets_with_elements_of_another_type_are_refused_at_their_place() {
         *wrong(&format!("{ports}from = \"@a\"\naction = \"drop\""))
     );
     assert_eq!(
-        ["4: \"a\": set `a` has ports, and `add-to-set` adds addresses"],
+        ["4: \"a\": set `a` contains ports, but `add-to-set` adds addresses"],
         *wrong(&format!("{ports}action = \"add-to-set\"\nset = \"a\""))
     );
     assert_eq!(
-        ["3: [\"@a\", 80]: set `a` stands among others"],
+        ["3: [\"@a\", 80]: set `a` is combined with other values"],
         *wrong(&format!("{ports}to-port = [\"@a\", 80]\naction = \"drop\""))
     );
     let both = "[filter.ports]\na = 80\n[filter.sets.a]\ntype = \"ports\"";
-    assert_eq!(["2: [filter.sets.a]: `a` is a group already"], *wrong(both));
+    assert_eq!(["2: [filter.sets.a]: `a` is already the name of a group"], *wrong(both));
 }
 
 #[test]
@@ -445,7 +454,7 @@ fn filter_rules_without_tracking_are_refused_where_something_needs_a_session() {
         *wrong(&rule(&format!("track = false\n{applications}")))
     );
     assert_eq!(
-        ["4: false: `track` is for `accept`"],
+        ["4: false: `track` needs the action `accept`"],
         *wrong("[filter]\n[[filter.rules]]\nname = \"a\"\naction = \"drop\"\ntrack = false\n")
     );
     assert_eq!(
@@ -469,7 +478,7 @@ fn filter_code_points_of_congestion_belong_to_their_action() {
         .clone();
     assert_eq!(Some(2), rules[0].new_ecn);
     assert_eq!(
-        ["3: \"ce\": `new-ecn` is for `set-ecn`"],
+        ["3: \"ce\": `new-ecn` needs the action `set-ecn`"],
         *wrong(&rule("new-ecn = \"ce\""))
     );
     let [wrong] = &wrong(&format!("{set}new-ecn = \"on\""))[..] else {
@@ -526,8 +535,8 @@ protocol = "tcp"
     let messages: Vec<_> = advice.iter().map(|complaint| complaint.message.as_str()).collect();
     assert_eq!(
         [
-            "`wide` matches all that `same` does, and decides the same: it is not needed",
-            "`wide` matches all that `other` does, and decides otherwise: it never decides",
+            "`wide` matches all packets of `same`, with the same action: the rule is redundant",
+            "`wide` matches all packets of `other`, with another action: the rule never matches",
         ],
         *messages
     );

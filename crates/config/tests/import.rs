@@ -1051,7 +1051,7 @@ fn garbage_is_refused_with_place_and_reason() {
 #[test]
 fn chains_in_a_circle_are_refused() {
     let text = "*filter\n:FORWARD ACCEPT [0:0]\n:a - [0:0]\n:b - [0:0]\n-A a -j b\n-A b -g a\nCOMMIT\n";
-    assert_eq!("listing:6:1: `-A b -g a` closes a circle of chains", refused(text));
+    assert_eq!("listing:6:1: `-A b -g a` makes a loop of chains", refused(text));
 }
 
 #[test]

@@ -115,7 +115,7 @@ fn trie_over_its_memory_is_refused_by_name() {
     let rules: Vec<Rule<u32>> = (0..500).map(|at| rule(at).unwrap()).collect();
     let refused = Trie::new(&rules, 1 << 16).unwrap_err();
     assert_eq!(
-        "a trie of 500 rules takes more than the 65536 bytes that it may, or building it four times as many",
+        "a trie of 500 rules exceeds its limit of 65536 bytes, or its construction exceeds four times that",
         refused.to_string()
     );
 }
@@ -185,7 +185,7 @@ fn rule_impossible_is_refused_with_its_field() {
         refused.to_string()
     );
     let refused = any().with(Field::Vlan, 1, 4096).unwrap_err();
-    assert_eq!("Vlan reaches to 4095, not to 4096", refused.to_string());
+    assert_eq!("the maximum of Vlan is 4095, not 4096", refused.to_string());
     assert!(any().with_flags(FlagsMask { set: 2, of: 0x10 }).is_err());
     let reversed = Range { first: 2, last: 1 };
     assert!(any().between(reversed, reversed).is_err());

@@ -81,7 +81,7 @@ pub enum FilterProblem {
         most: u32,
     },
     /// An element does not fit the type of its set.
-    #[error("`{element}` is not one of {}", plural(*.kind))]
+    #[error("`{element}` does not fit into a set of {}", plural(*.kind))]
     #[diagnostic(help("{}", of_set(kind, element)))]
     NotOfSet {
         /// Element as written.

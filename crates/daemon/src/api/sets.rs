@@ -108,7 +108,7 @@ fn requested(set: &ElementSet, request: &SetRequest) -> Result<Vec<Element>, Ref
                     ElementKind::Ports => "ports",
                 };
                 return Err(Refusal::Wrong(format!(
-                    "`{written}` is none of {has}, which `{}` has: nothing has changed",
+                    "`{written}` does not fit into the set `{}` of {has}: nothing was changed",
                     request.name
                 )));
             }
