@@ -445,7 +445,7 @@ SUBSCRIBER  POOL    PAIRED          TCP  UDP  ICMP  BLOCKS  SESSIONS
 
 RULE         NETWORK       PROTOCOL  PORTS      IN       OUT      ACTION           FLOWS
 destination  192.0.2.0/24  udp       5060-5061  outside  any      to hosts 1:5070      0
-source       10.0.0.0/8    any       any        own      outside  pool public      1,234
+source       10.0.0.0/8    any       any        local    outside  pool public      1,234
 and 5,000 more: --rules
 
 HOSTS  ADDRESS   WEIGHT  STATE      FLOWS

@@ -242,7 +242,7 @@ fn capture_that_is_cut_off_is_named_with_its_last_frame() {
     let two = 24 + 32 + traffic[0].len() + traffic[1].len();
     fs::write(folder.path("cut.pcap"), &whole[..two + 20]).unwrap();
     let said = folder.refusal(1, &["--in", "inside=cut.pcap"]);
-    assert!(said.contains("cut.pcap is cut off behind frame 2"), "{said}");
+    assert!(said.contains("cut.pcap is truncated after frame 2"), "{said}");
 }
 
 #[test]
@@ -416,7 +416,7 @@ fn records_go_to_the_file_that_is_named_and_are_refused_where_nothing_is_inspect
     plain.capture("in.pcap", DataLink::ETHERNET, &traffic());
     let said = plain.refusal(1, &["--in", "inside=in.pcap", "--eve", "named.json"]);
     assert!(
-        said.contains("named.json: nothing is recorded") && said.contains("[inspection]"),
+        said.contains("named.json: there are no inspection records") && said.contains("[inspection]"),
         "{said}"
     );
 }

@@ -21,7 +21,7 @@ pub const EXCEPTIONS: [&str; 17] = [
     "closed",
     "parser-full",
     "too-long",
-    "work",
+    "budget",
     "decode-anomaly",
     "pending-rules-full",
     "unparsable",

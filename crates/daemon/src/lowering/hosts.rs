@@ -27,7 +27,7 @@ mod tests {
     #[test]
     fn host_of_the_configuration_has_its_limits_and_the_others_as_ever() {
         let text = "[interfaces.a]\ndevice = \"null:\"\nrouter = \"red\"\n[routers.red]\ndaemon = true\n\
-                    host = { multicast = \"none\", limits = { rest = { rate = 0, burst = 0 }, bfd = { rate = 7, burst = 3 } } }\n";
+                    host = { multicast = \"none\", limits = { other = { rate = 0, burst = 0 }, bfd = { rate = 7, burst = 3 } } }\n";
         let config = config(text);
         let [default, red] = [0, 1].map(|number| host(&config.routers[number].host, 1));
         assert!(default.is_like(&Host::new(LIMITS, Multicast::default(), 1)));

@@ -362,7 +362,7 @@ mod tests {
     fn memory_with(shards: u16) {
         let config = config(&format!(
             "[interfaces.a]\ndevice = \"null:\"\n[system]\nshards = {shards}\n[sessions]\nipv4 = 500_000\nipv6 = 100_000\n\
-             [nat]\nsubscribers = 20_000\nport-blocks = 90_000\nheld-ports = 0\nspare-addresses = 9\n\
+             [nat]\nsubscribers = 20_000\nport-blocks = 90_000\nquarantined-ports = 0\nspare-addresses = 9\n\
              [nat.pools.a]\naddresses = [\"198.51.100.0/26\"]\nports = \"1-65535\"\n\
              block = {{}}\nfiltering = \"address-dependent\"\n",
         ));
@@ -386,7 +386,7 @@ mod tests {
     fn subscribers_of_the_configuration_are_those_of_the_tables() {
         let config = config(
             "[interfaces.a]\ndevice = \"null:\"\n\
-             [nat]\nsubscribers = 5\nport-blocks = 6\nheld-ports = 7\nsubscriber-prefix = 30\n",
+             [nat]\nsubscribers = 5\nport-blocks = 6\nquarantined-ports = 7\nsubscriber-prefix = 30\n",
         );
         let expected = SubscriberCapacity {
             most: 5,

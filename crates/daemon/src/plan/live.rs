@@ -460,7 +460,7 @@ device = "eth2"
                 "no packet came to inside (eth1), outside (eth2) within 5 s",
             ),
             (nothing(Witness::Daemon, false), "sluice show interfaces"),
-            (nothing(Witness::Kernel, true), "say their `mtu`"),
+            (nothing(Witness::Kernel, true), "set `mtu`"),
         ] {
             assert!(said.contains(part), "{said}");
         }

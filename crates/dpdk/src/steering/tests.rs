@@ -289,7 +289,7 @@ fn card_that_tells_nothing_is_not_relied_on() {
     let steered = card.open(&wish(Steering::Source));
     assert_eq!((None, None), (steered.key.clone(), steered.table.clone()));
     assert_eq!(
-        "hashes the source address alone: it does not report its RSS key; it does not tell its table \
+        "hashes the source address alone: it does not report its RSS key; it does not report its RSS indirection table \
          (Operation not supported)",
         steered.to_string()
     );

@@ -195,19 +195,19 @@ counters! {
         spared: ReasonCounters,
     }
     fields {
-        total received = "received", "frames taken from the device";
-        total received_bytes = "received-bytes", "their bytes, without check sequence";
-        total sent = "sent", "frames given to the device";
-        total sent_bytes = "sent-bytes", "their bytes, without check sequence";
-        total made = "made", "packets that the gateway made, by the interface of the packet or event that caused them";
+        total received = "received", "frames received from the device";
+        total received_bytes = "received-bytes", "bytes of received frames, without check sequence";
+        total sent = "sent", "frames sent to the device";
+        total sent_bytes = "sent-bytes", "bytes of sent frames, without check sequence";
+        total made = "originated", "packets created by the gateway, counted on the interface of the packet or event that caused them";
     }
     sums {
-        total "dropped", "packets dropped, by the interface that they came in by", InterfaceCounters::all_drops;
+        total "dropped", "packets dropped, counted on their ingress interface", InterfaceCounters::all_drops;
     }
     fields {
-        total taken_in = "to-host", "packets that the gateway took in itself: neighbour discovery, echo requests, ICMP to its own addresses";
-        total parked = "parked", "packets put aside to wait for something";
-        total unparked = "unparked", "packets that came back from waiting";
+        total taken_in = "to-host", "packets delivered to the gateway itself: neighbour discovery, echo requests, ICMP to its addresses";
+        total parked = "parked", "packets parked, for example for address resolution or a first fragment";
+        total unparked = "unparked", "parked packets that continued through the graph";
     }
     sums {
     }
