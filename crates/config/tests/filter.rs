@@ -464,7 +464,11 @@ fn filter_rules_without_tracking_are_refused_where_something_needs_a_session() {
     // The order of the rules determines whether there is a session, so neither is redundant.
     let twice = checked(&rule("track = false\n[[filter.rules]]\naction = \"accept\"")).unwrap();
     let advice = twice.advice.complaints();
-    assert!(advice[0].message.contains("with another action"), "{}", advice[0].message);
+    assert!(
+        advice[0].message.contains("with another action"),
+        "{}",
+        advice[0].message
+    );
 }
 
 #[test]

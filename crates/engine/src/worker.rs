@@ -93,7 +93,7 @@ pub struct WorkerParts<'m> {
     /// Reads the cycle counter, for the counters by stage.
     pub cycles: fn() -> u64,
     /// Requests from the control thread.
-    pub desk: RequestServer,
+    pub requests: RequestServer,
     /// Queue of translation events.
     pub events: EventQueue,
     /// Queue of records of inspected flows.
@@ -120,7 +120,7 @@ pub struct Worker<'m> {
     quiescence: Arc<Quiescence>,
     snapshot: Reader<Snapshot>,
     cycles: fn() -> u64,
-    desk: RequestServer,
+    requests: RequestServer,
     generations: Generations,
     online: bool,
     next_shard: usize,
@@ -265,7 +265,7 @@ impl<'m> Worker<'m> {
             quiescence: parts.quiescence,
             snapshot: parts.snapshot,
             cycles: parts.cycles,
-            desk: parts.desk,
+            requests: parts.requests,
             generations: Generations::default(),
             online: false,
             next_shard: 0,
@@ -350,7 +350,7 @@ impl<'m> Worker<'m> {
     pub fn is_answering(&self) -> bool {
         let is_assisting = self.assisting.as_ref().is_some_and(|work| work.is_answering());
         let is_moving = is_assisting || self.is_moving();
-        self.desk.is_answering() || self.parts.migrating.is_under_way() || is_moving || self.is_behind
+        self.requests.is_answering() || self.parts.migrating.is_under_way() || is_moving || self.is_behind
     }
 
     /// Stop receiving. Further rounds complete the packets in progress, and the release of a shard that the control thread has started.

@@ -391,12 +391,12 @@ fn moves_by_the_control_thread_and_lending_keep_out_of_each_others_way() {
 /// Move a shard as the control thread does. Returns `false` if a worker refused.
 fn by_control(traffic: &mut Traffic, shard: u16, to: u16) -> bool {
     let ask = |traffic: &mut Traffic, worker: u16, request| {
-        let desk = usize::from(worker);
-        traffic.rig.desks[desk].requests.try_send(request).unwrap();
+        let requests = usize::from(worker);
+        traffic.rig.desks[requests].requests.try_send(request).unwrap();
         loop {
             let frames = if traffic.under_way() < 700 { 20 } else { 0 };
             traffic.step(frames, 24);
-            if let Ok(reply) = traffic.rig.desks[desk].replies.try_recv() {
+            if let Ok(reply) = traffic.rig.desks[requests].replies.try_recv() {
                 return matches!(reply, Reply::Done);
             }
         }

@@ -346,8 +346,8 @@ fn packet_past_sessions_that_waits_for_its_neighbour_goes_on_past_them_and_count
         });
         for worker in 0..workers {
             let frame = udp(5060).macs(HOST_MAC, INSIDE_MAC).build();
-            let asked = rig.send_at(worker, INSIDE, &frame);
-            assert!(asked.iter().all(|sent| sent.frame[12..14] == [8, 6]), "{asked:?}");
+            let queried = rig.send_at(worker, INSIDE, &frame);
+            assert!(queried.iter().all(|sent| sent.frame[12..14] == [8, 6]), "{queried:?}");
         }
         let answer = packet::arp_reply(ROUTER_MAC, "203.0.113.254", OUTSIDE_MAC, "203.0.113.1");
         let sent = rig.send(OUTSIDE, &answer);

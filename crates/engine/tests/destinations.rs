@@ -61,8 +61,8 @@ fn host_answers(rig: &mut Rig, frame: &Frame) -> Vec<Sent> {
 /// Packets that routers' hosts have received since the last call: interface, source and destination.
 fn punted(rig: &mut Rig) -> Vec<(u16, SocketAddrV4, SocketAddrV4)> {
     let mut all = Vec::new();
-    for desk in &mut rig.desks {
-        let taker = desk.to_hosts.as_mut().unwrap();
+    for requests in &mut rig.desks {
+        let taker = requests.to_hosts.as_mut().unwrap();
         while let Some((interface, length)) = taker.head() {
             let mut frame = vec![0; length];
             taker.pop(&mut frame);
@@ -175,8 +175,8 @@ fn rule_of_an_inside_interface_leads_hosts_elsewhere_and_their_answers_back() {
             let client = SocketAddrV4::new([192, 168, 1, 100 + number].into(), 4000);
             let mac = [2, 0, 0, 0, 1, 100 + number];
             rig.know(INSIDE, plain(&client.ip().to_string()), mac);
-            let asked = SocketAddrV4::new([8, 8, 8, number].into(), 53);
-            let frame = packet::udp4(client, asked).macs(mac, INSIDE_MAC).build();
+            let queried = SocketAddrV4::new([8, 8, 8, number].into(), 53);
+            let frame = packet::udp4(client, queried).macs(mac, INSIDE_MAC).build();
             let sent = rig.send_at(usize::from(number) % 3, INSIDE, &frame);
             let (port, source, destination) = only(&rig, &sent);
             assert_eq!(resolver, destination);
@@ -194,7 +194,7 @@ fn rule_of_an_inside_interface_leads_hosts_elsewhere_and_their_answers_back() {
                 false => answer.macs(ROUTER_MAC, rig::OUTSIDE_MAC),
             };
             let sent = rig.send_at(usize::from(number + 1) % 3, port, &answer.build());
-            assert_eq!((INSIDE, asked, client), only(&rig, &sent));
+            assert_eq!((INSIDE, queried, client), only(&rig, &sent));
         }
         assert_eq!(20, rig.live());
     }
@@ -210,9 +210,9 @@ fn flow_to_an_own_address_by_a_rule_comes_to_the_host_and_its_answers_are_transl
         let client = SocketAddrV4::new([192, 168, 1, 100 + number].into(), 4000);
         let mac = [2, 0, 0, 0, 1, 100 + number];
         rig.know(INSIDE, plain(&client.ip().to_string()), mac);
-        let asked = SocketAddrV4::new([198, 18, 0, number].into(), 80);
+        let queried = SocketAddrV4::new([198, 18, 0, number].into(), 80);
         let own = socket("192.168.1.1:3128");
-        let syn = packet::tcp4(client, asked).flags(flag::SYN).numbers(1, 0).ttl(1);
+        let syn = packet::tcp4(client, queried).flags(flag::SYN).numbers(1, 0).ttl(1);
         assert_eq!(
             0,
             rig.send_at(usize::from(number) % 3, INSIDE, &syn.macs(mac, INSIDE_MAC).build())
@@ -224,13 +224,13 @@ fn flow_to_an_own_address_by_a_rule_comes_to_the_host_and_its_answers_are_transl
             .numbers(9, 2)
             .ttl(64);
         let sent = own_sends(&mut rig, INSIDE, &answer);
-        assert_eq!((INSIDE, asked, client), only(&rig, &sent));
+        assert_eq!((INSIDE, queried, client), only(&rig, &sent));
         // The TTL is as in an answer that the host sends without translation.
         assert_eq!(64, sent[0].frame[14 + 8]);
     }
     // The rule also applies to clients outside.
-    let (remote, asked) = (socket("198.51.100.9:5000"), socket("192.0.2.99:53"));
-    assert_eq!(0, rig.router_sends(&packet::udp4(remote, asked)).len());
+    let (remote, queried) = (socket("198.51.100.9:5000"), socket("192.0.2.99:53"));
+    assert_eq!(0, rig.router_sends(&packet::udp4(remote, queried)).len());
     assert_eq!(
         vec![(OUTSIDE, remote, socket("203.0.113.1:53"))],
         punted(&mut rig),
@@ -238,7 +238,7 @@ fn flow_to_an_own_address_by_a_rule_comes_to_the_host_and_its_answers_are_transl
         rig.all_drops()
     );
     let sent = own_sends(&mut rig, OUTSIDE, &packet::udp4("203.0.113.1:53", remote));
-    assert_eq!((OUTSIDE, asked, remote), only(&rig, &sent));
+    assert_eq!((OUTSIDE, queried, remote), only(&rig, &sent));
     assert_eq!(21, rig.live());
     assert_eq!(Vec::<(&str, u64)>::new(), rig.all_drops());
 }
@@ -282,8 +282,8 @@ fn what_the_host_sends_itself_stays_as_it_is_where_rules_lead_flows_to_it() {
 #[test]
 fn error_of_the_host_about_a_flow_that_was_led_to_it_tells_the_client_of_its_own_packet() {
     let mut rig = Rig::new(plan(vec![rule(INSIDE, 17, 53, DestinationAction::Host(v4(OWN), None))]));
-    let (client, asked) = (socket("192.168.1.10:4000"), socket("8.8.8.8:53"));
-    let question = packet::udp4(client, asked).payload(b"question");
+    let (client, queried) = (socket("192.168.1.10:4000"), socket("8.8.8.8:53"));
+    let question = packet::udp4(client, queried).payload(b"question");
     assert_eq!(0, rig.host_sends(&question).len());
     assert_eq!(vec![(INSIDE, client, socket("192.168.1.1:53"))], punted(&mut rig));
     let as_received = packet::udp4(client, "192.168.1.1:53").payload(b"question").build();
@@ -302,8 +302,8 @@ fn error_of_the_host_about_a_flow_that_was_led_to_it_tells_the_client_of_its_own
 #[test]
 fn fragments_of_an_answer_of_the_host_are_translated() {
     let mut rig = Rig::new(plan(vec![rule(INSIDE, 17, 53, DestinationAction::Host(v4(OWN), None))]));
-    let (client, asked) = (socket("192.168.1.10:4000"), socket("8.8.8.8:53"));
-    rig.host_sends(&packet::udp4(client, asked));
+    let (client, queried) = (socket("192.168.1.10:4000"), socket("8.8.8.8:53"));
+    rig.host_sends(&packet::udp4(client, queried));
     assert_eq!(1, punted(&mut rig).len());
     let answer = packet::udp4("192.168.1.1:53", client).payload(&[7; 800]).build();
     let mut sent = Vec::new();
@@ -363,8 +363,8 @@ fn balanced(balance: Balance) -> Rig {
 /// A client opens a connection. Returns the server that it is translated to, if the client gets its answer.
 fn opened(rig: &mut Rig, client: u16, port: u16) -> Option<SocketAddrV4> {
     let client = SocketAddrV4::new([198, 51, (client >> 8) as u8, client as u8].into(), port);
-    let asked = socket("203.0.113.80:80");
-    let syn = packet::tcp4(client, asked).flags(flag::SYN).numbers(1, 0);
+    let queried = socket("203.0.113.80:80");
+    let syn = packet::tcp4(client, queried).flags(flag::SYN).numbers(1, 0);
     let frame = syn.macs(ROUTER_MAC, rig::OUTSIDE_MAC).build();
     let sent = rig.send_at(usize::from(port) % 3, OUTSIDE, &frame);
     if sent.is_empty() {
@@ -375,7 +375,7 @@ fn opened(rig: &mut Rig, client: u16, port: u16) -> Option<SocketAddrV4> {
     let answer = packet::tcp4(server, client).flags(flag::SYN | flag::ACK).numbers(9, 2);
     let answer = answer.macs(HOST_MAC, INSIDE_MAC).build();
     let sent = rig.send_at(usize::from(port + 1) % 3, INSIDE, &answer);
-    assert_eq!((OUTSIDE, asked, client), only(rig, &sent));
+    assert_eq!((OUTSIDE, queried, client), only(rig, &sent));
     Some(server)
 }
 
@@ -484,14 +484,14 @@ fn flow_that_the_host_begins_is_translated_where_a_rule_of_its_own_says_so() {
         let sent = own_sends(&mut rig, OUTSIDE, &more);
         assert_eq!((OUTSIDE, outside, remote), only(&rig, &sent));
         // DNS queries are redirected to the inside resolver, whichever interface the host sends them by.
-        let (own, asked) = (SocketAddrV4::new(OWN.parse().unwrap(), port), socket("8.8.8.8:53"));
-        let sent = own_sends(&mut rig, OUTSIDE, &packet::udp4(own, asked));
+        let (own, queried) = (SocketAddrV4::new(OWN.parse().unwrap(), port), socket("8.8.8.8:53"));
+        let sent = own_sends(&mut rig, OUTSIDE, &packet::udp4(own, queried));
         assert_eq!((INSIDE, own, socket("192.168.1.10:5353")), only(&rig, &sent));
         let answer = packet::udp4("192.168.1.10:5353", own)
             .macs(HOST_MAC, INSIDE_MAC)
             .build();
         assert_eq!(0, rig.send_at(usize::from(port) % 3, INSIDE, &answer).len());
-        assert_eq!(vec![(INSIDE, asked, own)], punted(&mut rig), "{:?}", rig.all_drops());
+        assert_eq!(vec![(INSIDE, queried, own)], punted(&mut rig), "{:?}", rig.all_drops());
     }
     assert_eq!(20, rig.live());
     // Rules of the router's host don't apply to other hosts, and flows of the host that match no rule stay unchanged.

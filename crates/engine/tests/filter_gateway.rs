@@ -73,8 +73,8 @@ fn counted<const N: usize>(rig: &Rig) -> [u64; N] {
 /// Number of frames that hosts have received since the last call.
 fn punted(rig: &mut Rig) -> usize {
     let mut count = 0;
-    for desk in &mut rig.desks {
-        let taker = desk.to_hosts.as_mut().unwrap();
+    for requests in &mut rig.desks {
+        let taker = requests.to_hosts.as_mut().unwrap();
         while let Some((_, length)) = taker.head() {
             taker.pop(&mut vec![0; length]);
             count += 1;

@@ -135,12 +135,12 @@ fn commit_that_moves_a_forwarded_port_ends_the_old_session_and_opens_the_new() {
     let mut rig = Rig::new(forward(rig::HOST));
     rig.know(INSIDE, plain("192.168.1.99"), [2, 0, 0, 0, 1, 99]);
     let external: SocketAddrV4 = "203.0.113.20:53".parse().unwrap();
-    let asked = packet::udp4(remote(), external);
-    assert_eq!(rig::HOST, flow(&rig.router_sends(&asked)[0].frame).1.ip().to_string());
+    let queried = packet::udp4(remote(), external);
+    assert_eq!(rig::HOST, flow(&rig.router_sends(&queried)[0].frame).1.ip().to_string());
     commit(&mut rig, &forward("192.168.1.99"));
     assert_eq!(
         "192.168.1.99",
-        flow(&rig.router_sends(&asked)[0].frame).1.ip().to_string()
+        flow(&rig.router_sends(&queried)[0].frame).1.ip().to_string()
     );
     // Answers of the old host are no longer sent from the forwarded address.
     let stale = packet::udp4("192.168.1.10:53".parse::<SocketAddrV4>().unwrap(), remote());

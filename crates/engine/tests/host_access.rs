@@ -68,17 +68,17 @@ fn talks(rig: &mut Rig, interface: u16, client: SocketAddrV4, own: SocketAddrV4,
         INSIDE => [HOST_MAC, INSIDE_MAC],
         _ => [ROUTER_MAC, OUTSIDE_MAC],
     };
-    let asked = [
+    let queried = [
         packet::tcp4(client, own).flags(flag::SYN),
         packet::tcp4(client, own).flags(flag::ACK),
         packet::tcp4(client, own).flags(flag::ACK).payload(b"login"),
     ];
-    for frame in asked {
+    for frame in queried {
         let frame = frame.macs(macs[0], macs[1]).build();
         assert_eq!(0, rig.send(interface, &frame).len(), "{case}");
         let mut got = Vec::new();
-        for desk in &mut rig.desks {
-            let taker = desk.to_hosts.as_mut().unwrap();
+        for requests in &mut rig.desks {
+            let taker = requests.to_hosts.as_mut().unwrap();
             while let Some((by, length)) = taker.head() {
                 let mut frame = vec![0; length];
                 taker.pop(&mut frame);

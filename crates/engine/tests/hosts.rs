@@ -24,8 +24,8 @@ fn plan(translate: bool) -> Plan {
 /// Frames that hosts have received since the last call: worker, interface, frame.
 fn punted(rig: &mut Rig) -> Vec<(usize, u16, Vec<u8>)> {
     let mut all = Vec::new();
-    for (worker, desk) in rig.desks.iter_mut().enumerate() {
-        let taker = desk.to_hosts.as_mut().unwrap();
+    for (worker, requests) in rig.desks.iter_mut().enumerate() {
+        let taker = requests.to_hosts.as_mut().unwrap();
         while let Some((interface, length)) = taker.head() {
             let mut frame = vec![0; length];
             taker.pop(&mut frame);
@@ -165,8 +165,8 @@ fn router_discovery_of_others_reaches_the_host() {
     }
     // From beyond the link, and a neighbour solicitation, which the owner processes itself.
     rig.send(INSIDE, &router_discovery(134, "ff02::1").ttl(254).build());
-    let asked = packet::neighbour("fe80::10", "2001:db8:1::1", 135, 0, "2001:db8:1::1", &[]);
-    assert_eq!(1, rig.send(INSIDE, &asked.macs(HOST_MAC, INSIDE_MAC).build()).len());
+    let queried = packet::neighbour("fe80::10", "2001:db8:1::1", 135, 0, "2001:db8:1::1", &[]);
+    assert_eq!(1, rig.send(INSIDE, &queried.macs(HOST_MAC, INSIDE_MAC).build()).len());
     assert_eq!(0, punted(&mut rig).len());
     assert_eq!(vec![("bad-neighbour-message", 1)], rig.all_drops());
 }
@@ -523,7 +523,11 @@ fn each_worker_punts_what_it_receives_and_the_owner_sends() {
         rig.send_at(worker, INSIDE, &syn.build());
         assert_eq!(vec![(worker, INSIDE, syn.build())], punted(&mut rig));
     }
-    let with_queue = rig.desks.iter().filter(|desk| desk.from_hosts.is_some()).count();
+    let with_queue = rig
+        .desks
+        .iter()
+        .filter(|requests| requests.from_hosts.is_some())
+        .count();
     assert_eq!(1, with_queue);
     let answer = packet::tcp4("192.168.1.1:179", "192.168.1.10:40000");
     let expected = answer.clone().macs(INSIDE_MAC, HOST_MAC).build();

@@ -148,8 +148,8 @@ fn flood_of_each_class_by_one_interface_leaves_the_others_what_they_have() {
         let flood = asks(1, HOST_MAC).build();
         let answered: usize = (0..3_000).map(|_| rig.send(INSIDE, &flood).len()).sum();
         assert!((20..2_000).contains(&answered), "{name}: {answered}");
-        let asked = asks(2, office).tag(0x8100, 20).build();
-        let answered = (0..20).filter(|_| rig.send(INSIDE, &asked).len() == 1).count();
+        let queried = asks(2, office).tag(0x8100, 20).build();
+        let answered = (0..20).filter(|_| rig.send(INSIDE, &queried).len() == 1).count();
         assert_eq!(20, answered, "{name}: {:?}", rig.all_drops());
     }
 }

@@ -103,8 +103,8 @@ fn neighbour_that_never_answers_fails_after_three_requests_and_the_sender_is_tol
     let mut sent = rig.host_sends(&cause);
     rig.pass(5000);
     sent.extend(rig.sent());
-    let asked = sent.iter().filter(|sent| sent.frame == request()).count();
-    assert_eq!(3, asked);
+    let queried = sent.iter().filter(|sent| sent.frame == request()).count();
+    assert_eq!(3, queried);
     let errors: Vec<_> = sent.iter().filter(|sent| sent.port == INSIDE).collect();
     assert_eq!(1, errors.len());
     assert_eq!([3, 1], errors[0].frame[34..36]);

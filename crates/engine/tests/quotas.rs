@@ -90,11 +90,11 @@ fn neighbours_of_a_router_that_scans_leave_requests_and_room_to_others() {
     gateway.wires.take_sent();
     gateway.host_sends_to(1, "192.0.2.77:9", 64);
     gateway.round();
-    let asked = gateway.wires.take_sent();
+    let queried = gateway.wires.take_sent();
     let asks = |sent: &sluice_engine::packet::io::memory::Sent| {
         sent.frame[16..18] == [8, 6] && sent.frame.ends_with(&[192, 0, 2, 77])
     };
-    assert!(asked.iter().any(asks), "{asked:?}");
+    assert!(queried.iter().any(asks), "{queried:?}");
 }
 
 #[test]

@@ -44,7 +44,7 @@ fn plan() -> Plan {
 }
 
 fn taken(rig: &mut Rig) -> Vec<Record> {
-    let queues = rig.desks.iter_mut().filter_map(|desk| desk.records.as_mut());
+    let queues = rig.desks.iter_mut().filter_map(|requests| requests.records.as_mut());
     queues
         .flat_map(|queue| std::iter::from_fn(|| queue.pop().ok()))
         .collect()
@@ -304,6 +304,6 @@ fn records_that_are_not_wanted_are_not_made() {
         ..plan()
     });
     rig.host_sends(&packet::udp4(host(4000), remote(53)).payload(&[0; 12]));
-    assert!(rig.desks.iter().all(|desk| desk.records.is_none()));
+    assert!(rig.desks.iter().all(|requests| requests.records.is_none()));
     assert_eq!([0, 0], told(&rig));
 }

@@ -416,8 +416,8 @@ fn error_from_outside_finds_the_terminal_whose_packet_it_is_about() {
 /// Frames that the subscriber service has received.
 fn told(rig: &mut Rig) -> Vec<(u16, Vec<u8>)> {
     let mut all = Vec::new();
-    for desk in &mut rig.desks {
-        let queue = desk.to_subscribers.as_mut().unwrap();
+    for requests in &mut rig.desks {
+        let queue = requests.to_subscribers.as_mut().unwrap();
         while let Some((interface, length)) = queue.head() {
             let mut frame = vec![0; length];
             queue.pop(&mut frame);

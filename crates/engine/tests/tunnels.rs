@@ -115,11 +115,11 @@ fn vxlan_resolves_its_neighbours_and_answers_who_asks() {
     let tunnel = tunnel(TunnelKind::Vxlan(4789), Some(42), false);
     let mut rig = Rig::new(tunnelled::plan(tunnel));
     let [question, _] = questions();
-    let asked = rig.host_sends(&question);
+    let queried = rig.host_sends(&question);
     let request = packet::arp_request(MAC, "10.99.0.1", "10.99.0.2");
     let expected = [tunnelled::shim(&tunnel, false), request].concat();
-    assert_eq!(1, asked.len(), "{:?}", rig.all_drops());
-    assert_eq!(expected, asked[0].frame[42..]);
+    assert_eq!(1, queried.len(), "{:?}", rig.all_drops());
+    assert_eq!(expected, queried[0].frame[42..]);
     let reply = packet::arp_reply(FAR_MAC, "10.99.0.2", MAC, "10.99.0.1");
     let wrapped = |frame: &[u8]| {
         let payload = [&tunnelled::shim(&tunnel, false), frame].concat();
@@ -392,10 +392,10 @@ fn unresolved_next_hop_of_outer_packets_lets_them_wait() {
     plan.known_neighbours = false;
     let mut rig = Rig::new(plan);
     rig.know(INSIDE, plain(rig::HOST), HOST_MAC);
-    let asked = rig.host_sends(&questions()[0]);
+    let queried = rig.host_sends(&questions()[0]);
     assert_eq!(
         packet::arp_request(OUTSIDE_MAC, "203.0.113.1", "203.0.113.254"),
-        asked[0].frame
+        queried[0].frame
     );
     let sent = rig.send(
         OUTSIDE,

@@ -466,8 +466,8 @@ fn probe_leaves_by_its_uplink_whatever_routes_say_and_its_answer_is_noted() {
     assert!(rig.send(OUTSIDE, &answer([1, 2, 3, 4, 5, 6, 7, 8])).is_empty());
     assert_eq!(1, rig.drops("unsolicited"), "{:?}", rig.all_drops());
     // A commit keeps the pending requests.
-    let asked = probe(5, "192.0.2.254", "198.51.100.9");
-    asks(&mut rig, asked).expect("the request leaves");
+    let queried = probe(5, "192.0.2.254", "198.51.100.9");
+    asks(&mut rig, queried).expect("the request leaves");
     let plan = Plan {
         interfaces: own,
         ..translating()

@@ -113,9 +113,9 @@ fn gateways_own_answers_and_errors_carry_the_tags() {
         for (protocol, vlan) in inside {
             head.extend([protocol.to_be_bytes(), vlan.to_be_bytes()].concat());
         }
-        let asked = [&arp[..12], &head, &arp[12..]].concat();
+        let queried = [&arp[..12], &head, &arp[12..]].concat();
         for frame in [
-            asked,
+            queried,
             tagged(&ping, inside).macs(HOST_MAC, INSIDE_MAC).build(),
             tagged(&dead, inside).macs(HOST_MAC, INSIDE_MAC).build(),
             tagged(&long, inside).macs(HOST_MAC, INSIDE_MAC).build(),

@@ -402,11 +402,11 @@ fn list_that_can_not_be_read_is_refused() {
     for (option, why) in [
         (
             "filesha256:none.sha256",
-            "none.sha256: No such file or directory (os error 2): a list is read from a file",
+            "none.sha256: No such file or directory (os error 2): the path of a dataset",
         ),
         (
             "filesha256:bad.sha256",
-            "bad.sha256: line 3: \"0011\" is no SHA-256 of 64 hexadecimal digits: a list",
+            "bad.sha256: line 3: \"0011\" is no SHA-256 of 64 hexadecimal digits: the path of a dataset",
         ),
         ("filesha1:listed.sha256", "listed.sha256: line 1: \""),
         ("filemd5:!listed.sha1", "is no MD5 of 32 hexadecimal digits"),

@@ -420,7 +420,7 @@ fn list_that_can_not_be_is_refused_with_its_file_and_line() {
     for (said, (_, why)) in [
         "bad.lst: line 1: \"00\" is no MD5",
         "none.lst: ",
-        "list \"c\" is of another type",
+        "dataset \"c\" has another type",
     ]
     .iter()
     .zip(&refused)

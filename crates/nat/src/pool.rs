@@ -132,7 +132,7 @@ pub struct ValidPool<A> {
     renumber: bool,
     /// Bitmap of the protocols that are translated by address alone.
     protocols: [u64; 4],
-    asked: Derived,
+    queried: Derived,
     /// Port sets that shards share; set by [`Pools::share`].
     shared: SharedOf,
 }
@@ -172,10 +172,10 @@ impl<A: Address> ValidPool<A> {
             plan: None,
             renumber: true,
             protocols: [0; 4],
-            asked: Derived::default(),
+            queried: Derived::default(),
             shared: SharedOf::default(),
         };
-        none.asked = Derived::of(&none);
+        none.queried = Derived::of(&none);
         none
     }
 
@@ -302,25 +302,25 @@ impl<A: Address> ValidPool<A> {
     /// Where the port of a new session of a class comes from.
     #[inline(always)]
     pub fn source(&self, class: PortClass) -> Source {
-        self.asked.classes[class as usize].0
+        self.queried.classes[class as usize].0
     }
 
     /// Whether sessions of a class are counted by subscriber.
     #[inline(always)]
     pub fn has_subscribers(&self, class: PortClass) -> bool {
-        self.asked.classes[class as usize].1
+        self.queried.classes[class as usize].1
     }
 
     /// Whether subscribers have limits.
     #[inline(always)]
     pub fn limits_subscribers(&self) -> bool {
-        self.asked.subscriber_limits
+        self.queried.subscriber_limits
     }
 
     /// Whether the pool itself has limits.
     #[inline(always)]
     pub fn is_limited(&self) -> bool {
-        self.asked.limits
+        self.queried.limits
     }
 
     /// How the outside port of a mapping is selected.
@@ -363,7 +363,7 @@ impl<A: Address> ValidPool<A> {
     /// address belong to one shard.
     #[inline(always)]
     pub(crate) fn has_bits(&self) -> bool {
-        self.asked.bits
+        self.queried.bits
     }
 
     /// First and last of the ports that are not computed; `None` if all are computed.

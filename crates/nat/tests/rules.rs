@@ -472,7 +472,7 @@ fn destination_rule() -> impl Strategy<Value = DestinationRule<u32>> {
 }
 
 /// Address, port, protocol, interface and context of a packet.
-fn asked() -> impl Strategy<Value = (u32, u16, u8, u16, u32)> {
+fn queried() -> impl Strategy<Value = (u32, u16, u8, u16, u32)> {
     let address = (address(), 0u32..4).prop_map(|(address, low)| address | low);
     (
         address,
@@ -484,8 +484,8 @@ fn asked() -> impl Strategy<Value = (u32, u16, u8, u16, u32)> {
 }
 
 /// The action of the most specific source rule, found by comparing all rules of a list.
-fn listed_source(rules: &[SourceRule<u32>], asked: (u32, u16, u8, u16, u32)) -> Option<SourceAction<u32>> {
-    let (address, port, protocol, interface, context) = asked;
+fn listed_source(rules: &[SourceRule<u32>], queried: (u32, u16, u8, u16, u32)) -> Option<SourceAction<u32>> {
+    let (address, port, protocol, interface, context) = queried;
     let matching = rules.iter().filter(|rule| {
         rule.context == context
             && rule.inside.contains(address)
@@ -509,8 +509,8 @@ fn listed_source(rules: &[SourceRule<u32>], asked: (u32, u16, u8, u16, u32)) -> 
     })
 }
 
-fn listed_destination(rules: &[DestinationRule<u32>], asked: (u32, u16, u8, u16, u32)) -> Option<Destination<u32>> {
-    let (address, port, protocol, interface, context) = asked;
+fn listed_destination(rules: &[DestinationRule<u32>], queried: (u32, u16, u8, u16, u32)) -> Option<Destination<u32>> {
+    let (address, port, protocol, interface, context) = queried;
     let matching = rules.iter().filter(|rule| {
         rule.context == context
             && rule.external.contains(address)
@@ -551,7 +551,7 @@ proptest! {
     #[test]
     fn source_rules_added_and_removed_decide_as_each_compared(
         edits in prop::collection::vec((source_rule(), any::<bool>()), 1..60),
-        asked in prop::collection::vec(asked(), 1..40),
+        queried in prop::collection::vec(queried(), 1..40),
     ) {
         let rules = Rules::default();
         let mut list: Vec<(RuleId, SourceRule<u32>)> = Vec::new();
@@ -569,14 +569,14 @@ proptest! {
             }
         }
         let left: Vec<_> = list.iter().map(|(_, rule)| *rule).collect();
-        let flows: Vec<_> = asked.iter().map(|&(address, port, protocol, interface, context)| {
+        let flows: Vec<_> = queried.iter().map(|&(address, port, protocol, interface, context)| {
             (Tuple4 { context, ..from(address, port) }, protocol, interface)
         }).collect();
         let mut together = vec![None; flows.len()];
         rules.match_sources(&flows, &mut together);
-        for ((asked, (key, protocol, interface)), batched) in asked.into_iter().zip(&flows).zip(together) {
+        for ((queried, (key, protocol, interface)), batched) in queried.into_iter().zip(&flows).zip(together) {
             let decided = rules.match_source(key, *protocol, *interface);
-            prop_assert_eq!(listed_source(&left, asked), decided.map(|decided| decided.action));
+            prop_assert_eq!(listed_source(&left, queried), decided.map(|decided| decided.action));
             prop_assert_eq!(decided, batched);
         }
     }
@@ -584,7 +584,7 @@ proptest! {
     #[test]
     fn destination_rules_added_and_removed_decide_as_each_compared(
         edits in prop::collection::vec((destination_rule(), any::<bool>()), 1..60),
-        asked in prop::collection::vec(asked(), 1..40),
+        queried in prop::collection::vec(queried(), 1..40),
     ) {
         let rules = Rules::default();
         let mut list: Vec<(RuleId, DestinationRule<u32>)> = Vec::new();
@@ -602,14 +602,14 @@ proptest! {
             }
         }
         let left: Vec<_> = list.iter().map(|(_, rule)| *rule).collect();
-        let flows: Vec<_> = asked.iter().map(|&(address, port, protocol, interface, context)| {
+        let flows: Vec<_> = queried.iter().map(|&(address, port, protocol, interface, context)| {
             (Tuple4 { context, destination: address, ..to(port) }, protocol, interface)
         }).collect();
         let mut together = vec![None; flows.len()];
         rules.match_destinations(&flows, &mut together);
-        for ((asked, (key, protocol, interface)), batched) in asked.into_iter().zip(&flows).zip(together) {
+        for ((queried, (key, protocol, interface)), batched) in queried.into_iter().zip(&flows).zip(together) {
             let decided = rules.match_destination(key, *protocol, *interface);
-            let expected = listed_destination(&left, asked);
+            let expected = listed_destination(&left, queried);
             prop_assert_eq!(expected, decided.map(|decided| decided.action));
             prop_assert_eq!(decided, batched);
             if matches!(expected, Some(Destination::To(_) | Destination::Among(..))) {

@@ -260,7 +260,11 @@ fn plan_that_makes_no_sense_is_refused_with_what_to_write() {
             1,
             "--in and `1G 64` name different traffic",
         ),
-        (&["--live", "--for", "1G sfr"], 1, "--live and `1G sfr` name different traffic"),
+        (
+            &["--live", "--for", "1G sfr"],
+            1,
+            "--live and `1G sfr` name different traffic",
+        ),
     ];
     for (arguments, status, part) in cases {
         let output = folder.plan(arguments);

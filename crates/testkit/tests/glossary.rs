@@ -60,37 +60,7 @@ const CRATES: [&str; 2] = ["engine", "nat"];
 
 /// Abandoned names that are still used, by crate. The list may only become shorter.
 #[rustfmt::skip]
-const LEFT: &[(&str, &str)] = &[
-    ("engine", "Asked"),
-    ("engine", "Complain"),
-    ("engine", "Lent"),
-    ("engine", "Sought"),
-    ("engine", "Wanted"),
-    ("engine", "asked"),
-    ("engine", "company"),
-    ("engine", "complaint"),
-    ("engine", "desk"),
-    ("engine", "door"),
-    ("engine", "fate"),
-    ("engine", "holding"),
-    ("engine", "lends"),
-    ("engine", "lent"),
-    ("engine", "lessor"),
-    ("engine", "misfits"),
-    ("engine", "paths"),
-    ("engine", "settling"),
-    ("engine", "sight"),
-    ("engine", "sought"),
-    ("engine", "story"),
-    ("engine", "ways"),
-    ("nat", "Lent"),
-    ("nat", "aim"),
-    ("nat", "asked"),
-    ("nat", "grant"),
-    ("nat", "holding"),
-    ("nat", "lends"),
-    ("nat", "lent"),
-];
+const LEFT: &[(&str, &str)] = &[];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")

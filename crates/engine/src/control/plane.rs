@@ -328,7 +328,7 @@ impl ControlPlane {
                 probe: None,
             }
         });
-        let (desk, mut counter) = channel();
+        let (requests, mut counter) = channel();
         let (events, taken) = EventQueue::new(self.start.events.most);
         counter.events = taken;
         let wanted = self.snapshot.current().inspection.as_ref();
@@ -374,7 +374,7 @@ impl ControlPlane {
             receives,
             owner,
             cycles,
-            desk,
+            requests,
             events,
             records,
             punts,

@@ -136,7 +136,7 @@ pub type Refusal = (Option<IcmpError>, Reason);
 #[derive(Clone, Copy)]
 pub enum CreationState<F: Family> {
     /// The flow may get a session.
-    Asked,
+    Queried,
     /// The flow gets no session, and its packet has been sent on.
     Decided,
     /// The flow has a session already.
@@ -181,7 +181,7 @@ impl<F: Family> NewFlow<F> {
             source_rule: None,
             decision,
             request: None,
-            state: CreationState::Asked,
+            state: CreationState::Queried,
             replaces: false,
         }
     }

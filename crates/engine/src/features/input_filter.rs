@@ -113,8 +113,8 @@ fn admit_whole<F: Family>(
             _ => {}
         }
     }
-    let asked = filter::header::<F>(snapshot, meta, frame, F::tuple(key), 0);
-    filter::query_filter::<F>((filters, filter), &header(asked), ctx.own, ctx.now.nanoseconds)?;
+    let queried = filter::header::<F>(snapshot, meta, frame, F::tuple(key), 0);
+    filter::query_filter::<F>((filters, filter), &header(queried), ctx.own, ctx.now.nanoseconds)?;
     if !is_error && layers.tcp_flags & RST == 0 {
         flows.admitted.note(F::hash_one(ctx.hasher, key), ctx.now, generation);
     }

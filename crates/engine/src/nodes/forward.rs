@@ -159,7 +159,7 @@ fn screen<F: Family>(
     filter: &Filters,
     ctx: &NodeContext<'_, '_>,
 ) {
-    let mut asked = FilterQueries::<F>::default();
+    let mut queried = FilterQueries::<F>::default();
     for (place, &slot) in slots.iter().enumerate() {
         let (meta, frame) = (batch.meta(slot), batch.packets[slot as usize].bytes());
         let egress = match ctx.forwarding.destination::<F>(routes[place], addresses[place]) {
@@ -175,7 +175,7 @@ fn screen<F: Family>(
             continue;
         }
         let key = F::key(&meta.layers, frame, context);
-        asked.push(
+        queried.push(
             place,
             filter::header::<F>(ctx.snapshot, meta, frame, F::tuple(&key), egress),
         );
@@ -187,7 +187,7 @@ fn screen<F: Family>(
         }
     };
     let mut refused = [None; BURST_BUFFERS];
-    for (place, exception) in asked.exceptions(filter, ctx, marked) {
+    for (place, exception) in queried.exceptions(filter, ctx, marked) {
         if let Exception::Refused(why) = exception {
             refused[place] = Some(why);
         }

@@ -63,7 +63,7 @@ fn one<F: Family>(meta: &Meta, frame: &[u8], index: RecordIndex, direction: Dire
         index,
     };
     let place = match session.application() {
-        Application::Wanted => ctx.recognition.open(whose, ctx.counters),
+        Application::Enabled => ctx.recognition.open(whose, ctx.counters),
         Application::Pending(place) => Some(place),
         // An earlier packet of this burst has identified the application.
         Application::Nothing | Application::Known(_) => return,

@@ -126,7 +126,7 @@ fn one<F: Family>(
     let open = match packet.session.inspect() {
         InspectState::Flow(handle) => Some(FlowHandle(handle)),
         InspectState::Nothing
-        | InspectState::Wanted
+        | InspectState::Enabled
         | InspectState::Left
         | InspectState::Pending
         | InspectState::Remarked
@@ -138,7 +138,7 @@ fn one<F: Family>(
     if let Some(verdict) = decided.or_else(|| shed(&mut packet, open, shard, work)) {
         return finish(&packet, verdict, &[], shard, Some(batch), lists, &tools, work);
     }
-    if packet.session.inspect() == InspectState::Wanted
+    if packet.session.inspect() == InspectState::Enabled
         && packet.inspection.bypass.iter().any(|class| class.has(&packet.ends))
     {
         let verdict = Verdict::Leave(Some(Skipped::Class));
@@ -541,7 +541,7 @@ fn flow<F: Family>(shard: &mut Shard<'_>, index: RecordIndex, session: &F::Sessi
     let gave_way = match session.inspect() {
         InspectState::Flow(handle) if inspector.contains(FlowHandle(handle)) => return Some(FlowHandle(handle)),
         InspectState::Flow(_) => true,
-        InspectState::Wanted => false,
+        InspectState::Enabled => false,
         InspectState::Nothing
         | InspectState::Left
         | InspectState::Pending

@@ -142,7 +142,7 @@ pub fn follow_application<F: Family>(
     shard: &mut Shard<'_>,
     index: RecordIndex,
     snapshot: &Snapshot,
-    asked: ApplicationCheck,
+    queried: ApplicationCheck,
     tools: &SessionTools<'_>,
 ) {
     let Some(session) = F::table_ref(shard).get(index).copied() else {
@@ -150,7 +150,7 @@ pub fn follow_application<F: Family>(
     };
     let is_denied = matches!(session.inspect(), InspectState::Denied(_));
     let known = filter::known_application::<F>(&session, tools.recognition);
-    let counting = (asked == ApplicationCheck::First).then_some(tools.now.nanoseconds);
+    let counting = (queried == ApplicationCheck::First).then_some(tools.now.nanoseconds);
     let mark = mark_of::<F>(snapshot, shard.number, index);
     let mut marking = None;
     let refuses =
@@ -164,7 +164,7 @@ pub fn follow_application<F: Family>(
         Some(with) => InspectState::Denied(with),
         None if !is_denied => return,
         // Inspection has missed the packets dropped in the meantime, and continues midstream.
-        None if is_inspected(snapshot, &session, session.adjacency(Direction::Forward)) => InspectState::Wanted,
+        None if is_inspected(snapshot, &session, session.adjacency(Direction::Forward)) => InspectState::Enabled,
         None if class_of_session::<F>(snapshot, shard.number, index).is_some() => InspectState::Remarked,
         None => InspectState::Nothing,
     };

@@ -221,7 +221,7 @@ fn keys<F: Family, const SITES: bool, const SPREAD: bool>(
 ) -> usize {
     // Most packets of a group arrive on the same interface.
     let (mut last, mut context, mut outside, mut bridged) = (u16::MAX, 0, false, false);
-    let (mut door, mut own) = (None, 0);
+    let (mut access, mut own) = (None, 0);
     for &slot in group {
         let meta = &mut batch.meta[slot as usize % BURST_BUFFERS];
         let frame = batch.packets[slot as usize].bytes();
@@ -232,7 +232,7 @@ fn keys<F: Family, const SITES: bool, const SPREAD: bool>(
                 .interface(last)
                 .map_or((0, false, false), |i| (i.context, i.outside, i.bridge.is_some()));
             if SITES {
-                door = ctx
+                access = ctx
                     .snapshot
                     .sites
                     .as_deref()
@@ -242,11 +242,11 @@ fn keys<F: Family, const SITES: bool, const SPREAD: bool>(
         }
         if bridged {
             context = ctx.snapshot.context(meta, frame);
-        } else if SITES && let Some(door) = door {
+        } else if SITES && let Some(access) = access {
             // A hairpinned packet arrives from outside.
             let site = match meta.origin {
                 Origin::Hairpinned => None,
-                _ => door.context(&meta.layers, frame),
+                _ => access.context(&meta.layers, frame),
             };
             context = site.unwrap_or(own);
         }

@@ -9,7 +9,7 @@ pub enum Application {
     #[default]
     Nothing,
     /// Identification starts with the next packet.
-    Wanted,
+    Enabled,
     /// Identification is in progress.
     Pending(PendingIndex),
     /// Identification has finished with this result. Both numbers are 0 if the application stayed unknown.
@@ -40,7 +40,7 @@ impl Application {
         let rest = bits & ((1 << KIND) - 1);
         match bits >> KIND {
             PENDING => Self::Pending(PendingIndex(rest)),
-            WANTED => Self::Wanted,
+            WANTED => Self::Enabled,
             KNOWN => Self::Known(ProtocolPair {
                 master: (rest >> 15) as u16,
                 application: (rest & 0x7fff) as u16,
@@ -53,7 +53,7 @@ impl Application {
     pub fn bits(self) -> u32 {
         match self {
             Self::Nothing => 0,
-            Self::Wanted => WANTED << KIND,
+            Self::Enabled => WANTED << KIND,
             Self::Pending(PendingIndex(place)) => PENDING << KIND | place,
             Self::Known(ProtocolPair { master, application }) => {
                 KNOWN << KIND | u32::from(master & 0x7fff) << 15 | u32::from(application & 0x7fff)
@@ -64,7 +64,7 @@ impl Application {
     /// Whether packets are to be processed for identification.
     #[inline(always)]
     pub fn is_open(self) -> bool {
-        matches!(self, Self::Wanted | Self::Pending(_))
+        matches!(self, Self::Enabled | Self::Pending(_))
     }
 }
 
@@ -77,7 +77,7 @@ mod tests {
         let pair = |master, application| Application::Known(ProtocolPair { master, application });
         for application in [
             Application::Nothing,
-            Application::Wanted,
+            Application::Enabled,
             Application::Pending(PendingIndex(0)),
             Application::Pending(PendingIndex((1 << KIND) - 1)),
             pair(0, 0),

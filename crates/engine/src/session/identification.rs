@@ -193,7 +193,7 @@ impl Identification {
                 let pending = self.0.as_ref()?.borrow().get(place)?;
                 Some(pending.pair).filter(|pair| *pair != ProtocolPair::default())
             }
-            Application::Nothing | Application::Wanted => None,
+            Application::Nothing | Application::Enabled => None,
         }
     }
 

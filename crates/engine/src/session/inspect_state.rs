@@ -9,7 +9,7 @@ pub enum InspectState {
     #[default]
     Nothing,
     /// Inspection starts with the next packet.
-    Wanted,
+    Enabled,
     /// Inspected, with the handle of its flow in the pool of its shard.
     Flow(u32),
     /// Inspection has ended. Each packet is only counted.
@@ -47,7 +47,7 @@ impl InspectState {
             RESET => Self::Denied(Some(RejectKind::Reset)),
             PORT_UNREACHABLE => Self::Denied(Some(RejectKind::PortUnreachable)),
             PROHIBITED => Self::Denied(Some(RejectKind::Prohibited)),
-            u32::MAX => Self::Wanted,
+            u32::MAX => Self::Enabled,
             handle => Self::Flow(handle),
         }
     }
@@ -63,7 +63,7 @@ impl InspectState {
             Self::Denied(Some(RejectKind::Reset)) => RESET,
             Self::Denied(Some(RejectKind::PortUnreachable)) => PORT_UNREACHABLE,
             Self::Denied(Some(RejectKind::Prohibited)) => PROHIBITED,
-            Self::Wanted => u32::MAX,
+            Self::Enabled => u32::MAX,
             Self::Flow(handle) => handle,
         }
     }

@@ -41,7 +41,7 @@ struct Post {
     /// Number of rounds that the worker has begun.
     rounds: AtomicU64,
     /// The request of another worker, or the answer to it; 0 if there is none.
-    asked: AtomicU64,
+    queried: AtomicU64,
 }
 
 /// A request of an I/O worker to a session worker.
@@ -172,9 +172,9 @@ impl Assist {
 
     /// Send a request to a worker. Returns `false` if another request is pending there.
     pub(crate) fn request(&self, whom: WorkerIndex, ask: AssistRequest) -> bool {
-        let asked = self.posts.get(usize::from(whom)).map(|post| &post.asked);
-        asked.is_some_and(|asked| {
-            let put = asked.compare_exchange(0, ask.pack(), Ordering::AcqRel, Ordering::Relaxed);
+        let queried = self.posts.get(usize::from(whom)).map(|post| &post.queried);
+        queried.is_some_and(|queried| {
+            let put = queried.compare_exchange(0, ask.pack(), Ordering::AcqRel, Ordering::Relaxed);
             put.is_ok()
         })
     }
@@ -182,25 +182,25 @@ impl Assist {
     /// The request to a worker.
     #[inline(always)]
     pub(crate) fn requested(&self, own: WorkerIndex) -> Option<AssistRequest> {
-        AssistRequest::unpack(self.posts.get(usize::from(own))?.asked.load(Ordering::Acquire))
+        AssistRequest::unpack(self.posts.get(usize::from(own))?.queried.load(Ordering::Acquire))
     }
 
     /// Answer the request to this worker.
     pub(crate) fn answer(&self, own: WorkerIndex, yes: bool) {
         if let Some(post) = self.posts.get(usize::from(own)) {
-            post.asked.store(if yes { YES } else { NO }, Ordering::Release);
+            post.queried.store(if yes { YES } else { NO }, Ordering::Release);
         }
     }
 
     /// The answer to a request, once it is available. This frees the worker for other requests.
     pub(crate) fn answered(&self, whom: WorkerIndex) -> Option<bool> {
-        let asked = &self.posts.get(usize::from(whom))?.asked;
-        let yes = match asked.load(Ordering::Acquire) {
+        let queried = &self.posts.get(usize::from(whom))?.queried;
+        let yes = match queried.load(Ordering::Acquire) {
             YES => true,
             NO => false,
             _ => return None,
         };
-        asked.store(0, Ordering::Release);
+        queried.store(0, Ordering::Release);
         Some(yes)
     }
 }

@@ -137,15 +137,21 @@ mod tests {
     #[test]
     fn answer_is_heard_once_and_by_its_data_alone() {
         let probes = Probes::default();
-        let asked = probe(3, 7, 99);
-        probes.expect(&asked);
+        let queried = probe(3, 7, 99);
+        probes.expect(&queried);
         probes.sent(3, 1_000);
         assert!(probes.expects(7) && !probes.expects(8));
-        assert!(!probes.answered(&Echo { data: 98, ..asked.echo }, 1_500));
+        assert!(!probes.answered(
+            &Echo {
+                data: 98,
+                ..queried.echo
+            },
+            1_500
+        ));
         assert_eq!(None, probes.answer(3));
-        assert!(probes.answered(&asked.echo, 1_700));
+        assert!(probes.answered(&queried.echo, 1_700));
         assert_eq!(Some(700), probes.answer(3));
-        assert!(!probes.answered(&asked.echo, 1_800) && !probes.expects(7));
+        assert!(!probes.answered(&queried.echo, 1_800) && !probes.expects(7));
         // A new request has no answer yet.
         probes.expect(&probe(3, 8, 100));
         assert_eq!(None, probes.answer(3));

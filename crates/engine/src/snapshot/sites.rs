@@ -99,7 +99,7 @@ impl AccessInterface {
 /// Role of an interface for sites.
 #[derive(Clone, Debug, Default)]
 struct Side {
-    door: Option<AccessInterface>,
+    access: Option<AccessInterface>,
     /// It receives frames for virtual MACs, and DHCP answers to these.
     is_public: bool,
 }
@@ -131,7 +131,7 @@ impl SiteClassifier {
         let most = named.chain(&settings.publics).max();
         let mut sides = vec![Side::default(); most.map_or(0, |&most| usize::from(most) + 1)];
         for (interface, behind) in &settings.doors {
-            sides[usize::from(*interface)].door = Some(door(behind));
+            sides[usize::from(*interface)].access = Some(access(behind));
         }
         for &interface in &settings.publics {
             sides[usize::from(interface)].is_public = true;
@@ -156,13 +156,13 @@ impl SiteClassifier {
     /// Whether an interface is an access interface.
     #[inline(always)]
     pub fn is_access(&self, interface: u16) -> bool {
-        self.side(interface).is_some_and(|side| side.door.is_some())
+        self.side(interface).is_some_and(|side| side.access.is_some())
     }
 
     /// Whether sites behind an interface are identified by tags.
     pub fn has_tags(&self, interface: u16) -> bool {
-        let door = self.side(interface).and_then(|side| side.door.as_ref());
-        matches!(door, Some(AccessInterface::Tags(..)))
+        let access = self.side(interface).and_then(|side| side.access.as_ref());
+        matches!(access, Some(AccessInterface::Tags(..)))
     }
 
     /// Whether an interface receives frames for virtual MACs.
@@ -186,13 +186,13 @@ impl SiteClassifier {
     /// The access interface of this number, if it is one.
     #[inline(always)]
     pub fn access_interface(&self, interface: u16) -> Option<&AccessInterface> {
-        self.side(interface)?.door.as_ref()
+        self.side(interface)?.access.as_ref()
     }
 
     /// The context of the site of a DHCP client. A client without an address can't be identified by its address; it is assigned
     /// to the first site of the interface.
     pub fn dhcp_client(&self, interface: u16, layers: &Layers, frame: &[u8]) -> Option<Context> {
-        match self.side(interface)?.door.as_ref()? {
+        match self.side(interface)?.access.as_ref()? {
             AccessInterface::Prefixes(prefixes) if layers.tags == 0 => self
                 .context(interface, layers, frame)
                 .or_else(|| prefixes.first().map(|prefix| prefix.2)),
@@ -202,7 +202,7 @@ impl SiteClassifier {
 
     /// The context of the site of an ARP message, identified by its sender address.
     pub fn context_of_sender(&self, interface: u16, layers: &Layers, frame: &[u8], sender: u32) -> Option<Context> {
-        match self.side(interface)?.door.as_ref()? {
+        match self.side(interface)?.access.as_ref()? {
             AccessInterface::Prefixes(prefixes) if layers.tags == 0 => by_prefix(prefixes, sender),
             _ => self.context(interface, layers, frame),
         }
@@ -243,7 +243,7 @@ pub fn is_local(mac: &[u8; 6]) -> bool {
     mac[0] & 3 == 2
 }
 
-fn door(behind: &SiteKey) -> AccessInterface {
+fn access(behind: &SiteKey) -> AccessInterface {
     match behind {
         SiteKey::One(context) => AccessInterface::One(*context),
         SiteKey::Prefixes(prefixes) => {

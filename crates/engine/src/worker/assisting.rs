@@ -33,7 +33,7 @@ pub(super) struct Assisting {
     /// The session workers, and the number of packets in the ring from this worker to each.
     rings: Vec<(WorkerIndex, usize)>,
     /// The pending request, and whether it has been accepted.
-    asked: Option<(AssistRequest, WorkerIndex)>,
+    queried: Option<(AssistRequest, WorkerIndex)>,
     is_answered: bool,
     /// Number of packets that the next burst takes from the queue.
     portion: usize,
@@ -56,7 +56,7 @@ impl Assisting {
                 limit: 0,
                 ring: 0,
                 rings: sessions.iter().map(|&worker| (worker, 0)).collect(),
-                asked: None,
+                queried: None,
                 is_answered: false,
                 portion: 0,
                 cost: 0,
@@ -78,12 +78,12 @@ impl Assisting {
 
     /// Whether rounds without packets have work to do.
     pub(super) fn is_answering(&self) -> bool {
-        self.asked.is_some() || self.is_at_work()
+        self.queried.is_some() || self.is_at_work()
     }
 
     /// Number of packets that may still be queued while shards are borrowed or requested.
     pub(super) fn capacity(&self, held: usize) -> usize {
-        match self.is_at_work() || self.asked.is_some() {
+        match self.is_at_work() || self.queried.is_some() {
             true => self.limit.saturating_sub(self.queue.len() + held),
             false => 0,
         }
@@ -188,7 +188,7 @@ impl<'m> Worker<'m> {
         }
         let Some(work) = &self.assisting else { return };
         self.parts.counters.assist_waiting.set(work.queue.len() as u64);
-        match work.asked {
+        match work.queried {
             Some((ask, whom)) if !work.is_answered => self.handle_request(ask, whom, now),
             // The session worker already expects the shard, so it is given back as soon as no other move is in progress.
             Some((ask, whom)) if ask.what == ShardMove::TakeBack && !self.is_moving() => {
@@ -235,7 +235,7 @@ impl<'m> Worker<'m> {
             return;
         }
         work.judge.is_refused(now.nanoseconds);
-        work.asked = None;
+        work.queried = None;
         work.shared.arrive();
         if ask.what == ShardMove::Lend {
             self.moving.expect_no_more();
@@ -281,7 +281,7 @@ impl<'m> Worker<'m> {
         // Check again: the snapshot may have changed until now, but can't change during the move.
         let ask = AssistRequest { what, shard, by: own };
         let shared = work.shared.clone();
-        (work.asked, work.is_answered) = (Some((ask, whom)), false);
+        (work.queried, work.is_answered) = (Some((ask, whom)), false);
         let asks = self.is_settled()
             && match what {
                 ShardMove::Lend => self.expect_for(shard, true),
@@ -292,7 +292,7 @@ impl<'m> Worker<'m> {
             return;
         }
         if let Some(work) = self.assisting.as_deref_mut() {
-            work.asked = None;
+            work.queried = None;
             work.judge.is_refused(now.nanoseconds);
         }
         self.moving.expect_no_more();
@@ -307,7 +307,7 @@ impl<'m> Worker<'m> {
         for held in self.moving.held() {
             work.queue.extend(held.drain(..));
         }
-        if let Some((_, from)) = work.asked.take() {
+        if let Some((_, from)) = work.queried.take() {
             work.judge.shard_came(shard, from);
             let allocated = work.judge.borrowed().len() as u64;
             if allocated == 1 {
@@ -322,7 +322,7 @@ impl<'m> Worker<'m> {
         let Some(work) = self.assisting.as_deref_mut() else {
             return;
         };
-        work.asked = None;
+        work.queried = None;
         work.judge.shard_went(shard);
         let allocated = work.judge.borrowed().len() as u64;
         if allocated == 0 {

@@ -57,7 +57,8 @@ impl Worker<'_> {
             };
             put(&mut self.resumed, (waiting, super::ResumeReason::Unsolicited(reason)));
         }
-        self.desk.advance(&mut state.shards, portion(packets), snapshot, &tools);
+        self.requests
+            .advance(&mut state.shards, portion(packets), snapshot, &tools);
         self.drop_given_up(now);
         if self.parts.inspecting.is_some() {
             self.look_after_rules(looked_at, now);
@@ -124,37 +125,37 @@ impl Worker<'_> {
     }
 
     fn requests(&mut self, now: Now) {
-        let Some(request) = self.desk.next() else { return };
+        let Some(request) = self.requests.next() else { return };
         let owner = self.parts.owner.as_deref_mut();
         match request {
-            Request::List { cursor, filter, into } => self.desk.list(cursor, filter, into),
-            Request::ListBindings { cursor, filter, into } => self.desk.list_bindings(cursor, filter, into),
+            Request::List { cursor, filter, into } => self.requests.list(cursor, filter, into),
+            Request::ListBindings { cursor, filter, into } => self.requests.list_bindings(cursor, filter, into),
             Request::Use(mut sum) => {
                 self.parts.shards.iter().flatten().for_each(|shard| sum.add(shard));
-                self.desk.answer(Reply::Used(sum));
+                self.requests.answer(Reply::Used(sum));
             }
-            Request::Clear { cursor, filter, ended } => self.desk.clear(cursor, filter, ended),
+            Request::Clear { cursor, filter, ended } => self.requests.clear(cursor, filter, ended),
             Request::Trace(tracer) => {
                 let before = self.tracer.replace(tracer);
-                self.desk.answer(Reply::Traced(before));
+                self.requests.answer(Reply::Traced(before));
             }
-            Request::EndTrace => self.desk.answer(Reply::Traced(self.tracer.take())),
+            Request::EndTrace => self.requests.answer(Reply::Traced(self.tracer.take())),
             Request::Capture(tap) => {
                 let before = self.tap.replace(tap);
-                self.desk.answer(Reply::Captured(before));
+                self.requests.answer(Reply::Captured(before));
             }
-            Request::EndCapture => self.desk.answer(Reply::Captured(self.tap.take())),
+            Request::EndCapture => self.requests.answer(Reply::Captured(self.tap.take())),
             Request::Expect { shard } => {
                 let reply = self.expect(shard);
-                self.desk.answer(reply);
+                self.requests.answer(reply);
             }
             Request::Give { shard, to } => {
                 let reply = self.give(shard, to);
-                self.desk.answer(reply);
+                self.requests.answer(reply);
             }
             Request::Release => {
                 let reply = self.release();
-                self.desk.answer(reply);
+                self.requests.answer(reply);
             }
             Request::ClearNeighbours {
                 interface,
@@ -176,7 +177,7 @@ impl Worker<'_> {
                         }
                     }
                 }
-                self.desk.answer(Reply::Cleared(removed));
+                self.requests.answer(Reply::Cleared(removed));
             }
             Request::SetNeighbour {
                 interface,
@@ -187,7 +188,7 @@ impl Worker<'_> {
                     writer.set_permanent(interface, address, mac, now.nanoseconds, &mut |a| put(actions, a))
                 });
                 let done = matches!(set, Some(Ok(_)));
-                self.desk.answer(if done { Reply::Done } else { Reply::Refused });
+                self.requests.answer(if done { Reply::Done } else { Reply::Refused });
             }
             Request::Probe(probe) => {
                 let known = owner.filter(|owner| owner.probe.is_none()).is_some_and(|owner| {
@@ -202,14 +203,14 @@ impl Worker<'_> {
                 if known {
                     put(&mut self.parts.lists.tasks, Task::Probe);
                 }
-                self.desk.answer(if known { Reply::Done } else { Reply::Refused });
+                self.requests.answer(if known { Reply::Done } else { Reply::Refused });
             }
             Request::RenewPort { port, receives } => {
                 let done = !self.is_moving() && usize::from(port) < self.parts.start.ports;
                 if done {
                     self.renew_port(port, receives);
                 }
-                self.desk.answer(if done { Reply::Done } else { Reply::Refused });
+                self.requests.answer(if done { Reply::Done } else { Reply::Refused });
             }
         }
     }

@@ -227,7 +227,7 @@ fn solicit_neighbour(
         return false;
     };
     let packet = &mut batch.packets[place];
-    let asked = match entry.address {
+    let queried = match entry.address {
         Address::V4(target) => snapshot.source4(interface, target).is_some_and(|source| {
             if probe {
                 arp::emit_probe(
@@ -245,7 +245,7 @@ fn solicit_neighbour(
         }),
         Address::V6(target) => solicit(packet, interface, target, probe.then_some(entry.mac)),
     };
-    asked && send(batch, lists, ctx, (entry.interface, interface), place)
+    queried && send(batch, lists, ctx, (entry.interface, interface), place)
 }
 
 fn solicit(packet: &mut Packet<'_>, interface: &Interface, target: u128, mac: Option<[u8; 6]>) -> bool {

@@ -140,8 +140,8 @@ impl Talk {
 pub fn assured(rig: &mut Rig, host: &str, port: u16) -> bool {
     let ask = packet::udp4(SocketAddrV4::new(host.parse().unwrap(), port), "198.51.100.7:9");
     let sent = rig.host_sends(&ask);
-    let Some(asked) = sent.first() else { return false };
-    let (public, remote) = rig::flow(&asked.frame);
+    let Some(queried) = sent.first() else { return false };
+    let (public, remote) = rig::flow(&queried.frame);
     rig.router_sends(&packet::udp4(remote, public));
     rig.host_sends(&ask).len() == 1
 }
@@ -153,7 +153,7 @@ pub fn payloads(sent: &[rig::Sent]) -> Vec<&[u8]> {
 
 /// Alerts of all workers.
 pub fn alerts(rig: &mut Rig) -> Vec<Alert> {
-    let taken = rig.desks.iter_mut().filter_map(|desk| desk.alerts.as_mut());
+    let taken = rig.desks.iter_mut().filter_map(|requests| requests.alerts.as_mut());
     taken
         .flat_map(|alerts| std::iter::from_fn(|| alerts.pop().ok()))
         .collect()

@@ -384,12 +384,12 @@ impl Rig {
                 Vec::new()
             };
             let give = |_| memory.lines(lines);
-            let (mut worker, desk) = plane
+            let (mut worker, requests) = plane
                 .worker(own as u16, (plan.device)(io), receives, give, plan.cycles)
                 .unwrap();
             worker.join(exchange.clone());
             workers.push(worker);
-            desks.push(desk);
+            desks.push(requests);
         }
         if plan.shares {
             let reserves = plane.reserves(memory.lines(plane.reserved())).unwrap();

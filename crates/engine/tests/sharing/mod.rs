@@ -40,7 +40,7 @@ pub struct Gateway {
     pub plane: ControlPlane,
     pub worker: Worker<'static>,
     pub wires: Wires,
-    pub desk: WorkerHandle,
+    pub requests: WorkerHandle,
     pub now: Now,
     inside: Vec<PortIndex>,
     routes: Vec<RouteSet>,
@@ -172,13 +172,13 @@ impl Gateway {
         let mut memory = Memory::default();
         let give = |_| memory.lines(lines);
         let receives = (0..ports as PortIndex).collect();
-        let (mut worker, desk) = plane.worker(0, Box::new(io), receives, give, cycles).unwrap();
+        let (mut worker, requests) = plane.worker(0, Box::new(io), receives, give, cycles).unwrap();
         worker.join(ShardExchange::new(1, 0, 64).into());
         let mut gateway = Self {
             plane,
             worker,
             wires,
-            desk,
+            requests,
             now,
             inside: inside.to_vec(),
             routes,
@@ -221,9 +221,9 @@ impl Gateway {
 
     /// Send a request to the worker. Packets that wait to be received are not lost.
     pub fn ask(&mut self, request: Request) -> Reply {
-        self.desk.requests.try_send(request).unwrap();
+        self.requests.requests.try_send(request).unwrap();
         loop {
-            if let Ok(reply) = self.desk.replies.try_recv() {
+            if let Ok(reply) = self.requests.replies.try_recv() {
                 return reply;
             }
             self.round();

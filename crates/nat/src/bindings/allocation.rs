@@ -445,10 +445,9 @@ impl<A: Address> Bindings<'_, A> {
             &[request.flow, u64::from(number)],
             subscriber.block_count.into(),
         );
-        let tries = if pairing == Pairing::Soft {
-            addresses.min(ADDRESSES)
-        } else {
-            1
+        let tries = match pairing {
+            Pairing::Soft => addresses.min(ADDRESSES),
+            Pairing::Hard => 1,
         };
         let taken =
             (0..tries).find_map(|step| self.ports.take_block(request.pool, (paired + step) % addresses, random));
@@ -484,8 +483,7 @@ impl<A: Address> Bindings<'_, A> {
                 Ok(lease)
             }
             _ => {
-                // A block at the edge of the pool's port range may contain no usable port. The subscriber keeps it as
-                // an empty block.
+                // A block at the edge of the port range may have no usable port. The subscriber keeps it as an empty one.
                 if let Some(subscriber) = self.subscribers.records.get_mut(number) {
                     subscriber.empty += 1;
                 }

@@ -159,10 +159,10 @@ pub(super) fn check<A: Address>(index: PoolIndex, pool: &Pool<A>) -> Result<Vali
         plan,
         renumber: pool.renumber,
         protocols,
-        asked: Derived::default(),
+        queried: Derived::default(),
         shared: SharedOf::default(),
     };
-    valid.asked = Derived::of(&valid);
+    valid.queried = Derived::of(&valid);
     valid.units = units(&valid);
     valid.per_port = (1 << 32) / u64::from(valid.unit() * BLOCK) + 1;
     Ok(valid)

@@ -85,7 +85,7 @@ fn table_that_is_rounded_or_refused_is_read_back_and_named() {
     assert_eq!(Ok(()), set_table(&card, &mut steered, &[2, 4]));
     assert_eq!(Vec::<Shortfall>::new(), steered.shortfalls, "all is as wished by now");
     let error = set_table(&card, &mut steered, &[3]).expect_err("3 is rounded");
-    assert!(error.to_string().contains("0 leads to queue 2, not 3"), "{error}");
+    assert!(error.to_string().contains("entry 0 is queue 2, not 3"), "{error}");
     assert_eq!(Some(vec![2; 128]), steered.table);
 
     let card = Fake::odd(Oddities {

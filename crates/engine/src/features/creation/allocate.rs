@@ -40,7 +40,7 @@ impl<F: Family> NewFlows<F> {
     fn request_ports(&mut self, batch: &Batch<'_, '_>, ctx: &mut NodeContext<'_, '_>) {
         let snapshot = ctx.snapshot;
         for (flow, key) in self.flows.iter_mut().zip(&self.keys) {
-            let (FlowDecision::Session(translation), CreationState::Asked) = (&mut flow.decision, flow.state) else {
+            let (FlowDecision::Session(translation), CreationState::Queried) = (&mut flow.decision, flow.state) else {
                 continue;
             };
             let meta = batch.meta(flow.slot);
@@ -62,17 +62,17 @@ impl<F: Family> NewFlows<F> {
                 (Err(refusal), _) => CreationState::Refused(refusal),
                 (_, None) => CreationState::Refused((None, Own::Forgotten.into())),
                 (Ok(()), Some(shard)) => match (translation.pool, PortClass::of_layers(&meta.layers)) {
-                    (None, _) => CreationState::Asked,
+                    (None, _) => CreationState::Queried,
                     (Some(pool), None) => {
                         translation.outside = outside_address::<F>(snapshot, shard, pool, key);
                         match translation.outside {
-                            Some(_) => CreationState::Asked,
+                            Some(_) => CreationState::Queried,
                             None => CreationState::Refused((None, sluice_nat::Reason::UnsupportedProtocol.into())),
                         }
                     }
                     (Some(pool), Some(class)) => {
                         flow.request = Some(F::bindings(shard).request(pool, class, F::tuple(key)));
-                        CreationState::Asked
+                        CreationState::Queried
                     }
                 },
             };
@@ -126,7 +126,7 @@ impl<F: Family> NewFlows<F> {
                 self.flows[place].state = CreationState::Follows(leader as u8);
                 continue;
             }
-            let CreationState::Asked = self.flows[place].state else {
+            let CreationState::Queried = self.flows[place].state else {
                 continue;
             };
             let made = self.allocate_port(batch, ctx, place, reverses.len());

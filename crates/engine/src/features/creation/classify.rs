@@ -11,16 +11,16 @@ use arrayvec::ArrayVec;
 impl<F: Family> NewFlows<F> {
     /// Classify packets that have no decision yet. Destination rules are matched for all of them together.
     pub fn classify(&mut self, slots: &[BufferIndex], batch: &Batch<'_, '_>, ctx: &NodeContext<'_, '_>) {
-        let mut asked = ArrayVec::<_, BURST_BUFFERS>::new();
+        let mut queried = ArrayVec::<_, BURST_BUFFERS>::new();
         for &slot in slots {
             let meta = batch.meta(slot);
             let frame = batch.packets[slot as usize].bytes();
             let key = F::key(&meta.layers, frame, ctx.snapshot.context(meta, frame));
             put(&mut self.keys, key);
-            put(&mut asked, (*F::tuple(&key), F::protocol(&key), meta.interface));
+            put(&mut queried, (*F::tuple(&key), F::protocol(&key), meta.interface));
         }
         let mut matches = [None; BURST_BUFFERS];
-        ctx.snapshot.nat::<F>().rules.match_destinations(&asked, &mut matches);
+        ctx.snapshot.nat::<F>().rules.match_destinations(&queried, &mut matches);
         for (&slot, &destination) in slots.iter().zip(&matches) {
             put(&mut self.flows, NewFlow::new(slot, destination, FlowDecision::Plain));
         }

@@ -226,14 +226,14 @@ fn session<F: Family>(
     if let Some(inspection) = &ctx.snapshot.inspection
         && is_inspected::<F>(inspection, meta, translation)
     {
-        session.set_inspect(InspectState::Wanted);
+        session.set_inspect(InspectState::Enabled);
     }
     if ctx
         .snapshot
         .identifies([meta.interface, translation.hops[0].interface() as u16])
         && !is_icmp(protocol)
     {
-        session.set_application(Application::Wanted);
+        session.set_application(Application::Enabled);
         if session.inspect() == InspectState::Nothing {
             session.set_inspect(InspectState::Pending);
         }

@@ -43,7 +43,7 @@ pub fn divert<F: Family>(
         // The packet may have no route, which must be checked first.
         return false;
     }
-    if matches!(inspect, InspectState::Wanted | InspectState::Flow(_)) && !passed {
+    if matches!(inspect, InspectState::Enabled | InspectState::Flow(_)) && !passed {
         put(lists.inspect.of::<F>(), (slot, index, direction));
         return true;
     }
