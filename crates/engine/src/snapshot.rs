@@ -242,13 +242,13 @@ impl<F: Family> Default for Nat<F> {
     }
 }
 
-/// Limits of the gateway's own traffic: packets a second and burst size, by [`sluice_route::policer::Class`].
+/// Limits of the gateway's own traffic: packets a second and burst size, by [`sluice_route::policer::ControlClass`].
 pub type Limits = [(u64, u64); ControlClass::ALL.len()];
 
 /// Limits of redirects of an interface: nanoseconds between two, and burst size. A host needs one redirect per destination.
 const REDIRECTS: TokenRate = TokenRate::new(10, 10);
 
-/// Default limits, in the order of [`sluice_route::policer::Class::ALL`].
+/// Default limits, in the order of [`sluice_route::policer::ControlClass::ALL`].
 pub const LIMITS: Limits = [
     (2_000, 500),
     (1_000, 200),

@@ -211,7 +211,7 @@ fn class_without_a_rate_is_let_through_to_no_host() {
     let mut rig = Rig::new(Plan {
         snapshot: |snapshot| {
             let mut limits = LIMITS;
-            limits[PuntClass::Rest as usize] = (0, 1_000);
+            limits[PuntClass::Other as usize] = (0, 1_000);
             snapshot.hosts = vec![Arc::new(Host::new(limits, Multicast::LinkLocal, 2))];
         },
         ..plan(false)
@@ -275,7 +275,7 @@ fn flood_of_a_class_leaves_the_others_alone() {
     rig.host_sends(&classes[3].1);
     assert_eq!(1, punted(&mut rig).len());
     let host = &rig.plane.snapshot().hosts[0];
-    assert_eq!((5, 4), (host.passed(PuntClass::Routing), host.passed(PuntClass::Rest)));
+    assert_eq!((5, 4), (host.passed(PuntClass::Routing), host.passed(PuntClass::Other)));
 }
 
 /// A flood on one interface does not affect packets on another.

@@ -32,7 +32,7 @@ mod tests {
         let [default, red] = [0, 1].map(|number| host(&config.routers[number].host, 1));
         assert!(default.is_like(&Host::new(LIMITS, Multicast::default(), 1)));
         let mut limits = LIMITS;
-        (limits[PuntClass::Bfd as usize], limits[PuntClass::Rest as usize]) = ((7, 3), (0, 0));
+        (limits[PuntClass::Bfd as usize], limits[PuntClass::Other as usize]) = ((7, 3), (0, 0));
         assert!(red.is_like(&Host::new(limits, Multicast::None, 1)));
     }
 }

@@ -31,7 +31,7 @@ pub enum PuntClass {
     /// ARP. It is only counted, because Sluice answers it itself.
     Arp,
     /// All other packets: the operator's access, services, ICMP errors.
-    Rest,
+    Other,
 }
 
 /// IP protocols of routing protocols.
@@ -50,7 +50,7 @@ impl PuntClass {
         PuntClass::Bfd,
         PuntClass::Dhcp,
         PuntClass::Arp,
-        PuntClass::Rest,
+        PuntClass::Other,
     ];
 
     /// Name of the class.
@@ -60,7 +60,7 @@ impl PuntClass {
             PuntClass::Bfd => "bfd",
             PuntClass::Dhcp => "dhcp",
             PuntClass::Arp => "arp",
-            PuntClass::Rest => "rest",
+            PuntClass::Other => "other",
         }
     }
 
@@ -72,12 +72,12 @@ impl PuntClass {
         let ports = [layers.source_port, layers.destination_port];
         let either = |known: &[u16]| ports.iter().any(|port| known.contains(port));
         match layers.protocol {
-            _ if layers.fragment == Fragment::Later => Self::Rest,
+            _ if layers.fragment == Fragment::Later => Self::Other,
             protocol::TCP if either(&ROUTING_PORTS) => Self::Routing,
             protocol::UDP if either(&ROUTING_PORTS) => Self::Routing,
             protocol::UDP if BFD_PORTS.contains(&layers.destination_port) => Self::Bfd,
             protocol::UDP if either(&DHCP_PORTS) => Self::Dhcp,
-            _ => Self::Rest,
+            _ => Self::Other,
         }
     }
 
@@ -87,7 +87,7 @@ impl PuntClass {
             PuntClass::Routing => Own::PuntPolicedRouting,
             PuntClass::Bfd => Own::PuntPolicedBfd,
             PuntClass::Dhcp => Own::PuntPolicedDhcp,
-            PuntClass::Arp | PuntClass::Rest => Own::PuntPolicedOther,
+            PuntClass::Arp | PuntClass::Other => Own::PuntPolicedOther,
         }
     }
 }

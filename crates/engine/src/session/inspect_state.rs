@@ -24,7 +24,7 @@ pub enum InspectState {
 
 /// Encoding of [`InspectState::Left`].
 const LEFT: u32 = 1;
-/// Encoding of [`InspectState::Sought`].
+/// Encoding of [`InspectState::Pending`].
 const PENDING: u32 = 2;
 /// Encoding of [`InspectState::Remarked`].
 const REMARKED: u32 = 3;
