@@ -70,7 +70,8 @@ macro_rules! fields {
                 }
             }
 
-            /// Index of the header word that stores the field, the field's first bit in the word, and its mask. Fields may share a word.
+            /// Index of the header word that stores the field, the field's first bit in the word, and its mask. Fields
+            /// may share a word.
             #[inline(always)]
             pub(crate) const fn place(self) -> (usize, u32, u32) {
                 match self {

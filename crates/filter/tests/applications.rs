@@ -24,7 +24,8 @@ fn filters(kind: MatcherKind, rules: &[CompiledRule]) -> Filters {
     Filters::new(rules, &settings(kind), Counters::new(rules.len())).unwrap()
 }
 
-/// Linear evaluation. A dropping rule with an application condition does not decide as long as an earlier accepting rule may still match.
+/// Linear evaluation. A dropping rule with an application condition does not decide as long as an earlier accepting
+/// rule may still match.
 fn meant(
     rules: &[CompiledRule],
     header: &Header<u128>,

@@ -44,7 +44,8 @@ pub fn emit_probe(packet: &mut Packet<'_>, link: Link, sender: u32, target: u32)
     emit(packet, link, REQUEST, sender, [0; 6], target)
 }
 
-/// Make `packet` a reply that reports `link.source` as the MAC of `sender`; false, without effect, if the buffer is too small.
+/// Make `packet` a reply that reports `link.source` as the MAC of `sender`; false, without effect, if the buffer is too
+/// small.
 pub fn emit_reply(packet: &mut Packet<'_>, link: Link, sender: u32, target: u32) -> bool {
     emit(packet, link, REPLY, sender, link.destination, target)
 }

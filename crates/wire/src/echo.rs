@@ -24,7 +24,7 @@ pub struct Echo {
 }
 
 impl Echo {
-    /// Read the fields of an echo reply. `None` if the frame is not an unfragmented echo reply with exactly [`DATA`]
+    /// Read the fields of an echo reply. `None` if the frame is not an unfragmented echo reply with exactly 8
     /// bytes of data.
     pub fn replied(frame: &[u8], layers: &Layers) -> Option<Self> {
         let message = layers.payload(frame);

@@ -115,8 +115,9 @@ pub fn may_report(frame: &[u8], layers: &Layers, too_big: bool) -> bool {
         && source >> 120 != 0xff
 }
 
-/// Make `packet` an ICMPv6 message of `length` bytes, zeroed except for type and code. Returns the message, and the sum of its pseudo-header for
-/// [`finish`], which the caller calls when the message is complete. `None`, without effect, if the buffer is too small.
+/// Make `packet` an ICMPv6 message of `length` bytes, zeroed except for type and code. Returns the message, and the sum
+/// of its pseudo-header for [`finish`], which the caller calls when the message is complete. `None`, without effect, if
+/// the buffer is too small.
 pub(crate) fn begin<'p>(
     packet: &'p mut Packet<'_>,
     link: Link,

@@ -1,4 +1,5 @@
-//! The layers of a frame: offsets of its headers, and the header fields that nodes need. A frame is parsed once, and the result takes 18 bytes.
+//! The layers of a frame: offsets of its headers, and the header fields that nodes need. A frame is parsed once, and
+//! the result takes 18 bytes.
 
 use core::hint::select_unpredictable;
 
@@ -52,7 +53,8 @@ impl Flags {
     pub const BROADCAST: Flags = Flags(0x04);
     /// An ICMP or ICMPv6 error, which quotes another packet.
     pub const ICMP_ERROR: Flags = Flags(0x08);
-    /// An ICMP query, an ICMPv6 echo request, or a reply to one. Its identifier is used as the port of the requesting host.
+    /// An ICMP query, an ICMPv6 echo request, or a reply to one. Its identifier is used as the port of the requesting
+    /// host.
     pub const ICMP_QUERY: Flags = Flags(0x10);
     /// Set together with [`Flags::ICMP_QUERY`] if the message is a reply.
     pub const ICMP_REPLY: Flags = Flags(0x20);
@@ -78,13 +80,17 @@ impl Flags {
 pub struct Layers {
     /// Offset of the IP or ARP header, after VLAN tags.
     pub l3: u16,
-    /// Offset of the transport header; in a later fragment, offset of the payload. Equal to `l3` for ARP and other protocols.
+    /// Offset of the transport header; in a later fragment, offset of the payload. Equal to `l3` for ARP and other
+    /// protocols.
     pub l4: u16,
-    /// Offset of the end of the IP datagram, which excludes Ethernet padding. For ARP and other protocols, the length of the frame.
+    /// Offset of the end of the IP datagram, which excludes Ethernet padding. For ARP and other protocols, the length
+    /// of the frame.
     pub end: u16,
-    /// Source port of TCP, UDP or UDP-Lite; for an ICMP query the value described at [`crate::key::Tuple4`]; otherwise 0.
+    /// Source port of TCP, UDP or UDP-Lite; for an ICMP query the value described at [`crate::key::Tuple4`]; otherwise
+    /// 0.
     pub source_port: u16,
-    /// Destination port of TCP, UDP or UDP-Lite; for an ICMP query the value described at [`crate::key::Tuple4`]; otherwise 0.
+    /// Destination port of TCP, UDP or UDP-Lite; for an ICMP query the value described at [`crate::key::Tuple4`];
+    /// otherwise 0.
     pub destination_port: u16,
     /// Transport protocol, after extension headers.
     pub protocol: u8,
@@ -272,7 +278,8 @@ fn mark_plain(layers: &mut Layers, adjacent: bool) {
     }
 }
 
-/// Which fragment of its datagram a packet with these extension headers is. An atomic fragment counts as a whole datagram (RFC 6946).
+/// Which fragment of its datagram a packet with these extension headers is. An atomic fragment counts as a whole
+/// datagram (RFC 6946).
 pub(crate) fn chain_fragment(datagram: &[u8], chain: &Chain) -> Fragment {
     let field = chain.fragment.map_or(0, |at| {
         ipv6::fragment::OFFSET_MORE.read(datagram.get(at..).unwrap_or_default())

@@ -169,9 +169,10 @@ fn link_option(message: &mut [u8], offset: usize, kind: u8, address: Mac) {
     }
 }
 
-/// Make `packet` a neighbour solicitation for `target` from `source` to `destination`. To probe reachability, `destination` is the target and `link`
-/// contains its MAC; otherwise it is the target's [`solicited_node`] group. An unspecified source means duplicate address detection; such a message
-/// contains no link-layer address. False, without effect, if the buffer is too small.
+/// Make `packet` a neighbour solicitation for `target` from `source` to `destination`. To probe reachability,
+/// `destination` is the target and `link` contains its MAC; otherwise it is the target's [`solicited_node`] group. An
+/// unspecified source means duplicate address detection; such a message contains no link-layer address. False, without
+/// effect, if the buffer is too small.
 pub fn emit_solicitation(packet: &mut Packet<'_>, link: Link, source: u128, destination: u128, target: u128) -> bool {
     let length = if source == 0 { 24 } else { 32 };
     let head = (kind::NEIGHBOUR_SOLICITATION, 0);
@@ -186,7 +187,8 @@ pub fn emit_solicitation(packet: &mut Packet<'_>, link: Link, source: u128, dest
     true
 }
 
-/// Make `packet` an advertisement of `link.source` as the MAC of `target`; false, without effect, if the buffer is too small.
+/// Make `packet` an advertisement of `link.source` as the MAC of `target`; false, without effect, if the buffer is too
+/// small.
 pub fn emit_advertisement(
     packet: &mut Packet<'_>,
     link: Link,

@@ -138,8 +138,9 @@ impl<'a> Packet<'a> {
         true
     }
 
-    /// Truncate the frame at the end of its datagram, `end`, because padding and trailers are meaningful only on their link and may contain anything.
-    /// A frame of minimum length keeps its length; its padding is zeroed (RFC 894, RFC 1042).
+    /// Truncate the frame at the end of its datagram, `end`, because padding and trailers are meaningful only on their
+    /// link and may contain anything. A frame of minimum length keeps its length; its padding is zeroed (RFC 894, RFC
+    /// 1042).
     #[inline(never)]
     pub fn cut_trailer(&mut self, end: usize) {
         if end >= self.len() {

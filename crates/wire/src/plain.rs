@@ -51,10 +51,11 @@ fn shifted(layers: Layers, tags: usize) -> Layers {
     }
 }
 
-/// Check whether a packet needs only routing. Returns its destination, and whether the frame has bytes after the datagram. The packet follows `tags`
-/// VLAN tags, is not fragmented, is addressed to `mac`, is IPv4 without options, has a unicast destination, has at least 20 bytes after the IP
-/// header, and has a TTL that permits another hop. Neither the VLAN tags nor the payload are checked, except for the payload's checksum if the device
-/// has not verified it.
+/// Check whether a packet needs only routing. Returns its destination, and whether the frame has bytes after the
+/// datagram. The packet follows `tags` VLAN tags, is not fragmented, is addressed to `mac`, is IPv4 without options,
+/// has a unicast destination, has at least 20 bytes after the IP header, and has a TTL that permits another hop.
+/// Neither the VLAN tags nor the payload are checked, except for the payload's checksum if the device has not verified
+/// it.
 #[inline(always)]
 pub fn transit4(frame: &[u8], tags: usize, checksums: Checksums, mac: &Mac) -> Option<(u32, bool)> {
     let link = u64::from_le_bytes(*frame.first_chunk()?);

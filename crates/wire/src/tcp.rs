@@ -150,7 +150,7 @@ impl Reset {
 
     /// Replace a data segment by a reset, which is forwarded to the segment's destination instead. The reset closes the
     /// connection as if the original sender had reset it, and contains none of the data. False, without effect, if the
-    /// segment cannot belong to an established connection.
+    /// segment does not belong to an established connection.
     pub fn replace(packet: &mut Packet<'_>, layers: &Layers) -> bool {
         let (l3, l4) = (usize::from(layers.l3), usize::from(layers.l4));
         let Some(header) = packet.bytes().get(l4..).and_then(Tcp::new) else {

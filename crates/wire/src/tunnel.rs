@@ -96,8 +96,9 @@ pub mod gre {
         })
     }
 
-    /// Whether the datagram of a frame is a GRE keepalive: a GRE packet of protocol type 0 with this key, whose destination is the tunnel endpoint
-    /// that sent it. A router sends the keepalive inside a tunnel packet, and the peer returns it by normal forwarding.
+    /// Whether the datagram of a frame is a GRE keepalive: a GRE packet of protocol type 0 with this key, whose
+    /// destination is the tunnel endpoint that sent it. A router sends the keepalive inside a tunnel packet, and the
+    /// peer returns it by normal forwarding.
     pub fn is_keepalive(frame: &[u8], layers: &Layers, key: Option<u32>) -> bool {
         layers.protocol == protocol::GRE
             && layers.fragment == Fragment::Whole

@@ -20,8 +20,9 @@ pub struct Policy {
     pub reserved: bool,
     /// Reject IPv4 source routes. IPv6 routing headers of type 0 are always rejected (RFC 5095).
     pub source_routes: bool,
-    /// Reject invalid lengths and flags in TCP and UDP headers. RFC 1812 (section 5.2.2) does not require this of routers. Checksums are always
-    /// checked, because otherwise an incomplete checksum that a local sender left to offload could be forwarded.
+    /// Reject invalid lengths and flags in TCP and UDP headers. RFC 1812 (section 5.2.2) does not require this of
+    /// routers. Checksums are always checked, because otherwise an incomplete checksum that a local sender left to
+    /// offload could be forwarded.
     pub headers: bool,
 }
 

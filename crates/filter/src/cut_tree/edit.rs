@@ -1,8 +1,9 @@
 //! Insertion and removal of single rules while workers search the trees.
 //!
-//! An insertion builds new leaves for the regions of the rule, and replaces each old leaf with a single atomic store, so that a search sees either
-//! the old or the new leaf. A removal first restores the rules that the removed rule covered, and then clears the bit of the rule in its leaves.
-//! Leaves without references are freed together with the whole matcher.
+//! An insertion builds new leaves for the regions of the rule, and replaces each old leaf with a single atomic store,
+//! so that a search sees either the old or the new leaf. A removal first restores the rules that the removed rule
+//! covered, and then clears the bit of the rule in its leaves. Leaves without references are freed together with the
+//! whole matcher.
 
 use core::ops::Range as Places;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -48,7 +49,8 @@ impl<A: Address> CutTree<A> {
     /// Inserts a rule with its number. A header matches the rule if it is within one of the hyperrectangles.
     ///
     /// # Errors
-    /// The capacity is exhausted. Some of the leaves that the rule overlaps may contain it, so it may match a part of its packets.
+    /// The capacity is exhausted. Some of the leaves that the rule overlaps may contain it, so it may match a part of
+    /// its packets.
     pub fn insert(&self, number: RuleNumber, hyperrectangles: &[Rule<A>]) -> Result<(), CapacityError> {
         let mut hidden = self.hidden();
         let further: Vec<_> = hyperrectangles
@@ -64,8 +66,8 @@ impl<A: Address> CutTree<A> {
             .try_for_each(|rule| self.put(number, rule, rule, Some(&mut hidden)))
     }
 
-    /// Removes a rule. `boxes` must be all of its hyperrectangles. `rules` returns the hyperrectangles of another rule by
-    /// the number of that rule.
+    /// Removes a rule. `boxes` must be all of its hyperrectangles. `rules` returns the hyperrectangles of another rule
+    /// by the number of that rule.
     ///
     /// # Errors
     /// The capacity to restore the rules that the removed rule covered is exhausted. The removed rule is still present.

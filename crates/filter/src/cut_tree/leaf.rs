@@ -23,9 +23,11 @@ pub struct Entry<A> {
     pub further: bool,
 }
 
-/// Rules as a structure of arrays, sorted by rule number. Each condition is stored as a first value and the distance from it to the last value.
+/// Rules as a structure of arrays, sorted by rule number. Each condition is stored as a first value and the distance
+/// from it to the last value.
 ///
-/// After construction only two modifications are possible: to remove a rule, and to replace the reference to the next leaf.
+/// After construction only two modifications are possible: to remove a rule, and to replace the reference to the next
+/// leaf.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Leaf<A: WordAddress> {

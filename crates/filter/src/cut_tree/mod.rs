@@ -1,11 +1,14 @@
 //! The default matcher: search trees that cut the header space.
 //!
-//! Rules are divided into three groups: narrow source, narrow destination, and all others. Each group has a search tree. A node of the tree cuts one
-//! field, the root into up to 256 pieces and other nodes into up to 16 pieces. A leaf has at most 16 rules, which are compared simultaneously. All
-//! rules of a group are narrow in the same field, so that cutting this field creates few copies: 1.0 to 1.3 for each rule, compared with up to 60 in
-//! a single tree of all rules (decision 0008). A lookup searches the trees of all groups; of the rules found, the one with the lowest number decides.
+//! Rules are divided into three groups: narrow source, narrow destination, and all others. Each group has a search
+//! tree. A node of the tree cuts one field, the root into up to 256 pieces and other nodes into up to 16 pieces. A leaf
+//! has at most 16 rules, which are compared simultaneously. All rules of a group are narrow in the same field, so that
+//! cutting this field creates few copies: 1.0 to 1.3 for each rule, compared with up to 60 in a single tree of all
+//! rules (decision 0008). A lookup searches the trees of all groups; of the rules found, the one with the lowest number
+//! decides.
 //!
-//! For any header, the cost of a lookup is bounded by the depths of the three trees and the numbers of rules in their largest leaves.
+//! For any header, the cost of a lookup is bounded by the depths of the three trees and the numbers of rules in their
+//! largest leaves.
 
 mod append_table;
 mod build;
@@ -97,7 +100,8 @@ struct Node {
 }
 
 impl Node {
-    /// Creates a node with these cuts and without children. The largest value can't be a cut, because it marks unused entries.
+    /// Creates a node with these cuts and without children. The largest value can't be a cut, because it marks unused
+    /// entries.
     fn new(cuts: &[u32]) -> Self {
         let mut values = [u32::MAX; MAX_PIECES];
         values[..cuts.len()].copy_from_slice(cuts);

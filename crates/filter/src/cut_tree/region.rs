@@ -13,7 +13,7 @@ pub struct WordRanges {
     pub edges: Vec<u32>,
 }
 
-/// One range for each dimension that nodes may cut: source, destination, and [`FIELDS`], in this order.
+/// One range for each dimension that nodes may cut: source, destination, and `FIELDS`, in this order.
 #[derive(Clone, Copy, Debug)]
 pub struct Region<A> {
     source: Range<A>,

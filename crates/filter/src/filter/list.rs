@@ -171,7 +171,8 @@ impl<T> RuleList<T> {
         self.insert_all(index, vec![(written, what)])
     }
 
-    /// Inserts consecutive rules before the rule at `index`, or at the end of the list. The filter is rebuilt at most once.
+    /// Inserts consecutive rules before the rule at `index`, or at the end of the list. The filter is rebuilt at most
+    /// once.
     ///
     /// # Errors
     /// The errors of [`RuleList::insert`].
@@ -369,8 +370,9 @@ impl<T> RuleList<T> {
         self.since = None;
     }
 
-    /// Completes a rebuild: replaces the list by the rebuilt one, and repeats the modifications that were made since the start.
-    /// Returns true if [`RuleList::filters`] was replaced; false if the list was rebuilt by other means in the meantime.
+    /// Completes a rebuild: replaces the list by the rebuilt one, and repeats the modifications that were made since
+    /// the start. Returns true if [`RuleList::filters`] was replaced; false if the list was rebuilt by other means in
+    /// the meantime.
     ///
     /// # Errors
     /// The filter had to be rebuilt again, but the matcher would be too large. The list is unchanged.

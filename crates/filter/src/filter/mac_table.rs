@@ -1,4 +1,5 @@
-//! Numbering of the MAC addresses in rules. A packet's addresses are mapped to numbers once, and matchers compare the numbers.
+//! Numbering of the MAC addresses in rules. A packet's addresses are mapped to numbers once, and matchers compare the
+//! numbers.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;

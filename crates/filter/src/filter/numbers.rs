@@ -69,13 +69,15 @@ impl Decisions {
         Some((self.start.len() + at) as RulePosition)
     }
 
-    /// Inserts a rule with an unused number and a verdict, and returns its position; `None` if the capacity is exhausted.
+    /// Inserts a rule with an unused number and a verdict, and returns its position; `None` if the capacity is
+    /// exhausted.
     pub fn add(&self, number: RuleNumber, verdict: Verdict) -> Option<RulePosition> {
         let at = self.later.add(number, Some(verdict)).ok()?;
         Some((self.start.len() + at) as RulePosition)
     }
 
-    /// An unused number between the numbers of two adjacent rules; `None` if the gap is exhausted. Numbers of removed rules count as used.
+    /// An unused number between the numbers of two adjacent rules; `None` if the gap is exhausted. Numbers of removed
+    /// rules count as used.
     pub fn between(&self, before: Option<RulePosition>, behind: Option<RulePosition>) -> Option<RuleNumber> {
         let first = self.about_between(before, behind)?;
         let end = behind.and_then(|place| self.number(place)).unwrap_or(RuleNumber::MAX);

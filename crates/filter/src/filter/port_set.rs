@@ -147,7 +147,8 @@ impl PortSet {
         found
     }
 
-    /// Ranges of adjacent ports with equal expiry time in order, each with its remaining lifetime in nanoseconds if it expires.
+    /// Ranges of adjacent ports with equal expiry time in order, each with its remaining lifetime in nanoseconds if it
+    /// expires.
     pub fn elements(&self, now: u64) -> Vec<((u16, u16), Option<u64>)> {
         let left = |until: u64| (until != NO_TIMEOUT).then(|| until.saturating_sub(now));
         let ranges = self.ranges().into_iter();

@@ -121,8 +121,8 @@ impl ElementSet {
         }
     }
 
-    /// Adds an element, or updates its timeout. Without a timeout it does not expire. Returns the number of new elements;
-    /// elements of another kind than the set's are ignored.
+    /// Adds an element, or updates its timeout. Without a timeout it does not expire. Returns the number of new
+    /// elements; elements of another kind than the set's are ignored.
     ///
     /// # Errors
     /// The set is full.

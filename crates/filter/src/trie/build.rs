@@ -161,7 +161,8 @@ impl<A: Address> Builder<'_, A> {
         Child::node(trie.nodes.len() - 1)
     }
 
-    /// Checks the size of the trie, and that of the temporary memory, which may be four times the maximum size of the trie.
+    /// Checks the size of the trie, and that of the temporary memory, which may be four times the maximum size of the
+    /// trie.
     fn check(&self) -> Result<(), TrieTooLarge> {
         let most = self.most;
         if self.trie.bytes() > most || self.noted > most.saturating_mul(4) {
