@@ -1,4 +1,4 @@
-//! The control thread's part of the engine: commits, workers, memory.
+//! The parts of the engine that the control thread uses: commits, workers, memory.
 
 pub mod graph;
 pub mod plane;

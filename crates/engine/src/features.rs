@@ -1,4 +1,4 @@
-//! Features of the data plane that nodes use in addition to sessions and routes.
+//! Features that nodes use, other than sessions and routes.
 
 pub mod announcements;
 pub mod context;

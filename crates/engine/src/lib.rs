@@ -1,11 +1,11 @@
 //! The engine: sessions, nodes, batches and their execution.
 //!
-//! A worker receives a burst, `parse` parses its packets, and each node moves the packets of its list to the list of their next
-//! node, until each packet is sent, dropped, parked or handed over. Nodes never own a buffer; the worker moves ownership at the
-//! end of the burst ([`packet::io`]).
+//! A worker receives a burst, and `parse` parses its packets. Each node moves the packets of its list to the lists of the next
+//! nodes, until each packet is sent, dropped, parked or handed to another worker. Nodes never own a buffer; at the end of the
+//! burst, the worker executes their decisions ([`packet::io`]).
 #![forbid(unsafe_code)]
 
-// The table of nodes comes first, because the packet lists are derived from it.
+// The table of nodes must come first, because the packet lists are derived from it.
 #[macro_use]
 pub mod nodes;
 

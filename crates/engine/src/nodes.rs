@@ -1,10 +1,12 @@
-//! The graph nodes, one file each. A node takes the packets of its list and puts each on the list of the next node.
+//! The nodes of the graph, one in each file. A node processes the packets of its list, and puts each on the list of its next
+//! node.
 
 /// The nodes, in the order in which a burst runs them: `KIND FILE: LIST;`.
 ///
-/// A node is a file of this folder with its declaration [`declaration::Node`] as `NODE` and a function of its name. The kind
-/// `list` gives the node one list of packets, `by_family` one list for each address family; both run the node once per list. An
-/// `inline` node has no list: other nodes do its work. To add a node, add its file and its line here.
+/// A node is a file in this folder. It contains the declaration [`declaration::Node`] as `NODE`, and a function with the name of
+/// the file. The kind `list` gives the node one list of packets; `by_family` gives it one list for each address family, and the
+/// node runs once for each list. An `inline` node has no list, because other nodes do its work. To add a node, add its file and
+/// its line in this table.
 macro_rules! node_table {
     ($receiver:ident) => {
         $receiver! {
@@ -87,7 +89,7 @@ use crate::packet::lists::Lists;
 use crate::session::family::Family;
 use output::OutputResult;
 
-/// Decrement the TTL of an IPv4 packet or the hop limit of an IPv6 packet by one.
+/// Decrements the TTL of an IPv4 packet, or the hop limit of an IPv6 packet, by one.
 #[inline(always)]
 pub fn decrement<F: Family>(packet: &mut Packet<'_>, layers: &Layers) {
     let datagram = layers.datagram_mut(packet.bytes_mut());
@@ -105,7 +107,7 @@ pub fn dont_fragment(frame: &[u8], layers: &Layers) -> bool {
     Ipv4::new(layers.datagram(frame)).is_none_or(|header| header.dont_fragment())
 }
 
-/// Put a packet on the list that `output` chose.
+/// Puts a packet on the list that `output` has selected.
 #[inline(always)]
 pub fn leave(slot: BufferIndex, out: OutputResult, meta: &mut Meta, hop: AdjacencyIndex, lists: &mut Lists) {
     meta.egress = hop.interface() as u16;

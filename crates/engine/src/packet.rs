@@ -1,4 +1,4 @@
-//! Packet buffers, packet metadata, and the lists by which packets leave a burst.
+//! Packet buffers, packet metadata, and the lists on which packets leave a burst.
 
 pub mod adjacency;
 pub mod batch;

@@ -1,8 +1,8 @@
-//! Placement of work on workers and the expected performance: run-to-completion, pipelines, and packets per second.
+//! Placement of work on workers, and prediction of its performance, for run-to-completion and for pipelines.
 //!
-//! A packet passes four [`Part`]s. A [`Placement`] lists the workers of each part. Adjacent parts of the same workers run to
-//! completion there; between different workers packets are handed over. [`predict`] computes from measured [`Costs`] the rate
-//! of a placement, [`candidates()`] lists the placements to compare, [`choose`] selects one.
+//! A packet passes through four [`Part`]s. A [`Placement`] lists the workers of each part. Adjacent parts with the same workers
+//! run to completion; between different workers, packets are handed over. [`predict`] computes the rate of a placement from
+//! measured [`Costs`], [`candidates()`] lists the placements to compare, and [`choose`] selects one.
 
 mod candidates;
 mod choice;
@@ -25,13 +25,13 @@ pub type Core = u16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(usize)]
 pub enum Part {
-    /// Receive frames from devices; spread by the devices' queues.
+    /// Receive frames from devices. The devices' queues distribute the frames.
     Receive,
-    /// Parse and validate headers; spread freely.
+    /// Parse and validate headers. Any worker of the part can do it.
     Parse,
-    /// Everything from session lookup to the finished packet, including timers; spread by shard.
+    /// All processing from session lookup to the finished packet, including timers. It is distributed by shard.
     Session,
-    /// Transmit frames to devices; spread freely over the workers that have a queue.
+    /// Transmit frames to devices. Any worker that has a queue can do it.
     Transmit,
 }
 
@@ -39,7 +39,7 @@ impl Part {
     /// All parts, in the order of processing.
     pub const ALL: [Part; 4] = [Self::Receive, Self::Parse, Self::Session, Self::Transmit];
 
-    /// The part's name in configuration and tables.
+    /// Name of the part in the configuration and in tables.
     pub fn name(self) -> &'static str {
         match self {
             Self::Receive => "receive",
@@ -57,7 +57,7 @@ pub struct Placement {
     assists: bool,
 }
 
-/// Adjacent parts with the same workers.
+/// Adjacent parts that have the same workers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CoreGroup<'p> {
     /// The parts of the group, in order.
@@ -67,7 +67,7 @@ pub struct CoreGroup<'p> {
 }
 
 impl Placement {
-    /// A placement by part, in the order of [`Part::ALL`]. `None` if a part has no worker.
+    /// Creates a placement from the workers of each part, in the order of [`Part::ALL`]. `None` if a part has no worker.
     pub fn new(mut workers: [Vec<Core>; 4]) -> Option<Self> {
         for of_part in &mut workers {
             of_part.sort_unstable();
@@ -80,8 +80,8 @@ impl Placement {
         })
     }
 
-    /// This placement with assistance: workers that receive and parse take over sessions from overloaded session workers.
-    /// `None` if the roles are not split, or if other workers transmit.
+    /// Returns this placement with assistance: workers that receive and parse take over sessions from overloaded session workers.
+    /// `None` if the roles are not separate, or if other workers transmit.
     pub fn with_assist(&self) -> Option<Self> {
         let [receive, parse, session, transmit] = &self.workers;
         let are_split = receive == parse && session.iter().all(|core| !receive.contains(core));
@@ -97,7 +97,7 @@ impl Placement {
         self.assists
     }
 
-    /// All parts on every worker. `None` without workers.
+    /// Creates the placement in which every worker has all parts. `None` if `workers` is empty.
     pub fn run_to_completion(workers: &[Core]) -> Option<Self> {
         Self::new([(); 4].map(|()| workers.to_vec()))
     }
@@ -115,7 +115,7 @@ impl Placement {
         all
     }
 
-    /// The worker numbers of each part, in the order of [`Part::ALL`], with worker `k` on `cores[k]`. `None` if a core has no
+    /// The worker numbers of each part, in the order of [`Part::ALL`], if worker `k` runs on `cores[k]`. `None` if a core has no
     /// worker.
     pub fn numbered(&self, cores: &[Core]) -> Option<[Vec<WorkerIndex>; 4]> {
         let number = |core: &Core| {
@@ -132,12 +132,12 @@ impl Placement {
         Some(numbers)
     }
 
-    /// Whether packets are handed from worker to worker by design.
+    /// Whether packets are regularly handed from one worker to another.
     pub fn is_pipeline(&self) -> bool {
         self.workers.iter().any(|of_part| *of_part != self.workers[0])
     }
 
-    /// The stages: adjacent parts with the same workers.
+    /// The stages, which are adjacent parts with the same workers.
     pub fn stages(&self) -> Vec<CoreGroup<'_>> {
         let mut stages: Vec<CoreGroup<'_>> = Vec::new();
         for part in Part::ALL {
@@ -170,7 +170,7 @@ impl fmt::Display for Placement {
     }
 }
 
-/// Format sorted numbers, with runs of three or more as a range: `0-3,8`.
+/// Formats sorted numbers. Three or more consecutive numbers are written as a range: `0-3,8`.
 pub fn list(numbers: &[Core]) -> String {
     let mut runs: Vec<(Core, Core)> = Vec::new();
     for &number in numbers {
@@ -187,12 +187,12 @@ pub fn list(numbers: &[Core]) -> String {
     text.collect::<Vec<_>>().join(",")
 }
 
-/// Cycles per packet to hand it to another worker, and to take it.
+/// Cycles per packet for handing it to another worker, and for taking it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct HandOver {
-    /// Cycles of the giving worker.
+    /// Cycles of the worker that hands over the packet.
     pub out: f64,
-    /// Cycles of the taking worker.
+    /// Cycles of the worker that takes the packet.
     pub take: f64,
 }
 
@@ -201,12 +201,12 @@ pub struct HandOver {
 pub struct Costs {
     /// Cost of each part, in the order of [`Part::ALL`].
     pub parts: [f64; 4],
-    /// Cost of a hand-over by distance, in the order of [`Distance::ALL`].
+    /// Costs of a hand-over by distance, in the order of [`Distance::ALL`].
     pub hand_overs: [HandOver; 4],
-    /// Additional cost of a hand-over by the next part, in the order of [`Part::ALL`]: before `parse` the giver hashes
-    /// addresses, before `session` it determines the shard, and the taker may have to read headers.
+    /// Additional costs of a hand-over by the part that follows it, in the order of [`Part::ALL`]. Before `parse`, the sender
+    /// hashes addresses; before `session`, it determines the shard; and the receiver may have to read headers.
     pub next: [HandOver; 4],
-    /// Cost of receiving into a buffer that another worker used last, in the order of [`Distance::ALL`].
+    /// Cost of receiving into a buffer that another worker has used last, by distance in the order of [`Distance::ALL`].
     pub back: [f64; 4],
 }
 
@@ -216,27 +216,28 @@ impl Costs {
         self.parts[part as usize]
     }
 
-    /// Cost of all parts: what a worker needs if it does everything.
+    /// Cost of all parts together, which is the cost for a worker that has all parts.
     pub fn total(&self) -> f64 {
         self.parts.iter().sum()
     }
 }
 
-/// Properties of traffic and devices that limit how work can be spread.
+/// Properties of traffic and devices that limit the distribution of work.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Load {
     /// Number of shards of the session table.
     pub shards: u16,
-    /// Share of the packets in the busiest shard: 1/shards for even traffic, near 1 for an elephant flow.
+    /// Fraction of the packets that belong to the busiest shard: 1/shards for evenly distributed traffic, near 1 for an elephant
+    /// flow.
     pub busiest: f64,
-    /// Maximum number of queues of each device, for receive and for transmit.
+    /// Maximum number of receive queues, and of transmit queues, of each device.
     pub queues: u16,
     /// Required packets per second, if known.
     pub offered: Option<f64>,
 }
 
 impl Load {
-    /// Even traffic, on devices with a queue for every worker.
+    /// Evenly distributed traffic, on devices with a queue for every worker.
     pub fn even(shards: u16) -> Self {
         Self {
             shards: shards.max(1),
@@ -246,7 +247,8 @@ impl Load {
         }
     }
 
-    /// Share of the packets of each worker if they own the shards in turn. The first worker has the busiest shard.
+    /// Fraction of the packets for each worker, if shards are assigned to workers round-robin. The first worker has the busiest
+    /// shard.
     pub fn shares(&self, workers: usize) -> Vec<f64> {
         let (shards, workers) = (usize::from(self.shards.max(1)), workers.max(1));
         let busiest = self.busiest.clamp(1.0 / shards as f64, 1.0);

@@ -1,4 +1,4 @@
-//! Session records, their address families, and the shards that hold them.
+//! Session records, the address families, and the shards that contain sessions.
 
 pub mod application;
 pub mod bound_interfaces;

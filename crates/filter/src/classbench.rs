@@ -14,7 +14,7 @@ pub struct ParseError {
     pub what: &'static str,
 }
 
-/// Parses the five fields of each rule. The fields after them are ignored, as in the literature.
+/// Parses the five fields of each rule. Further fields of a line are ignored, as the ClassBench literature does.
 pub fn parse_classbench(text: &str) -> Result<Vec<Rule<u32>>, ParseError> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     lines

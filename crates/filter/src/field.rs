@@ -1,13 +1,13 @@
-//! The fields of a header beside its addresses. Each is declared once, in the table below.
+//! The header fields other than the addresses. The table below declares each field once.
 
-/// Value of a field that a packet has not: ports of a fragment, a tag of an untagged frame. A rule that names ports does
-/// not match it, a rule that names none does.
+/// Value of a field that a packet does not have: the ports of a later fragment, or the VLAN identifier of an untagged
+/// frame. A rule with a port condition does not match this value; a rule without one does.
 pub const NONE: u32 = 1 << 16;
 
-/// The start of an IP header, as long as the shortest one (RFC 791) is.
+/// The first 20 bytes of an IP header, the minimum length of an IPv4 header (RFC 791).
 pub type IpHeader = [u8; 20];
 
-/// A value that is given, or else its default.
+/// Expands to the first expression if present, otherwise to the default.
 macro_rules! or {
     (, $default:expr) => {
         $default
@@ -17,13 +17,13 @@ macro_rules! or {
     };
 }
 
-/// Declares fields, each with:
+/// Declares fields. Each field has these attributes:
 ///
-/// - `last`: the largest value that a packet may have, [`NONE`] included;
-/// - `named`: the largest value that a rule may name, where that is another;
-/// - `word`, `bits`: where a [`Header`](crate::Header) has it; all bits of the word where not given;
-/// - `plain`: the value in a packet of which nothing is known but its flow, where that is neither 0 nor [`NONE`];
-/// - `ip`: the value in a packet, by its family (whether it is IPv6) and [`IpHeader`]; where not given, whoever makes a header sets it.
+/// - `last`: the largest value that a packet may have, including [`NONE`];
+/// - `named`: the largest value that a rule may contain, if different from `last`;
+/// - `word`, `bits`: the word and the bits of a [`Header`](crate::Header) that store it; default: all bits of the word;
+/// - `plain`: the value if only the flow of a packet is known; default: [`NONE`] if possible, otherwise 0;
+/// - `ip`: computes the value from the IP version and [`IpHeader`]; otherwise the creator of a header sets the field.
 macro_rules! fields {
     ($(
         $(#[doc = $help:tt])+
@@ -36,7 +36,7 @@ macro_rules! fields {
             $(ip: $ip:expr,)?
         }
     )+) => {
-        /// Fields beside the addresses, each a number.
+        /// Numeric header fields other than the addresses.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(u8)]
         pub enum Field {
@@ -44,10 +44,10 @@ macro_rules! fields {
         }
 
         impl Field {
-            /// All, in order of their numbers.
+            /// All fields in the order of their numbers.
             pub const ALL: [Self; [$(Self::$name),+].len()] = [$(Self::$name),+];
 
-            /// The largest value that a packet may have, [`NONE`] included.
+            /// The largest value that a packet may have, including [`NONE`].
             #[inline(always)]
             pub const fn last(self) -> u32 {
                 match self {
@@ -55,14 +55,14 @@ macro_rules! fields {
                 }
             }
 
-            /// The largest value that a rule may name.
+            /// The largest value that a rule may contain.
             pub const fn last_named(self) -> u32 {
                 match self {
                     $(Self::$name => or!($($named)?, $last),)+
                 }
             }
 
-            /// The value in a packet of which nothing is known but its flow.
+            /// The value that is assumed if only the flow of a packet is known.
             #[inline(always)]
             pub(crate) const fn plain(self) -> u32 {
                 match self {
@@ -70,7 +70,8 @@ macro_rules! fields {
                 }
             }
 
-            /// Which word of a header it is in, from which bit on, and its bits: some share one.
+            /// Index of the header word that stores the field, the field's first bit in the word, and its mask. Fields
+            /// may share a word.
             #[inline(always)]
             pub(crate) const fn place(self) -> (usize, u32, u32) {
                 match self {
@@ -83,7 +84,7 @@ macro_rules! fields {
         }
 
         impl<A: crate::Address> crate::Header<A> {
-            /// The same with the fields that a packet's IP header has.
+            /// Returns the header with the fields that can be read from the packet's IP header.
             #[inline(always)]
             pub fn with_ip(self, is_v6: bool, ip: &IpHeader) -> Self {
                 let header = self;
@@ -104,11 +105,11 @@ fields! {
     DestinationPort { last: NONE, named: 65_535, word: 1, }
     /// IP protocol.
     Protocol { last: 255, word: 2, }
-    /// ICMP type in the high byte and code in the low one, or [`NONE`].
+    /// ICMP type in the high byte and ICMP code in the low byte, or [`NONE`].
     Message { last: NONE, named: 65_535, word: 3, }
     /// TCP flags, or [`NONE`].
     Flags { last: NONE, named: 255, word: 4, }
-    /// 0: whole, 1: first fragment, 2: later fragment.
+    /// Fragment state: 0 for a whole packet, 1 for a first fragment, 2 for a later fragment.
     Fragment { last: 2, word: 5, }
     /// Differentiated services code point.
     Dscp { last: 63, word: 6, bits: 0..8, ip: |is_v6, ip| traffic_class(is_v6, ip) >> 2, }
@@ -116,26 +117,26 @@ fields! {
     Length { last: 65_535, word: 7, }
     /// VLAN identifier, or [`NONE`].
     Vlan { last: NONE, named: 4095, word: 8, }
-    /// Number of the interface that the packet came in by.
+    /// Number of the input interface.
     Incoming { last: 65_535, word: 9, }
-    /// Number of the interface that it leaves by, or [`NONE`] for the gateway itself.
+    /// Number of the output interface, or [`NONE`] for packets to the gateway itself.
     Outgoing { last: NONE, word: 10, }
     /// Context: virtual router or site.
     Context { last: u32::MAX, word: 11, }
-    /// Source MAC address, as a number of those that rules name; 0 where no Ethernet frame brought the packet.
+    /// Source MAC address as an index into the addresses that rules contain; 0 if the packet has no Ethernet header.
     SourceMac { last: 65_535, word: 12, bits: 0..16, }
-    /// Destination MAC address.
+    /// Destination MAC address, encoded like the source MAC address.
     DestinationMac { last: 65_535, word: 12, bits: 16..32, }
     /// Explicit congestion notification (RFC 3168).
     Ecn { last: 3, word: 6, bits: 8..16, ip: |is_v6, ip| traffic_class(is_v6, ip) & 3, }
-    /// IPv4's time to live, IPv6's hop limit, with which the packet came in. Most hosts begin with 64.
+    /// Received IPv4 TTL or IPv6 hop limit. The default value is 64, the initial TTL of most hosts.
     Ttl { last: 255, word: 6, bits: 16..24, plain: 64, ip: |is_v6, ip| ip[if is_v6 { 7 } else { 8 }].into(), }
 }
 
-/// Behind the fields: the word of the mark.
+/// Index of the header word that stores the mark. It follows the words of the fields.
 pub(crate) const MARK: usize = 13;
 
-/// IPv4's type of service, IPv6's traffic class.
+/// IPv4 type of service or IPv6 traffic class.
 #[inline(always)]
 fn traffic_class(is_v6: bool, ip: &IpHeader) -> u32 {
     match is_v6 {

@@ -6,17 +6,17 @@ use core::hash::Hash;
 use crate::cut_tree::words::{WordAddress, Words};
 use crate::field::{Field, MARK};
 
-/// An address as a number.
+/// An IPv4 or IPv6 address as a number.
 pub trait Address: WordAddress + Copy + Ord + Hash + Debug + Default + Send + Sync + 'static {
-    /// The last address.
+    /// The largest address.
     const LAST: Self;
-    /// The next address; `None` after the last.
+    /// The next address; `None` after the largest one.
     fn next(self) -> Option<Self>;
-    /// The preceding address; `None` before the first.
+    /// The preceding address; `None` before the smallest one.
     fn before(self) -> Option<Self>;
-    /// Distance from `first` to this address; wraps around if it precedes `first`.
+    /// Distance from `first` to this address; wraps around if this address precedes `first`.
     fn distance(self, first: Self) -> Self;
-    /// The address shifted right by this number of bits.
+    /// The address shifted right by `bits` bits.
     fn shifted(self, bits: u32) -> Self;
     /// The address as [`std::net::IpAddr`].
     fn ip(self) -> std::net::IpAddr;
@@ -52,7 +52,7 @@ macro_rules! address {
 address!(u32, std::net::Ipv4Addr);
 address!(u128, std::net::Ipv6Addr);
 
-/// What a level of a search looks at.
+/// Part of the header that one level of a search compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dimension {
     Source,
@@ -69,8 +69,8 @@ pub struct Header<A: WordAddress> {
 }
 
 impl<A: Address> Header<A> {
-    /// Creates a header of a packet between two addresses; all other fields are 0, or [`NONE`] if the field may have
-    /// it.
+    /// Creates a header of a packet between two addresses. Other fields are [`NONE`] if they permit this value,
+    /// otherwise 0.
     pub fn new(source: A, destination: A) -> Self {
         let mut header = Self {
             words: [0; 16],
@@ -100,7 +100,7 @@ impl<A: Address> Header<A> {
         A::from_words(&self.words[A::WORDS..])
     }
 
-    /// Sets a field; a value that is too large becomes the largest one.
+    /// Sets a field. A value that exceeds the field's range is replaced by the largest value.
     #[inline(always)]
     pub fn with(mut self, field: Field, value: u32) -> Self {
         let (at, shift, bits) = field.place();
@@ -121,7 +121,7 @@ impl<A: Address> Header<A> {
         word >> shift & bits
     }
 
-    /// The mark of the session, including the changes of preceding rules.
+    /// The session mark, including changes by preceding rules.
     #[inline(always)]
     pub fn mark(&self) -> u32 {
         match MARK < A::FIT {
@@ -130,7 +130,7 @@ impl<A: Address> Header<A> {
         }
     }
 
-    /// Sets the mark.
+    /// Sets the session mark.
     #[inline(always)]
     pub fn with_mark(mut self, mark: u32) -> Self {
         *self.at(MARK) = mark;

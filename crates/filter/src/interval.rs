@@ -1,21 +1,21 @@
-//! Elementary intervals: a dimension cut wherever the range of a rule begins or ends, each interval with the rules
-//! valid there.
+//! Elementary intervals: a dimension is cut at each end of a rule's range. Each interval has the list of rules that
+//! contain it.
 
 use crate::{Address, Field, Range, Rule, RuleNumber};
 
-/// An interval: its last value, and the rules that contain all of it, in order.
+/// An elementary interval: its last value, and the rules that contain it, in order.
 pub struct Interval<T> {
     pub last: T,
     pub rules: Vec<RuleNumber>,
 }
 
-/// Computes the intervals of a dimension in ascending order, from the first value to the last, for rules with these
-/// ranges. Calls `each` with one interval at a time; stops if it returns false.
+/// Computes the intervals of a dimension in ascending order, from 0 to `last`, for rules with these ranges. Calls
+/// `each` for each interval, and stops if it returns false.
 pub fn intervals<T: Address>(ranges: &[(RuleNumber, Range<T>)], last: T, mut each: impl FnMut(Interval<T>) -> bool) {
     let mut edges: Vec<(T, bool, RuleNumber)> = Vec::with_capacity(2 * ranges.len());
     for &(rule, range) in ranges {
         edges.push((range.first, true, rule));
-        // A range that includes the last value needs no end.
+        // A range that includes the last value needs no end mark.
         if range.last < last
             && let Some(next) = range.last.next()
         {
@@ -49,8 +49,8 @@ pub fn intervals<T: Address>(ranges: &[(RuleNumber, Range<T>)], last: T, mut eac
     }
 }
 
-/// Computes the intervals of a field, for some of the rules. TCP flags are cut value by value, because the values that
-/// match a mask need not be adjacent.
+/// Computes the intervals of a field for a subset of the rules. Each value of the TCP flags is a separate interval,
+/// because the values that match a mask need not be adjacent.
 pub fn of_field<A: Address>(
     rules: &[Rule<A>],
     among: &[RuleNumber],

@@ -1,7 +1,7 @@
 //! The packet filter: rules over ranges of header fields, and matchers that find the first matching rule.
 //!
-//! A rule is a hyperrectangle: a range for each field. Of the rules that match a packet's header the first one decides.
-//! Every [`Matcher`] gives the same result as [`Linear`], which compares rule by rule.
+//! A rule is a hyperrectangle: it has a range for each field. Among the rules that match a packet's header, the first
+//! rule decides. Every [`Matcher`] gives the same result as [`Linear`], which compares the rules one by one.
 #![forbid(unsafe_code)]
 
 mod classbench;
@@ -30,21 +30,21 @@ pub use reason::Reason;
 pub use rule::{FlagsMask, Range, Rule, RuleError};
 pub use trie::{CachedTrie, ListSearch, NodeLists, SearchCounts, Trie, TrieTooLarge};
 
-/// Number of a rule: the lower one takes precedence.
+/// Number of a rule. If several rules match, the lowest number takes precedence.
 pub type RuleNumber = u32;
 
 /// Finds the first rule of a list that matches a header.
 pub trait Matcher<A: Address> {
-    /// State that a core keeps between packets.
+    /// State that a core keeps between lookups.
     type Cache: Send;
 
-    /// Creates the empty state of a core.
+    /// Creates empty state for a core.
     fn cache(&self) -> Self::Cache;
 
     /// The first rule that matches the header.
     fn first(&self, memory: &mut Self::Cache, header: &Header<A>) -> Option<RuleNumber>;
 
-    /// The first matching rule for each of several headers, up to the shorter of the two slices.
+    /// The first matching rule for each header. If the slices differ in length, the shorter length applies.
     fn first_of_batch(&self, memory: &mut Self::Cache, headers: &[Header<A>], found: &mut [Option<RuleNumber>]) {
         for (header, found) in headers.iter().zip(found) {
             *found = self.first(memory, header);

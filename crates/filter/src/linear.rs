@@ -1,8 +1,8 @@
-//! Linear search: the baseline, and the reference for every other matcher.
+//! Linear search: the baseline of benchmarks, and the reference for tests of every other matcher.
 
 use crate::{Address, Header, Matcher, Rule, RuleNumber};
 
-/// Compares rule by rule (paper P1, Fig. 1; see docs/papers.md).
+/// Compares the rules one by one (paper P1, Fig. 1; see docs/papers.md).
 #[derive(Clone, Debug)]
 pub struct Linear<A> {
     rules: Vec<Rule<A>>,

@@ -3,7 +3,7 @@
 use sluice_wire::named;
 
 named! {
-    /// Why the filter drops a packet: each is a counter of its own.
+    /// Why the filter drops a packet. Each reason has a separate counter.
     #[derive(PartialOrd, Ord)]
     pub enum Reason {
         Denied "filter-drop" "a filter rule drops it: `sluice show filter` counts by rule";

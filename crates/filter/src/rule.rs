@@ -27,34 +27,34 @@ impl<T: Copy + Ord> Range<T> {
         (first <= last).then_some(Self { first, last })
     }
 
-    /// Whether the range contains all of the other one.
+    /// Whether the range contains all of another range.
     pub fn covers(&self, other: &Self) -> bool {
         self.first <= other.first && other.last <= self.last
     }
 }
 
-/// Required values of TCP flags under a mask.
+/// Condition on TCP flags: the values of the flags under a mask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FlagsMask {
     /// Flags that must be set.
     pub set: u8,
-    /// Mask of the significant flags.
+    /// Mask of the flags that are compared.
     pub of: u8,
 }
 
 impl FlagsMask {
-    /// No flag is significant.
+    /// A condition without compared flags, which every packet satisfies.
     pub const ANY: Self = Self { set: 0, of: 0 };
 
-    /// Whether flags, as in [`Field::Flags`], have the required values. A packet without flags matches only if no flag
-    /// is significant.
+    /// Whether flags, in the format of [`Field::Flags`], satisfy the condition. A packet without TCP flags satisfies it
+    /// only if no flag is compared.
     #[inline(always)]
     pub fn matches(&self, flags: u32) -> bool {
         self.of == 0 || flags & !0xff == 0 && flags as u8 & self.of == self.set
     }
 }
 
-/// Conditions of a rule. All must hold.
+/// Conditions of a rule. A packet must satisfy all of them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Rule<A> {
     /// Source addresses.
@@ -65,10 +65,10 @@ pub struct Rule<A> {
     flags: FlagsMask,
 }
 
-/// A condition that no packet can satisfy.
+/// Why a condition is invalid: no packet could satisfy it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum RuleError {
-    /// A range ends before it begins.
+    /// The last value of a range is less than its first value.
     #[error("the range {first} to {last} of {field:?} ends before it begins")]
     Reversed {
         /// The field.
@@ -78,7 +78,7 @@ pub enum RuleError {
         /// Last value.
         last: u32,
     },
-    /// A value is larger than the field allows.
+    /// A value exceeds the largest value of the field.
     #[error("the maximum of {field:?} is {most}, not {last}")]
     TooLarge {
         /// The field.
@@ -88,21 +88,21 @@ pub enum RuleError {
         /// Largest value of the field.
         most: u32,
     },
-    /// A flag must be set but is not significant.
+    /// A flag must be set but is not among the compared flags.
     #[error("flags {set:#04x} must be set, but the mask is {of:#04x}")]
     Flags {
         /// Flags that must be set.
         set: u8,
-        /// Significant flags.
+        /// Flags that are compared.
         of: u8,
     },
-    /// A range of addresses ends before it begins.
+    /// The last address of a range is less than its first address.
     #[error("a range of addresses ends before it begins")]
     Addresses,
 }
 
 impl<A: Address> Rule<A> {
-    /// The rule that matches every packet.
+    /// A rule that matches every packet.
     pub fn any() -> Self {
         let all = Range {
             first: A::default(),
@@ -144,7 +144,7 @@ impl<A: Address> Rule<A> {
         Ok(self)
     }
 
-    /// Adds a condition on a field: from `first` to `last`.
+    /// Adds a condition on a field: its value is at least `first` and at most `last`.
     pub fn with(mut self, field: Field, first: u32, last: u32) -> Result<Self, RuleError> {
         let most = field.last_named();
         if first > last {
@@ -167,7 +167,7 @@ impl<A: Address> Rule<A> {
         Ok(self)
     }
 
-    /// The range of a field.
+    /// The range of values that the rule matches in a field.
     #[inline(always)]
     pub fn get(&self, field: Field) -> Range<u32> {
         self.fields[field as usize]
@@ -178,7 +178,7 @@ impl<A: Address> Rule<A> {
         self.flags
     }
 
-    /// Whether there is no condition on a field.
+    /// Whether the rule has no condition on a field.
     pub fn is_any(&self, field: Field) -> bool {
         let Range { first, last } = self.get(field);
         (first, last) == (0, field.last()) && (field != Field::Flags || self.flags.of == 0)
@@ -189,7 +189,7 @@ impl<A: Address> Rule<A> {
         self.get(Field::Outgoing).first == NONE
     }
 
-    /// Whether a field's value satisfies the condition.
+    /// Whether a value of a field satisfies the rule's condition.
     #[inline(always)]
     pub fn admits(&self, field: Field, value: u32) -> bool {
         self.get(field).contains(value) && (field != Field::Flags || self.flags.matches(value))

@@ -1,5 +1,5 @@
-//! Rules for applications: the filter's results for sessions with an identified application equal those of a linear
-//! evaluation.
+//! Tests of rules with application conditions: for sessions with an identified application, the filter gives the
+//! results of a linear evaluation.
 
 use crate::drawn::{any_header, any_rule};
 use proptest::prelude::*;
@@ -24,7 +24,8 @@ fn filters(kind: MatcherKind, rules: &[CompiledRule]) -> Filters {
     Filters::new(rules, &settings(kind), Counters::new(rules.len())).unwrap()
 }
 
-/// Linear evaluation. A dropping rule for an application does not decide while an earlier accepting rule may still match.
+/// Linear evaluation. A dropping rule with an application condition does not decide as long as an earlier accepting
+/// rule may still match.
 fn meant(
     rules: &[CompiledRule],
     header: &Header<u128>,
@@ -55,7 +56,7 @@ fn meant(
         if !is_meant {
             waits |= !known.is_all && verdict == Verdict::Accept;
         } else if waits && verdict != Verdict::Accept {
-            // The decision of the rules for applications is postponed.
+            // The decision of rules with application conditions is postponed.
             left = true;
         } else {
             return (verdict, Some(place));

@@ -1,4 +1,4 @@
-//! Rules with further conditions, compared with a linear evaluation.
+//! Tests of rules with conditions outside of the matcher: the results equal those of a linear evaluation.
 
 use crate::drawn;
 use std::net::{IpAddr, Ipv4Addr};
@@ -18,7 +18,7 @@ fn mac(number: u8) -> [u8; 6] {
     [2, 0, 0, 0, 0, number]
 }
 
-/// A packet: its addresses, and the last bytes of its MAC addresses if it has an Ethernet header.
+/// A packet: its addresses, and the last byte of each MAC address if it has an Ethernet header.
 #[derive(Clone, Copy, Debug)]
 struct Packet {
     source: u32,
@@ -64,7 +64,7 @@ fn any_mark() -> impl Strategy<Value = Mark> {
     })
 }
 
-/// Addresses of each set.
+/// The addresses in each set.
 const SETS: [&[u32]; 3] = [&[], &[1, 4], &[0, 1, 2, 6]];
 
 fn sets() -> &'static [Arc<ElementSet>; 3] {
@@ -138,7 +138,7 @@ fn names(macs: &MacCondition, own: Option<u8>) -> bool {
     macs.of.is_empty() || own.is_some_and(|own| macs.of.contains(&mac(own)) != macs.not)
 }
 
-/// Result for a packet, matching rules before the deciding one, and the values that they set.
+/// Expected result for a packet, with the matching rules before the deciding rule and the marking that they set.
 fn read(rules: &[CompiledRule], packet: &Packet) -> (Vec<u32>, FilterResult, SessionMarking) {
     let (mut before, mut own, mut class) = (Vec::new(), packet.mark, TrafficClass::ANY);
     for (place, rule) in (0..).zip(rules) {
@@ -158,7 +158,7 @@ fn read(rules: &[CompiledRule], packet: &Packet) -> (Vec<u32>, FilterResult, Ses
             continue;
         }
         if let Action::SetMark(mark) = rule.action {
-            // Bit by bit.
+            // Set the mark bit by bit, as an independent implementation.
             for bit in (0..32).filter(|bit| mark.mask >> bit & 1 != 0) {
                 own = own & !(1 << bit) | mark.value & 1 << bit;
             }
@@ -253,7 +253,7 @@ fn rule_that_adds_to_a_set_decides_about_the_next_packet_of_that_source() {
         filters.v4.decide(&header, &mut fates, &filters.counters, 0, 1);
         fates[0].verdict
     };
-    // A hypothetical evaluation adds nothing to sets.
+    // The evaluation of a hypothetical packet adds no element to a set.
     assert_eq!(Verdict::Accept, filters.v4.evaluate(&Header::new(7, 9)).verdict);
     assert!(set.is_empty());
     assert_eq!([Verdict::Accept, Verdict::Drop, Verdict::Drop], [7, 7, 7].map(decided));

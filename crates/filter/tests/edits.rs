@@ -1,5 +1,5 @@
-//! After single rules were inserted and removed, the matcher gives the results of a linear search over the current
-//! rules.
+//! Tests of the insertion and removal of single rules: afterwards the matcher gives the results of a linear search over
+//! the current rules.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use sluice_filter::{Address, CutTree, Field, Header, Matcher, Range, Rule, RuleNumber};
 use sluice_table::simd::lanes::Vectors;
 
-/// Rules by number, with the matcher that is edited in parallel.
+/// Rules by number, and a matcher in which the same edits are made.
 struct Edited<A: Address> {
     rules: BTreeMap<RuleNumber, Vec<Rule<A>>>,
     best: CutTree<A>,
@@ -62,7 +62,7 @@ fn built<A: Address>(rules: &BTreeMap<RuleNumber, Vec<Rule<A>>>) -> CutTree<A> {
     CutTree::numbered(rules.iter().flat_map(each))
 }
 
-/// Headers within a rule, at its corners, and just outside.
+/// Headers inside a rule, at its corners, and just outside of it.
 fn around(rule: &Rule<u32>, drawn: &mut Drawn, count: usize) -> Vec<Header<u32>> {
     let mut made = Vec::new();
     for number in 0..count {
@@ -103,7 +103,7 @@ fn oracle_thousand_edits_of_each_set_have_no_mismatch() {
                     let (number, boxes) = gone.swap_remove(drawn.below(gone.len()));
                     edited.insert(number, boxes);
                 }
-                // A new rule before others, with conditions of two existing rules combined.
+                // A new rule that precedes others and combines conditions of two existing rules.
                 _ => {
                     let (_, other) = gone.last().unwrap();
                     let rule = other[0].clone().between(boxes[0].source, other[0].destination).unwrap();
@@ -217,7 +217,7 @@ fn readers_see_a_rule_or_do_not_while_it_comes_and_goes() {
                 while !stop.load(std::sync::atomic::Ordering::Relaxed) || looked == 0 {
                     best.first_of_batch(&mut (), &headers, &mut found);
                     for (at, found) in (1u32..).zip(&found) {
-                        // The permanent rule, or the one before it that is inserted and removed.
+                        // The result is the permanent rule, or the rule before it that is repeatedly inserted and removed.
                         assert!([Some(at * 10), Some(at * 10 - 1)].contains(found), "{at}: {found:?}");
                     }
                     looked += 1;

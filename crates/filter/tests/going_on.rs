@@ -1,4 +1,4 @@
-//! Rules that don't decide: later rules are evaluated, too.
+//! Tests of rules that don't decide: the evaluation continues with later rules.
 
 use sluice_filter::{
     Action, CompiledRule, Counters, DecidedBy, FilterResult, Filters, Header, MatcherKind, Range, Rule, Settings,
@@ -11,7 +11,7 @@ const ACCEPTED: FilterResult = FilterResult {
     by: DecidedBy::Default,
 };
 
-/// A rule that matches 0 to 15, and 4 to 7 a second time.
+/// A rule that matches 0 to 15, with a second hyperrectangle from 4 to 7.
 fn overlapping(action: Action) -> Filters {
     let all = Rule::<u32>::any().destination;
     let rule = |first, last| Rule::any().between(Range { first, last }, all).unwrap();

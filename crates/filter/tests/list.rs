@@ -1,4 +1,4 @@
-//! A filter whose rules are inserted and removed singly gives the results and counts of its list.
+//! Tests of a filter with single insertions and removals: its results and counts equal those of a simple list.
 
 use std::collections::BTreeMap;
 
@@ -55,7 +55,7 @@ fn any_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The expected list, and the expected counts by name.
+/// Model of the filter: the expected list, and the expected counts by name.
 #[derive(Default)]
 struct Meant {
     rules: Vec<Named>,
@@ -126,7 +126,7 @@ proptest! {
         }
         let mut list = list(&meant.rules);
         let mut fold: Option<Rebuild<usize>> = None;
-        // The number space between two adjacent rules is exhausted, but only after several insertions.
+        // The number space between two adjacent rules is exhausted only after several insertions.
         let mut is_anew = true;
         for (name, step) in (1_000..).zip(steps) {
             match step {
@@ -201,7 +201,7 @@ fn list_is_folded_before_its_room_is_used_up() {
             "{number}"
         );
         if let Some(fold) = list.begin_rebuild() {
-            // The rebuild runs elsewhere, while the list continues to change.
+            // The rebuild runs on another thread, while the list continues to change.
             assert!(list.begin_rebuild().is_none());
             list.insert(0, port(60_000 + number % 1_000), 0).unwrap();
             assert_eq!(Ok(true), list.end_rebuild(fold.build().unwrap()));

@@ -1,4 +1,4 @@
-//! Every matcher gives the results of the linear one.
+//! Tests that every matcher gives the results of the linear matcher.
 
 use crate::drawn::{Drawn, any_header, any_rule, edges, sets};
 use proptest::prelude::*;
@@ -9,8 +9,8 @@ use sluice_table::simd::lanes::Vectors;
 
 const ENOUGH: usize = 64 << 20;
 
-/// Results of the linear matcher. Checks that the default matcher gives the same, one by one and as a batch, with every
-/// instruction set of the processor.
+/// Results of the linear matcher. Also checks that the default matcher gives the same results, for single headers and
+/// for a batch, with every instruction set of the processor.
 fn expected<A: Address>(rules: &[Rule<A>], headers: &[Header<A>]) -> Vec<Option<u32>> {
     let linear = Linear::new(rules);
     let mut expected = vec![None; headers.len()];
@@ -28,7 +28,7 @@ fn expected<A: Address>(rules: &[Rule<A>], headers: &[Header<A>]) -> Vec<Option<
     expected
 }
 
-/// Compares tries for all headers.
+/// Compares the results of tries and of linear search for all headers.
 fn compare<A: Address>(rules: &[Rule<A>], trie: &Trie<A>, headers: &[Header<A>]) {
     let expected = expected(rules, headers);
     let mut found = vec![None; headers.len()];
@@ -55,7 +55,7 @@ fn compare<A: Address>(rules: &[Rule<A>], trie: &Trie<A>, headers: &[Header<A>])
     }
 }
 
-/// Headers at the corners of rules, and random ones.
+/// Headers at the corners of rules, and random headers.
 fn headers(rules: &[Rule<u32>], count: usize) -> Vec<Header<u32>> {
     let mut drawn = Drawn(7);
     let mut made = Vec::new();
@@ -87,7 +87,7 @@ fn oracle_classbench_sets_have_no_mismatch() {
             "{name}: {} rules, {each:.0} bytes each, {copies:.2} copies",
             rules.len()
         );
-        // If the whole rule set does not fit, a part of it is compared.
+        // If the trie of the whole rule set is too large, a part of the rule set is compared.
         let trie = loop {
             match Trie::new(&rules, ENOUGH / 4) {
                 Ok(trie) => break trie,
@@ -102,7 +102,7 @@ fn oracle_classbench_sets_have_no_mismatch() {
 
 #[test]
 fn trie_over_its_memory_is_refused_by_name() {
-    // Ranges that cross each other in two dimensions, so that intervals multiply.
+    // Ranges that overlap partially in two dimensions, so that the number of intervals multiplies.
     let rule = |at: u32| {
         let range = Range {
             first: at << 16,
@@ -122,7 +122,7 @@ fn trie_over_its_memory_is_refused_by_name() {
 
 #[test]
 fn oracle_rules_within_each_other_have_no_mismatch() {
-    // Rules that no cut divides: each is within the preceding one, or all but one are equal.
+    // Rules that no cut separates: each rule is contained in the preceding one, or all but one are equal.
     let nested = |at: u32| {
         let range = Range {
             first: at,

@@ -1,4 +1,4 @@
-//! The example of paper P1 (see docs/papers.md): Table 1, Fig. 1, 2 and 5, with field values of 0 to 15.
+//! Tests with the example of paper P1 (see docs/papers.md): Table 1 and Fig. 1, 2 and 5, with field values from 0 to 15.
 
 use sluice_filter::{CachedTrie, Field, Header, Linear, ListSearch, Matcher, Range, Rule, Trie};
 
@@ -50,7 +50,7 @@ fn p1_table1_example_is_filter_2_in_every_matcher() {
 fn p1_fig2_first_node_has_intervals_to_2_to_8_and_to_15() {
     let trie = Trie::new(&table1(), ENOUGH).unwrap();
     let index = |source| trie.path(&header(source, 6, 2)).0[0];
-    // Values above 15, where the example's fields end, form another interval.
+    // Values above 15, the largest value of the paper's example, form an additional interval.
     let expected = [1, 1, 1, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3];
     assert_eq!(expected.to_vec(), (0..16).map(index).collect::<Vec<_>>());
     assert_eq!((vec![4], None), {
@@ -61,7 +61,7 @@ fn p1_fig2_first_node_has_intervals_to_2_to_8_and_to_15() {
 
 #[test]
 fn p1_fig2_way_goes_by_index_2() {
-    // Node 1-1 index 2, node 2-2 index 1, node 3-3 index 1.
+    // The path in the paper: node 1-1 index 2, node 2-2 index 1, node 3-3 index 1.
     let (path, found) = Trie::new(&table1(), ENOUGH).unwrap().path(&header(4, 6, 2));
     assert_eq!((vec![2, 1, 1], Some(2)), (path, found));
 }
@@ -92,8 +92,8 @@ fn p1_fig15_searches_are_counted_three_ways() {
     assert_eq!((0, 0, 3), counts(&lists));
     cached.first(&mut lists, &header(4, 6, 2));
     assert_eq!((3, 0, 3), counts(&lists));
-    // Another interval of the first node, whose list has a single entry, and a node of the second level that was not
-    // visited before.
+    // The header falls in another interval of the first node, whose list has a single entry, and in a node of the
+    // second level that was not visited before.
     cached.first(&mut lists, &header(0, 6, 3));
     assert_eq!((3, 1, 6), counts(&lists));
 }

@@ -1,4 +1,4 @@
-//! Sets, compared with a list of their elements.
+//! Tests of sets: their contents equal those of a list.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -8,17 +8,17 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use sluice_filter::{Element, ElementKind, ElementSet};
 
-/// An operation on a set, one each second.
+/// An operation on a set. One operation is executed per second.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// Adds an element with a timeout in seconds; 0: none.
+    /// Adds an element with a timeout in seconds; 0 means that it does not expire.
     Add(Element, u64),
     Remove(Element),
     Expire,
     Flush,
 }
 
-/// Addresses that share prefixes of many lengths.
+/// Addresses with common prefixes of many lengths.
 fn any_address() -> impl Strategy<Value = IpAddr> {
     let bits = (any::<u8>(), 0u32..4).prop_map(|(bits, low)| u32::from(bits & 0x83) << 24 | low);
     (bits, any::<bool>()).prop_map(|(bits, six)| match six {
@@ -35,7 +35,7 @@ fn any_network() -> impl Strategy<Value = Element> {
     })
 }
 
-/// Masks an address bit by bit.
+/// Masks an address bit by bit, as an independent implementation.
 fn masked(address: IpAddr, length: u8) -> IpAddr {
     match address {
         IpAddr::V4(address) => {
@@ -68,7 +68,7 @@ fn any_step(element: impl Strategy<Value = Element> + 'static) -> impl Strategy<
 
 const SECOND: u64 = 1_000_000_000;
 
-/// The single elements that a range consists of.
+/// The single elements of a range.
 fn parts(element: Element) -> Vec<Element> {
     match element {
         Element::Network(..) => vec![element],
@@ -76,7 +76,7 @@ fn parts(element: Element) -> Vec<Element> {
     }
 }
 
-/// Applies an operation to a set and to a list with the expiry time of each element.
+/// Applies an operation to a set and to the model, a list of elements with their expiry times.
 fn follow(set: &ElementSet, list: &mut BTreeMap<Element, u64>, step: Step, now: u64) {
     match step {
         Step::Add(element, seconds) => {
@@ -165,7 +165,7 @@ fn sets_take_elements_of_their_own_kind_alone() {
         })
     });
     assert_eq!([[0, 1, 0], [1, 1, 0], [0, 0, 2]], taken);
-    // A set of networks accepts addresses; all other kinds accept only their own.
+    // A set of networks accepts addresses, too. All other sets accept only elements of their own kind.
     for other in &sets {
         let copies = kinds.map(|kind| {
             let copy = ElementSet::new(kind, 9);

@@ -1,11 +1,11 @@
-//! Translation behaviour of a pool, in the terms of RFC 4787, 5382, 5508, 6888 and 7857. These types are plain data.
+//! Translation behaviour of a pool, in the terms of RFC 4787, 5382, 5508, 6888 and 7857. All types are plain data.
 
 use sluice_table::token_bucket::TokenRate;
 
-/// When two flows of one inside address and port share an outside port (RFC 4787, section 4.1).
+/// Condition under which two flows of one inside address and port share an outside port (RFC 4787, section 4.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum MappingBehaviour {
-    /// All flows share the outside port (REQ-1).
+    /// All flows share the outside port (RFC 4787, REQ-1).
     #[default]
     EndpointIndependent,
     /// Only flows to the same remote address and port share the outside port.
@@ -15,12 +15,12 @@ pub enum MappingBehaviour {
 /// Remote endpoints that may send to a mapped outside port (RFC 4787, section 5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Filtering {
-    /// Every remote endpoint (REQ-8, for transparency).
+    /// Every remote endpoint (RFC 4787, REQ-8, for transparency).
     #[default]
     EndpointIndependent,
-    /// Remote addresses that the inside host has sent to from this mapping (REQ-8, for strictness).
+    /// Remote addresses to which the inside host has sent from this mapping (RFC 4787, REQ-8, for stricter filtering).
     AddressDependent,
-    /// Remote addresses and ports that the inside host has sent to from this mapping.
+    /// Remote addresses and ports to which the inside host has sent from this mapping.
     AddressAndPortDependent,
 }
 
@@ -29,13 +29,13 @@ pub enum Filtering {
 pub struct Behaviour {
     /// Mapping behaviour.
     pub mapping: MappingBehaviour,
-    /// Filtering behaviour. Ignored if the mapping is address-and-port-dependent: then filtering is
-    /// address-and-port-dependent.
+    /// Filtering behaviour. It is ignored if the mapping is address-and-port-dependent, because filtering is then
+    /// address-and-port-dependent as well.
     pub filtering: Filtering,
 }
 
 impl Behaviour {
-    /// Each flow gets its own port.
+    /// Each flow gets a separate outside port.
     pub const ADDRESS_AND_PORT_DEPENDENT: Self = Self {
         mapping: MappingBehaviour::AddressAndPortDependent,
         filtering: Filtering::AddressAndPortDependent,
@@ -45,17 +45,18 @@ impl Behaviour {
 /// How the outside port of a mapping is selected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum PortSelection {
-    /// A random free port that is hard to guess (RFC 6056; RFC 6888, REQ-15).
+    /// A random free port, which is hard to guess (RFC 6056; RFC 6888, REQ-15).
     #[default]
     Random,
-    /// The inside port if it is free. With this setting, all ports of an outside address belong to one shard.
+    /// The inside port, if it is free as an outside port. With this setting, all ports of an outside address belong to
+    /// one shard.
     Preserve,
 }
 
-/// Port blocks: each block is allocated to one subscriber at a time.
+/// Port block allocation. A block belongs to one subscriber at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Blocks {
-    /// Number of ports per block: a power of two, at least 64.
+    /// Number of ports in a block: a power of two, at least 64.
     pub size: u16,
     /// Maximum number of blocks per subscriber.
     pub most: u16,
@@ -74,15 +75,14 @@ impl Default for Blocks {
     }
 }
 
-/// How long a released port or block is quarantined (RFC 6888, REQ-8). TCP ports are not quarantined because TCP
-/// connections are tracked. Ports with address-dependent or address-and-port-dependent filtering are not quarantined
-/// either.
+/// Quarantine of released ports and blocks (RFC 6888, REQ-8). TCP ports are not quarantined, because TCP connections
+/// are tracked. Ports with address-dependent or address-and-port-dependent filtering are not quarantined either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Quarantine {
-    /// Duration in seconds; 0 disables quarantine.
+    /// Duration of the quarantine in seconds; 0 disables it.
     pub seconds: u32,
-    /// Maximum number of quarantined ports and blocks per shard. Beyond it, released ports are free immediately, and a
-    /// counter records this.
+    /// Maximum number of quarantined ports and blocks in a shard. If it is reached, released ports are free
+    /// immediately, and a counter records this.
     pub most: u32,
 }
 
@@ -95,14 +95,14 @@ impl Default for Quarantine {
     }
 }
 
-/// Limits of one subscriber (RFC 6888, REQ-4 and REQ-5). What is not given is not limited.
+/// Limits of one subscriber (RFC 6888, REQ-4 and REQ-5). `None` means unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SubscriberLimits {
-    /// Maximum number of outside ports per class: TCP, UDP, ICMP queries.
+    /// Maximum number of outside ports of each class: TCP, UDP, ICMP queries.
     pub ports: [Option<u32>; 3],
     /// Maximum number of sessions.
     pub sessions: Option<u32>,
-    /// Rate limit for new sessions.
+    /// Rate limit of new sessions.
     pub rate: Option<TokenRate>,
 }
 
@@ -111,6 +111,6 @@ pub struct SubscriberLimits {
 pub struct Limits {
     /// Maximum number of sessions.
     pub sessions: Option<u32>,
-    /// Rate limit for new sessions.
+    /// Rate limit of new sessions.
     pub rate: Option<TokenRate>,
 }

@@ -1,4 +1,4 @@
-//! Translation decision as stored in a session's record: eight bytes in addition to the two keys.
+//! Translation decision, as stored in a session's record. It takes eight bytes in addition to the two keys.
 
 use bytemuck::{Pod, Zeroable};
 use sluice_wire::checksum::Delta;
@@ -8,19 +8,20 @@ use crate::ports::{Lease, PortClass};
 use crate::rule::Target;
 use crate::{Address, PoolIndex, Tuple};
 
-/// How a session's packets are translated. The translated tuple itself is the other direction's key.
+/// How the packets of a session are translated. The translated tuple is not included, because it is the key of the
+/// other direction.
 ///
-/// All zeros is the decision of a session that is not translated.
+/// All zeros represent the decision of a session that is not translated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Decision {
-    /// Change of the IPv4 header checksum by the forward rewrite.
+    /// Change of the IPv4 header checksum when a forward packet is rewritten.
     l3: u16,
-    /// Change of the transport checksum by the forward rewrite.
+    /// Change of the transport checksum when a forward packet is rewritten.
     l4: u16,
-    /// Pool that allocated the source port.
+    /// Pool from which the source port was allocated.
     pool: PoolIndex,
-    /// Bits of the flag constants.
+    /// Combination of the flag constants.
     flags: u16,
 }
 
@@ -28,28 +29,28 @@ const SOURCE: u16 = 1;
 const DESTINATION: u16 = 2;
 const POOLED: u16 = 4;
 
-/// Resources of a pool that a session holds and releases when it ends.
+/// Resources that a session has and that must be released when the session ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Resources(u16);
 
 impl Resources {
     /// No resources.
     pub const NOTHING: Self = Self(0);
-    /// An outside port of the session's own.
+    /// An outside port that only this session uses.
     pub const PORT: Self = Self(8);
-    /// The mapping of its inside address and port.
+    /// The mapping of the session's inside address and port.
     pub const MAPPING: Self = Self(16);
-    /// Counted by the subscriber.
+    /// The session is counted by its subscriber.
     pub const SUBSCRIBER: Self = Self(32);
-    /// Counted by the pool.
+    /// The session is counted by its pool.
     pub const POOL: Self = Self(64);
-    /// Counted by the virtual router.
+    /// The session is counted by its virtual router.
     pub const ROUTER: Self = Self(128);
     const ALL: u16 = Self::ALLOCATED.0 | Self::POOL.0 | Self::ROUTER.0;
-    /// Resources that [`crate::Bindings`] allocate.
+    /// The resources that [`crate::Bindings`] allocates.
     const ALLOCATED: Self = Self(Self::PORT.0 | Self::MAPPING.0 | Self::SUBSCRIBER.0);
 
-    /// The subset of these resources that [`crate::Bindings`] allocated.
+    /// The resources of this set that [`crate::Bindings`] has allocated.
     #[inline(always)]
     pub fn allocated(self) -> Self {
         Self(self.0 & Self::ALLOCATED.0)
@@ -97,25 +98,25 @@ impl Decision {
         self.flags & DESTINATION != 0
     }
 
-    /// Pool that the session uses, if any.
+    /// Pool that the session uses; `None` if it uses none.
     #[inline(always)]
     pub fn pool(self) -> Option<PoolIndex> {
         (self.flags & POOLED != 0).then_some(self.pool)
     }
 
-    /// Pool that the session uses; valid only if the session has one.
+    /// Pool that the session uses. The value is valid only if the session uses a pool.
     #[inline(always)]
     pub(crate) fn pool_index(self) -> PoolIndex {
         self.pool
     }
 
-    /// Resources that the session holds.
+    /// Resources of the session.
     #[inline(always)]
     pub fn resources(self) -> Resources {
         Resources(self.flags & Resources::ALL)
     }
 
-    /// This decision with other resources held of `pool`.
+    /// Returns this decision with other resources, which belong to `pool`.
     #[inline(always)]
     pub fn with_resources(self, pool: PoolIndex, resources: Resources) -> Self {
         Self {
@@ -125,14 +126,14 @@ impl Decision {
         }
     }
 
-    /// This decision with another pool that has taken over the port. The new pool did not admit the session, so it does
-    /// not count it.
+    /// Returns this decision with another pool, which has taken over the port. The new pool does not count the session,
+    /// because it did not admit the session.
     pub fn with_pool(self, pool: PoolIndex) -> Self {
         let flags = self.flags & !Resources::POOL.0;
         Self { pool, flags, ..self }
     }
 
-    /// This decision with the counters in `by` that admitted the session.
+    /// Returns this decision with the counters `by`, which have admitted the session.
     #[inline(always)]
     pub fn counted(self, by: Resources) -> Self {
         Self {
@@ -141,59 +142,61 @@ impl Decision {
         }
     }
 
-    /// Whether packets of this direction go out, towards the side that sees translated addresses. With a translated
-    /// source these are the forward packets; with only a destination rule, the reverse packets (RFC 4787, REQ-6).
+    /// Whether packets of this direction go to the side that sees translated addresses. If the source is translated,
+    /// these are the forward packets. If only a destination rule applies, they are the reverse packets (RFC 4787,
+    /// REQ-6).
     #[inline(always)]
     pub fn outbound(self, direction: Direction) -> bool {
         (self.flags & (SOURCE | DESTINATION) == DESTINATION) == (direction == Direction::Reverse)
     }
 
-    /// Change of the IPv4 header checksum by a rewrite in this direction.
+    /// Change of the IPv4 header checksum when a packet of this direction is rewritten.
     #[inline(always)]
     pub fn l3(self, direction: Direction) -> Delta {
         Delta(self.l3 ^ mask(direction))
     }
 
-    /// Change of the transport checksum by a rewrite in this direction.
+    /// Change of the transport checksum when a packet of this direction is rewritten.
     #[inline(always)]
     pub fn l4(self, direction: Direction) -> Delta {
         Delta(self.l4 ^ mask(direction))
     }
 }
 
-/// All ones for the reverse direction, because the complement undoes a checksum change.
+/// Mask with which a checksum change is complemented for the reverse direction: all ones, or 0 for the forward
+/// direction.
 #[inline(always)]
 fn mask(direction: Direction) -> u16 {
     (direction as u16).wrapping_neg()
 }
 
-/// Translation of a new session: reverse key and decision.
+/// Translation of a new session: the reverse key, and the decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Translation<T> {
-    /// Key of packets in the reverse direction as they arrive.
+    /// Key of packets in the reverse direction, as they arrive.
     pub reverse: T,
-    /// The decision for the session's record.
+    /// The decision for the record of the session.
     pub decision: Decision,
 }
 
 /// Source of a new session's packets after translation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NewSource<A> {
-    /// The original source.
+    /// The original source is kept.
     Kept,
-    /// Address and port allocated by a pool.
+    /// An address and a port that a pool has allocated.
     Allocated(PoolIndex, Lease<A>),
     /// Another address with the original port (static mapping).
     Static(A),
-    /// Another address and port that are not allocated from a pool.
+    /// Another address and port, which no pool has allocated.
     At(Lease<A>),
-    /// The original address with another port. Used with a destination rule if another session of the client already
-    /// has that port towards the same target.
+    /// The original address with another port. It is used with a destination rule if another session of the client
+    /// already uses the original port towards the same target.
     Port(u16),
 }
 
-/// Compose a new session's translation from its forward key. `target` is set if a destination rule matched, `source` if
-/// a source rule matched. `outside` is the context in which answers arrive.
+/// Creates the translation of a new session from its forward key. `target` is set if a destination rule matched,
+/// `source` if a source rule matched. `outside` is the context in which answers arrive.
 pub fn translate<T: Tuple>(
     forward: &T,
     protocol: u8,
@@ -229,7 +232,7 @@ pub fn translate<T: Tuple>(
         NewSource::Port(port) => near_port = port,
     }
     if query {
-        // The reverse key holds the translated identifier, plus the difference that encodes the ICMP query type.
+        // The reverse key contains the translated identifier, and as the other port this identifier plus the ICMP request type.
         let kind = forward.destination_port().wrapping_sub(forward.source_port());
         remote_port = near_port.wrapping_add(kind);
     }
@@ -240,7 +243,7 @@ pub fn translate<T: Tuple>(
         let addresses = forward.source().exchange(near, Delta::default());
         let addresses = forward.destination().exchange(remote, addresses);
         l3 = addresses;
-        // ICMP for IPv4 has no pseudo-header.
+        // ICMP for IPv4 has no pseudo-header, so address changes don't affect its checksum.
         l4 = if query && T::Address::BITS == 32 {
             Delta::default()
         } else {

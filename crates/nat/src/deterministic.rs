@@ -1,9 +1,9 @@
-//! Deterministic NAT (RFC 7422): the outside address and ports of an inside address are computed, and vice versa.
+//! Deterministic NAT (RFC 7422). The outside address and ports of an inside address are computed, and vice versa.
 //!
-//! [`Plan`] implements the two functions of section 2: [`Plan::outside`] maps an inside address to its outside ports,
-//! and [`Plan::inside`] maps an outside address and port to the inside address. Both take constant time for all sizes.
-//! Ports of an outside address are numbered without the reserved ones. The first C × P ports are assigned to inside
-//! addresses, P each; the rest is kept for blocks on demand.
+//! [`Plan`] implements the two functions of RFC 7422, section 2: [`Plan::outside`] maps an inside address to its
+//! outside ports, and [`Plan::inside`] maps an outside address and port to the inside address. Both take constant time,
+//! independent of the sizes. The unreserved ports of an outside address are numbered. The first C × P ports are
+//! assigned to inside addresses, P to each; the remaining ports are reserved for blocks on demand.
 
 mod permutation;
 mod port_set;
@@ -21,17 +21,18 @@ use self::ranges::Ranges;
 use crate::keyed::Secret;
 use crate::{Address, Pool};
 
-/// Static assignment of inside addresses to a pool's outside addresses and ports (RFC 7422, section 2.1).
+/// Parameters of the static assignment of inside addresses to a pool's outside addresses and ports (RFC 7422, section
+/// 2.1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deterministic<A> {
     /// First and last inside address (variable I).
     pub inside: (A, A),
-    /// Inside addresses per outside address (variable C).
+    /// Number of inside addresses that share an outside address (variable C).
     pub compression: u16,
-    /// Number of shares of an outside address that are kept for blocks on demand (variable D).
+    /// Number of port shares of an outside address that are reserved for blocks on demand (variable D).
     pub dynamic: u16,
-    /// Maximum number of ports per inside address and class, including blocks on demand (variable M). `None`: limited
-    /// only by the number of blocks.
+    /// Maximum number of ports of an inside address in each class, including blocks on demand (variable M). If `None`,
+    /// only the number of blocks limits it.
     pub most: Option<u32>,
     /// Algorithm that assigns inside addresses to outside addresses and port ranges (variable A).
     pub algorithm: Algorithm,
@@ -40,17 +41,17 @@ pub struct Deterministic<A> {
 /// Algorithm that assigns inside addresses to outside addresses and port ranges (RFC 7422, section 2.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Algorithm {
-    /// The first C inside addresses share the first outside address, in ascending port ranges.
+    /// The first C inside addresses share the first outside address. Their port ranges are in ascending order.
     #[default]
     Sequential,
-    /// The first C inside addresses share the first outside address; each gets every C-th port.
+    /// The first C inside addresses share the first outside address. Each of them gets every C-th port.
     Staggered,
-    /// An inside address gets the same port of all outside addresses, then the next port of all of them.
+    /// The assignment runs over all outside addresses for the first port, then over all of them for the next port.
     RoundRobin,
-    /// An inside address gets every C-th port, each on the next outside address in turn.
+    /// An inside address gets every C-th port, and successive ports are on successive outside addresses.
     Interlaced,
-    /// The first C inside addresses share the first outside address; a secret key determines the ports of each (RFC
-    /// 6431, section 2.2). Later attribution of a port to an inside address requires the key.
+    /// The first C inside addresses share the first outside address. A secret key determines the ports of each (RFC
+    /// 6431, section 2.2). The key is necessary to find the inside address of a port later.
     Random(Secret),
 }
 
@@ -66,7 +67,8 @@ impl Algorithm {
         }
     }
 
-    /// Whether an inside address has ports of only one outside address. Only then can it be paired (RFC 4787, REQ-2).
+    /// Whether all ports of an inside address are on one outside address. This is a requirement for pairing (RFC 4787,
+    /// REQ-2).
     #[inline(always)]
     pub fn is_paired(self) -> bool {
         !matches!(self, Self::RoundRobin | Self::Interlaced)
@@ -76,13 +78,13 @@ impl Algorithm {
 /// Why a deterministic plan is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum DeterministicError {
-    /// The last inside address is before the first, or the pool has no address.
+    /// The last inside address precedes the first, or the pool has no address.
     #[error("no inside or no outside address")]
     Empty,
     /// The compression ratio is 0.
     #[error("compression 0")]
     NoCompression,
-    /// The number of shares is so high that a share has no port.
+    /// There are so many shares that a share has no port.
     #[error("{ports} ports of an outside address cannot be shared by {shares}")]
     NoPorts {
         /// Number of unreserved ports of an outside address.
@@ -90,12 +92,12 @@ pub enum DeterministicError {
         /// Sum of compression ratio and dynamic shares.
         shares: u32,
     },
-    /// The outside addresses are not sufficient for the inside addresses.
+    /// The outside addresses are too few for the inside addresses.
     #[error("{inside} inside addresses are more than {places}, the outside addresses times the compression")]
     TooMany {
         /// Number of inside addresses.
         inside: u128,
-        /// Number of inside addresses that the outside addresses can serve.
+        /// Number of inside addresses for which the outside addresses suffice.
         places: u64,
     },
 }
@@ -106,18 +108,18 @@ pub struct Plan<A> {
     first: A,
     last: A,
     addresses: Ranges<A>,
-    /// Unreserved ports.
+    /// The unreserved ports of an outside address.
     ports: Ranges<u32>,
     compression: u32,
     dynamic: u32,
     most: Option<u32>,
     algorithm: Algorithm,
-    /// Number of ports per inside address (P).
+    /// Number of ports of each inside address (P).
     share: u32,
 }
 
 impl<A: Address> Plan<A> {
-    /// The deterministic plan of a pool, if configured.
+    /// The deterministic plan of a pool; `None` if none is configured.
     pub fn of(pool: &Pool<A>) -> Option<Result<Self, DeterministicError>> {
         let deterministic = pool.deterministic.as_ref()?;
         Some(Self::new(
@@ -128,7 +130,7 @@ impl<A: Address> Plan<A> {
         ))
     }
 
-    /// Create a plan from non-overlapping ranges of outside addresses, the port range, and the reserved ports in it
+    /// Creates a plan from ranges of outside addresses that don't overlap, the port range, and its reserved ports
     /// (variable R).
     pub fn new(
         deterministic: &Deterministic<A>,
@@ -159,7 +161,7 @@ impl<A: Address> Plan<A> {
         }
         let inside = (last.number() - first.number()).saturating_add(1);
         let places = u64::from(addresses.count()) * u64::from(compression);
-        // Ports that are assigned across all addresses are numbered with 32 bits.
+        // Ports that are numbered across all addresses have 32-bit numbers.
         if inside > u128::from(places.min(u64::from(u32::MAX))) {
             return Err(DeterministicError::TooMany { inside, places });
         }
@@ -176,15 +178,15 @@ impl<A: Address> Plan<A> {
         })
     }
 
-    /// Outside ports of an inside address; `None` if the plan does not contain it.
+    /// Outside ports of an inside address; `None` if the plan does not contain the address.
     #[inline]
     pub fn outside(&self, inside: A) -> Option<PortSet<'_, A>> {
         let planned = self.first <= inside && inside <= self.last;
         planned.then(|| PortSet::new(self, (inside.number() - self.first.number()) as u32))
     }
 
-    /// Inside address that owns an outside port. `None` if the plan does not contain the address or port, the port is
-    /// kept for blocks on demand, or no inside address is assigned to it.
+    /// Inside address to which an outside port is assigned. `None` if the plan does not contain the address or the
+    /// port, if the port is reserved for blocks on demand, or if the port is not assigned.
     #[inline]
     pub fn inside(&self, outside: A, port: u16) -> Option<A> {
         let (subscriber, _) = self.owner(outside, port)?;
@@ -192,8 +194,8 @@ impl<A: Address> Plan<A> {
         (inside <= self.last.number()).then(|| A::from_number(inside))
     }
 
-    /// Index of the inside address, and index of the port among its ports. The address index may exceed the last inside
-    /// address.
+    /// Index of the inside address to which a port is assigned, and index of the port among the ports of that address.
+    /// The index of the address may exceed that of the last inside address.
     #[inline(always)]
     fn owner(&self, outside: A, port: u16) -> Option<(u64, u32)> {
         let address = self.addresses.index_of(outside)?;
@@ -234,12 +236,12 @@ impl<A: Address> Plan<A> {
         (self.first, self.last)
     }
 
-    /// Number of ports per inside address and class.
+    /// Number of ports of each inside address in each class.
     pub fn share(&self) -> u32 {
         self.share
     }
 
-    /// Maximum number of ports per inside address and class, including blocks on demand.
+    /// Maximum number of ports of an inside address in each class, including blocks on demand.
     pub fn max_hosts(&self) -> Option<u32> {
         self.most
     }
@@ -249,7 +251,8 @@ impl<A: Address> Plan<A> {
         self.algorithm
     }
 
-    /// First and last port that each outside address keeps for blocks on demand; the range may contain reserved ports.
+    /// First and last port of each outside address that are reserved for blocks on demand. The range may contain
+    /// unusable ports.
     pub fn dynamic(&self) -> Option<(u16, u16)> {
         let (first, count) = (self.compression * self.share, self.ports.count());
         let kept = self.dynamic > 0 && first < count;

@@ -1,47 +1,47 @@
-//! Binding events for logging (RFC 6888, REQ-12; RFC 8158). A shard keeps them until its worker passes them on.
+//! Binding events for logging (RFC 6888, REQ-12; RFC 8158). A shard queues them for its worker.
 
 use crate::ports::PortClass;
 use crate::{Address, PoolIndex};
 use sluice_wire::Context;
 
-/// Kind of event, named after RFC 8158.
+/// Kind of a binding event. The names are those of RFC 8158.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum EventKind {
     /// A subscriber was paired with an outside address.
     AddressBindingCreate,
-    /// A subscriber's pairing was removed.
+    /// The pairing of a subscriber was removed.
     AddressBindingDelete,
     /// A port block was allocated to a subscriber.
     PortBlockAllocation,
-    /// A port block was released to the pool.
+    /// A port block was released.
     PortBlockDeallocation,
     /// A mapping was created.
     BibCreate,
     /// A mapping was removed.
     BibDelete,
-    /// No port was free for a subscriber.
+    /// A subscriber needed a port, but none was free.
     PortsExhausted,
     /// A subscriber exceeded a limit.
     QuotaExceeded,
 }
 
-/// Set of event kinds to record.
+/// Set of event kinds that are recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventKinds(u16);
 
 impl EventKinds {
-    /// No kinds: nothing is recorded.
+    /// The empty set: no event is recorded.
     pub const NONE: Self = Self(0);
     /// Set of all event kinds.
     pub const ALL: Self = Self(u16::MAX);
 
-    /// This set with one more kind.
+    /// Returns this set with one more kind.
     pub const fn with(self, kind: EventKind) -> Self {
         Self(self.0 | 1 << kind as u8)
     }
 
-    /// Whether the set contains a kind.
+    /// Whether the set contains an event kind.
     #[inline(always)]
     pub fn has(self, kind: EventKind) -> bool {
         self.0 >> kind as u8 & 1 != 0
@@ -53,10 +53,10 @@ impl EventKinds {
     }
 }
 
-/// A binding event. IPv4 addresses are in the low 32 bits of the second word.
+/// A binding event. An IPv4 address is in the low 32 bits of the second word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Time in nanoseconds.
+    /// Time of the event in nanoseconds.
     pub at: u64,
     /// Inside address, or first address of the subscriber's prefix.
     pub inside: [u64; 2],
@@ -66,11 +66,11 @@ pub struct Event {
     pub context: Context,
     /// Inside port of a mapping.
     pub inside_port: u16,
-    /// First and last outside port; both are the same for a mapping.
+    /// First and last outside port. For a mapping both are equal.
     pub ports: (u16, u16),
     /// Pool of the outside address.
     pub pool: PoolIndex,
-    /// Port class; `None` for blocks, which serve all classes.
+    /// Port class; `None` for blocks, whose ports are used by all classes.
     pub class: Option<PortClass>,
     /// Kind of event.
     pub kind: EventKind,
@@ -79,7 +79,7 @@ pub struct Event {
 }
 
 impl Event {
-    /// Create an event of a subscriber.
+    /// Creates an event of a subscriber.
     pub(crate) fn new<A: Address>(kind: EventKind, at: u64, context: Context, inside: A, pool: PoolIndex) -> Self {
         Self {
             at,
@@ -95,7 +95,7 @@ impl Event {
         }
     }
 
-    /// This event with an outside address and ports.
+    /// Returns this event with an outside address and ports.
     pub(crate) fn outside<A: Address>(self, address: A, ports: (u16, u16)) -> Self {
         Self {
             outside: address.words(),
@@ -105,7 +105,7 @@ impl Event {
     }
 }
 
-/// Queue of a shard's events for the worker. Its capacity is fixed; further events are lost and counted.
+/// Queue of a shard's events, which its worker takes. If the queue is full, further events are lost and counted.
 #[derive(Debug)]
 pub struct Outbox {
     wanted: EventKinds,
@@ -113,11 +113,11 @@ pub struct Outbox {
     lost: u64,
 }
 
-/// Maximum number of queued events: more than one burst causes.
+/// Maximum number of queued events. It exceeds the number of events in one burst.
 const WAITING: usize = 512;
 
 impl Outbox {
-    /// Create an empty queue for the given kinds.
+    /// Creates an empty queue for events of these kinds.
     pub fn new(wanted: EventKinds) -> Self {
         let most = if wanted.is_empty() { 0 } else { WAITING };
         Self {
@@ -127,7 +127,7 @@ impl Outbox {
         }
     }
 
-    /// Queue an event if its kind is recorded. Does not allocate memory.
+    /// Queues an event if its kind is recorded. Allocates no memory.
     #[inline(always)]
     pub(crate) fn push(&mut self, kind: EventKind, event: impl FnOnce() -> Event) {
         if self.wanted.has(kind) {
@@ -144,7 +144,7 @@ impl Outbox {
         }
     }
 
-    /// Pass all queued events to `take`. Returns the number of events lost since the last call.
+    /// Passes all queued events to `take`. Returns the number of events that were lost since the last call.
     #[inline]
     pub fn drain(&mut self, take: impl FnMut(Event)) -> u64 {
         self.waiting.drain(..).for_each(take);

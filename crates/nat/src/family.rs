@@ -1,4 +1,4 @@
-//! Traits that abstract over the two address families.
+//! Traits of the two address families.
 
 use core::fmt::Debug;
 use core::hash::Hash;
@@ -9,24 +9,24 @@ use sluice_wire::{Context, Tuple4, Tuple6};
 
 use crate::rule::Stored;
 
-/// An address of one family, in the form that session keys store.
+/// An IPv4 or IPv6 address, in the form in which session keys store it.
 pub trait Address: Stored + bytemuck::Pod + Ord + Hash + Debug + Send + Sync + 'static {
-    /// Length in bits: 32 or 128.
+    /// Length of an address in bits: 32 or 128.
     const BITS: u8;
 
-    /// The address as a number; IPv4 in the low 32 bits.
+    /// The address as a number. An IPv4 address is in the low 32 bits.
     fn number(self) -> u128;
 
-    /// The address with this number; bits above [`Address::BITS`] are ignored.
+    /// The address with this number. Bits above [`Address::BITS`] are ignored.
     fn from_number(number: u128) -> Self;
 
     /// The address as two words.
     fn words(self) -> [u64; 2];
 
-    /// Add the replacement of this address by `new` to a checksum change.
+    /// Adds the effect of replacing this address by `new` to a checksum change.
     fn exchange(self, new: Self, delta: Delta) -> Delta;
 
-    /// The address as [`IpAddr`], for display.
+    /// The address as an [`IpAddr`], for output.
     fn display(self) -> IpAddr;
 }
 
@@ -86,12 +86,12 @@ impl Address for [u64; 2] {
     }
 }
 
-/// Addresses, ports and context of one direction of a flow, in one family.
+/// Addresses, ports and context of one direction of a flow in one address family.
 pub trait Tuple: Copy + Eq + Debug + Send + Sync + 'static {
-    /// The family's address.
+    /// Type of the family's addresses.
     type Address: Address;
 
-    /// Create a tuple from its parts.
+    /// Creates a tuple from its parts.
     fn new(
         source: Self::Address,
         destination: Self::Address,

@@ -1,10 +1,11 @@
 //! Translation of ICMP errors that quote a translated packet (RFC 5508, section 4; RFC 4443 for IPv6).
 //!
-//! An error travels in the direction of answers to the packet that it quotes. The session is found by the reversed
-//! quoted key ([`quoted_flow4`], [`quoted_flow6`]), and the direction found is the direction of the error. The quote is
-//! rewritten to the form that the packet had on the far side: header, ports and checksums. The error is sent to the
-//! source address in the rewritten quote. Its own source becomes the quote's destination if that was translated. Such
-//! an error never changes the session's state or timers (REQ-6).
+//! An error has the direction of the answers to the packet that it quotes. Its session is found with the reversed key
+//! of the quoted packet ([`quoted_flow4`], [`quoted_flow6`]), and the direction found is that of the error. The header,
+//! ports and checksums of the quoted packet are rewritten to those that the packet had on the other side. The error is
+//! sent to the source address of the rewritten quote. If the destination of the quote was translated, the source of the
+//! error becomes that destination. An ICMP error never changes the state or the timers of the session (RFC 5508,
+//! REQ-6).
 
 use sluice_wire::checksum::Delta;
 use sluice_wire::icmp::kind::SOURCE_QUENCH;
@@ -15,19 +16,19 @@ use sluice_wire::{Context, FlowKey4, FlowKey6, Tuple4, Tuple6};
 use crate::Reason;
 use crate::rewrite::{Rewrite, Transport, identifier, udp_checksum};
 
-/// The packet quoted by an IPv4 error, and the key that finds its session.
+/// The packet that an IPv4 error quotes, and the key of its session.
 pub fn quoted_flow4(frame: &[u8], layers: &Layers, context: Context) -> Result<(Quoted, FlowKey4), Reason> {
     let quote = quoted(frame, layers).map_err(|_| Reason::BadIcmpQuote)?;
     Ok((quote, quote.key4(frame, context).reversed()))
 }
 
-/// The packet quoted by an IPv6 error, and the key that finds its session.
+/// The packet that an IPv6 error quotes, and the key of its session.
 pub fn quoted_flow6(frame: &[u8], layers: &Layers, context: Context) -> Result<(Quoted, FlowKey6), Reason> {
     let quote = quoted(frame, layers).map_err(|_| Reason::BadIcmpQuote)?;
     Ok((quote, quote.key6(frame, context).reversed()))
 }
 
-/// Checksum change between two byte ranges of equal, even length.
+/// Checksum change between two byte ranges of equal length. The length must be even.
 fn difference(old: &[u8], new: &[u8]) -> Delta {
     let words = old.as_chunks::<2>().0.iter().zip(new.as_chunks::<2>().0);
     words.fold(Delta::default(), |delta, (&old, &new)| {
@@ -35,15 +36,15 @@ fn difference(old: &[u8], new: &[u8]) -> Delta {
     })
 }
 
-/// Apply `change` to a two-byte checksum field; does nothing if the header ends before the field.
+/// Applies `change` to a two-byte checksum field. No effect if the header ends before the field.
 fn update_checksum(header: &mut [u8], at: usize, change: impl FnOnce(u16) -> u16) {
     if let Some(field) = header.get_mut(at..).and_then(|tail| tail.first_chunk_mut::<2>()) {
         *field = change(u16::from_be_bytes(*field)).to_be_bytes();
     }
 }
 
-/// Rewrite the available part of a quoted transport header, at least 8 bytes. Returns the change to the checksum of the
-/// enclosing message.
+/// Rewrites the quoted part of a transport header, which has at least 8 bytes. Returns the change of the enclosing
+/// message's checksum.
 fn quoted_transport(header: &mut [u8], transport: Transport, ports: (u16, u16), l4: Delta) -> Delta {
     let mut before = [0; 18];
     let length = header.len().min(before.len()) & !1;
@@ -74,8 +75,8 @@ fn quoted_transport(header: &mut [u8], transport: Transport, ports: (u16, u16), 
     difference(old, now)
 }
 
-/// Translate an IPv4 error and subtract `hops` from its time to live. `rewrite` is the rewrite of the direction in
-/// which the session was found.
+/// Translates an IPv4 error and subtracts `hops` from its TTL. `rewrite` is the rewrite of the direction in which the
+/// session was found.
 pub fn translate_error4(
     frame: &mut [u8],
     layers: &Layers,
@@ -98,7 +99,7 @@ pub fn translate_error4(
         return Err(Reason::Truncated);
     };
     let mut before = *header;
-    // The error's destination must be the sender of the quoted packet.
+    // The destination of the error must be the source of the quoted packet.
     if header[16..20] != outer.source.to_be_bytes() {
         return Err(Reason::BadIcmpQuote);
     }
@@ -131,7 +132,7 @@ pub fn translate_error4(
     Ok(())
 }
 
-/// Translate an IPv6 error; the parameters are those of [`translate_error4`].
+/// Translates an IPv6 error. The parameters are those of [`translate_error4`].
 pub fn translate_error6(
     frame: &mut [u8],
     layers: &Layers,
@@ -160,7 +161,7 @@ pub fn translate_error6(
     }
     header[24..40].copy_from_slice(&source);
     header[7] = header[7].wrapping_sub(hops);
-    // The addresses are part of the pseudo-header that the error's checksum covers.
+    // The checksum of the error covers its addresses as part of the pseudo-header.
     let pseudo = difference(&before[8..], &header[8..]);
 
     let Some(header) = frame.get_mut(inner..).and_then(|tail| tail.first_chunk_mut::<40>()) else {

@@ -1,10 +1,11 @@
 //! Network address translation: rules, pools, port allocation, rewrites, ICMP errors, connection tracking.
 //!
-//! The slow path decides once per session: [`rule::Rules`] select the translation, [`ports::Ports`] allocates an
-//! outside port, and [`decision::translate`] composes the reverse key and the [`Decision`]. The fast path translates:
-//! [`rewrite`] needs only the session's two keys and the decision.
+//! The slow path makes one decision for each session: [`rule::Rules`] selects the translation, [`ports::Ports`]
+//! allocates an outside port, and [`decision::translate`] creates the reverse key and the [`Decision`]. The fast path
+//! translates packets: [`rewrite`] needs only the two keys of the session and the decision.
 //!
-//! All code is generic over the address family ([`family::Tuple`]): IPv4 to IPv4, and IPv6 to IPv6 with ports.
+//! All code is generic over the address family ([`family::Tuple`]): it translates IPv4 to IPv4, and IPv6 to IPv6 with
+//! ports.
 #![forbid(unsafe_code)]
 
 pub mod behaviour;

@@ -1,7 +1,6 @@
-//! Limits shared by all shards: number of sessions and rate of new sessions, per pool or virtual router.
+//! Limits that all shards share: the number of sessions and the rate of new sessions, for a pool or a virtual router.
 //!
-//! Sessions are counted only while a limit is configured. A session that was admitted under a limit is counted until it
-//! ends.
+//! Sessions are counted only while a limit is configured. A session that was counted remains counted until it ends.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -9,26 +8,26 @@ use sluice_wire::Context;
 
 use crate::behaviour::Limits;
 
-/// Limit that a session would exceed.
+/// The limit that a new session would exceed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exceeded {
-    /// Number of sessions.
+    /// The maximum number of sessions.
     Sessions,
-    /// Rate of new sessions.
+    /// The rate limit of new sessions.
     Rate,
 }
 
-/// Counts sessions and limits the rate of new ones.
+/// Counts sessions and limits the rate of new sessions.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct Meter {
     sessions: AtomicU32,
-    /// Time in nanoseconds at which the rate limiter is idle again.
+    /// Time in nanoseconds at which the rate limiter's token bucket will be full.
     full_at: AtomicU64,
 }
 
 impl Meter {
-    /// Count a new session at time `now` (nanoseconds), if the limits allow it.
+    /// Counts a new session at time `now` (nanoseconds), if the limits permit it.
     pub fn admit(&self, limits: &Limits, now: u64) -> Result<(), Exceeded> {
         let most = limits.sessions.unwrap_or(u32::MAX);
         let counted = self
@@ -45,7 +44,7 @@ impl Meter {
         Err(Exceeded::Rate)
     }
 
-    /// Remove an ended session from the count.
+    /// Removes an ended session from the count.
     pub fn release(&self) {
         self.sessions.fetch_sub(1, Ordering::Relaxed);
     }
@@ -56,17 +55,17 @@ impl Meter {
     }
 }
 
-/// Meters of the pools and of the virtual routers, by index.
+/// Meters of all pools and virtual routers, by index.
 #[derive(Debug)]
 pub struct Meters {
     pools: Box<[Meter]>,
     routers: Box<[Meter]>,
 }
 
-/// Number of virtual routers that can be limited: those with lower numbers.
+/// Number of virtual routers that can have limits. Only routers with lower numbers can.
 pub const LIMITED_ROUTERS: usize = 4096;
 
-/// Number of pools that can be limited: those with lower indexes.
+/// Number of pools that can have limits. Only pools with lower indexes can.
 pub const LIMITED_POOLS: usize = 1024;
 
 impl Default for Meters {
@@ -79,12 +78,12 @@ impl Default for Meters {
 }
 
 impl Meters {
-    /// Meter of a pool; `None` for indexes from [`LIMITED_POOLS`] on.
+    /// Meter of a pool; `None` for indexes of at least [`LIMITED_POOLS`].
     pub fn pool(&self, pool: crate::PoolIndex) -> Option<&Meter> {
         self.pools.get(usize::from(pool))
     }
 
-    /// Meter of a virtual router; `None` for numbers from [`LIMITED_ROUTERS`] on.
+    /// Meter of a virtual router; `None` for numbers of at least [`LIMITED_ROUTERS`].
     pub fn router(&self, router: Context) -> Option<&Meter> {
         self.routers.get(router as usize)
     }

@@ -1,4 +1,4 @@
-//! Pools: the outside addresses and ports that sources are translated to.
+//! Pools: the outside addresses and ports to which sources are translated.
 
 mod check;
 mod derived;
@@ -21,66 +21,68 @@ use crate::ports::{PortClass, SharedOf};
 use crate::timeout::{Schedule, Timeouts};
 use sluice_wire::Context;
 
-/// Index of a pool in the configuration, starting at 0.
+/// Index of a pool in the configuration, counted from 0.
 pub type PoolIndex = u16;
 
-/// Maximum number of addresses per pool; each address takes memory for its port bitmap.
+/// Maximum number of addresses in a pool. Each address takes memory for its port bitmap.
 pub const ADDRESSES: u128 = 1 << 20;
 
-/// What happens if the outside address that an inside host is paired with has no free port.
+/// Action if the outside address with which an inside host is paired has no free port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pairing {
-    /// The new session is refused (RFC 7857, section 4).
+    /// Refuse the new session (RFC 7857, section 4).
     #[default]
     Hard,
-    /// A port of another address of the pool is allocated.
+    /// Allocate a port of another address of the pool.
     Soft,
 }
 
 /// Configuration of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pool<A> {
-    /// The virtual router that owns these outside addresses. Other virtual routers treat them as ordinary addresses.
+    /// The virtual router to which the outside addresses belong. In other virtual routers they are ordinary addresses.
     pub context: Context,
-    /// Ranges of addresses (first, last), not necessarily contiguous (RFC 6888, REQ-3).
+    /// Ranges of addresses (first, last). They need not be contiguous (RFC 6888, REQ-3).
     pub addresses: Vec<(A, A)>,
     /// Range of ports and ICMP identifiers.
     pub ports: RangeInclusive<u16>,
     /// Ports in the range that are never allocated (RFC 7422, variable R).
     pub reserved: Vec<RangeInclusive<u16>>,
-    /// What happens if the paired address has no free port.
+    /// Action if the paired address has no free port.
     pub pairing: Pairing,
     /// Timeouts of the sessions that use the pool.
     pub timeouts: Timeouts,
-    /// Mapping and filtering by class: TCP, UDP, ICMP queries.
+    /// Mapping and filtering behaviour of each class: TCP, UDP, ICMP queries.
     pub behaviour: [Behaviour; 3],
-    /// With address-and-port-dependent mapping: whether flows to different destinations may share an outside port (RFC
-    /// 7857, section 3).
+    /// Whether flows to different destinations may share an outside port (RFC 7857, section 3). Used only with
+    /// address-and-port-dependent mapping.
     pub overlap: bool,
     /// How the outside port of a mapping is selected.
     pub selection: PortSelection,
-    /// UDP: preserve port parity, so that even inside ports get even outside ports and odd ones odd (RFC 4787, REQ-4).
+    /// Whether UDP ports keep their parity: an even inside port gets an even outside port, an odd one an odd one (RFC
+    /// 4787, REQ-4).
     pub parity: bool,
-    /// Port block allocation; `None`: ports are allocated individually.
+    /// Port block allocation; if `None`, ports are allocated individually.
     pub blocks: Option<Blocks>,
     /// Quarantine of released ports.
     pub hold: Quarantine,
-    /// Inside addresses whose outside address and ports are computed (RFC 7422).
+    /// Deterministic NAT: inside addresses whose outside address and ports are computed (RFC 7422).
     pub deterministic: Option<Deterministic<A>>,
-    /// Limits per subscriber.
+    /// Limits of each subscriber.
     pub subscriber: SubscriberLimits,
-    /// Limits of the pool.
+    /// Limits of the whole pool.
     pub limits: Limits,
     /// Whether the gateway assigns a new IP ID to datagrams that are fragments or may be fragmented (RFC 6864, section
     /// 5.3.1).
     pub renumber: bool,
-    /// Protocols without ports whose sessions are distinguished by addresses alone. Two hosts that share an outside
-    /// address cannot use such a protocol with the same remote host at the same time.
+    /// Protocols without ports that are translated by address alone. Their sessions are distinguished only by
+    /// addresses, so two hosts that share an outside address can't use such a protocol with the same remote host
+    /// simultaneously.
     pub protocols: Vec<u8>,
 }
 
 impl<A: Address> Pool<A> {
-    /// Create a pool of one address range with ports 1024 to 65535 and the default timeouts.
+    /// Creates a pool with one address range, ports 1024 to 65535, and the default timeouts.
     pub fn new(first: A, last: A) -> Self {
         Self {
             context: 0,
@@ -107,16 +109,16 @@ impl<A: Address> Pool<A> {
 /// A validated pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ValidPool<A> {
-    /// Ranges sorted by first address, each with the number of addresses in earlier ranges.
+    /// Ranges sorted by first address, each with the number of addresses in the preceding ranges.
     ranges: Box<[(A, A, u32)]>,
     count: u32,
     ports: (u16, u16),
     reserved: Box<[(u16, u16)]>,
-    /// Number of units per port, as a fraction of 2^32, rounded up.
+    /// Number of port units per port, as a fraction of 2^32, rounded up.
     per_port: u64,
-    /// Maximum number of shards that can each own ports if addresses and ports are distributed by the card's hash: the
-    /// number of whole units of an address. If all ports of an address stay together, the number of shards that
-    /// consecutive aligned addresses can serve.
+    /// Maximum number of shards that can each own ports if the NIC's RSS hash distributes addresses and ports: the
+    /// number of whole port units of an address. If all ports of an address must belong to one shard, it is the number
+    /// of shards to which consecutive aligned addresses can be distributed.
     units: u32,
     pairing: Pairing,
     timeouts: Schedule,
@@ -133,14 +135,14 @@ pub struct ValidPool<A> {
     /// Bitmap of the protocols that are translated by address alone.
     protocols: [u64; 4],
     queried: Derived,
-    /// Port sets that shards share; set by [`Pools::share`].
+    /// Port sets that shards share. They are set by [`Pools::share`].
     shared: SharedOf,
 }
 
-/// Where a new session's outside port comes from.
+/// How the outside port of a new session is allocated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Source {
-    /// The session gets its own port.
+    /// The session gets a port that only it uses.
     #[default]
     Session,
     /// The session gets any port with which its answers can be distinguished from those of all other sessions.
@@ -185,7 +187,7 @@ impl<A: Address> ValidPool<A> {
         self.count
     }
 
-    /// The `index`-th address in ascending order; the last one if `index` is too large.
+    /// The `index`-th address in ascending order, or the last one if `index` is too large.
     #[inline(always)]
     pub fn address(&self, index: u32) -> A {
         let index = index.min(self.count.saturating_sub(1));
@@ -205,13 +207,13 @@ impl<A: Address> ValidPool<A> {
         (address <= last).then(|| before + (address.number() - first.number()) as u32)
     }
 
-    /// First and last port.
+    /// First and last port of the pool.
     #[inline(always)]
     pub fn ports(&self) -> (u16, u16) {
         self.ports
     }
 
-    /// What happens if the paired address has no free port.
+    /// Action if the paired address has no free port.
     #[inline(always)]
     pub fn pairing(&self) -> Pairing {
         self.pairing
@@ -235,7 +237,7 @@ impl<A: Address> ValidPool<A> {
         self.protocols[usize::from(protocol / 64)] >> (protocol % 64) & 1 != 0
     }
 
-    /// Whether the pool contains the address and allocates the port.
+    /// Whether the pool contains the address and can allocate the port.
     pub fn includes(&self, address: A, port: u16) -> bool {
         self.has_port(port) && self.index_of(address).is_some()
     }
@@ -264,12 +266,12 @@ impl<A: Address> ValidPool<A> {
         from <= to
     }
 
-    /// Ports that are never allocated, in ascending order.
+    /// Reserved ports, which are never allocated, in ascending order.
     pub(crate) fn reserved(&self) -> &[(u16, u16)] {
         &self.reserved
     }
 
-    /// Whether the pool allocates the same ports in the same way as `other`.
+    /// Whether the pool allocates the same ports as `other` with the same settings.
     pub(crate) fn lends_as(&self, other: &Self) -> bool {
         let timeless = |pool: &Self| Self {
             timeouts: Schedule::default(),
@@ -278,7 +280,7 @@ impl<A: Address> ValidPool<A> {
         timeless(self) == timeless(other)
     }
 
-    /// Whether both pools store their port allocations in the same format.
+    /// Whether the port allocations of both pools are stored in the same format.
     pub fn has_shape_of(&self, other: &Self) -> bool {
         let shape = |pool: &Self| {
             let mapping = pool.behaviour.map(|behaviour| behaviour.mapping);
@@ -299,7 +301,7 @@ impl<A: Address> ValidPool<A> {
         self.behaviour[class as usize]
     }
 
-    /// Where the port of a new session of a class comes from.
+    /// How the port of a new session of a class is allocated.
     #[inline(always)]
     pub fn source(&self, class: PortClass) -> Source {
         self.queried.classes[class as usize].0
@@ -311,7 +313,7 @@ impl<A: Address> ValidPool<A> {
         self.queried.classes[class as usize].1
     }
 
-    /// Whether subscribers have limits.
+    /// Whether the pool's subscribers have limits.
     #[inline(always)]
     pub fn limits_subscribers(&self) -> bool {
         self.queried.subscriber_limits
@@ -335,7 +337,7 @@ impl<A: Address> ValidPool<A> {
         self.parity
     }
 
-    /// Port block allocation, if configured.
+    /// Port block allocation; `None` if ports are allocated individually.
     #[inline(always)]
     pub fn blocks(&self) -> Option<Blocks> {
         self.blocks
@@ -347,26 +349,26 @@ impl<A: Address> ValidPool<A> {
         self.hold
     }
 
-    /// Limits per subscriber.
+    /// Limits of each subscriber.
     #[inline(always)]
     pub fn subscriber(&self) -> &SubscriberLimits {
         &self.subscriber
     }
 
-    /// Limits of the pool.
+    /// Limits of the whole pool.
     #[inline(always)]
     pub fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// Whether a bitmap records which ports are free. It does not if sessions may share a port, or if all ports of an
+    /// Whether a bitmap records the free ports. There is no bitmap if sessions may share a port, or if all ports of an
     /// address belong to one shard.
     #[inline(always)]
     pub(crate) fn has_bits(&self) -> bool {
         self.queried.bits
     }
 
-    /// First and last of the ports that are not computed; `None` if all are computed.
+    /// First and last port of the range that is not computed by deterministic NAT; `None` if all ports are computed.
     pub(crate) fn dealt(&self) -> Option<(u16, u16)> {
         match &self.plan {
             Some(plan) => plan.dynamic(),
@@ -374,7 +376,8 @@ impl<A: Address> ValidPool<A> {
         }
     }
 
-    /// Whether each session holds only its own port. Then another pool can take the port over.
+    /// Whether sessions have only a separate port, without mapping or subscriber. Such a port can be taken over by
+    /// another pool.
     pub fn is_plain(&self) -> bool {
         self.has_bits()
             && self.plan.is_none()
@@ -384,7 +387,7 @@ impl<A: Address> ValidPool<A> {
                 .all(|&class| self.source(class) == Source::Session)
     }
 
-    /// Number of outside ports per protocol over all addresses.
+    /// Number of outside ports for each protocol, over all addresses.
     pub fn capacity(&self) -> u64 {
         let reserved: u64 = self
             .reserved

@@ -1,9 +1,9 @@
-//! Port allocations of one shard: which outside ports it has allocated, and which it may allocate next.
+//! Port allocations of one shard: the outside ports that it has allocated, and those that it can allocate.
 //!
-//! A shard holds bits only for the ports that it owns ([`Shards::shard_of`](crate::shard::Shards::shard_of)). So two
-//! shards cannot allocate the same port, and a packet to an allocated port is steered to the shard that allocated it.
-//! Half of the ports of an address are shared: they belong to no shard until a shard that has run out of its own ports
-//! claims some. An allocation touches one cache line unless its word of 64 ports becomes empty.
+//! A shard has bits only for the ports that it owns ([`Shards::shard_of`](crate::shard::Shards::shard_of)). Thus two
+//! shards can't allocate the same port, and a packet to an allocated port is steered to the shard that allocated it.
+//! Half of the ports of an address are shared: they belong to no shard until a shard that has exhausted its own ports
+//! claims some of them. An allocation accesses one cache line, unless it takes the last free port of a 64-port word.
 
 mod bits;
 mod blocks;
@@ -32,7 +32,7 @@ use crate::keyed::{Secret, sip};
 use crate::shard::BLOCK;
 use crate::{Address, PoolIndex, Reason, RssPorts, Tuple};
 
-/// Class by which ports are counted: each class has all ports of a pool (RFC 7857, section 5).
+/// Class of ports. Each class can use all ports of a pool (RFC 7857, section 5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum PortClass {
@@ -51,8 +51,8 @@ impl PortClass {
     /// All classes.
     pub const ALL: [PortClass; CLASSES] = [PortClass::Tcp, PortClass::Udp, PortClass::Query];
 
-    /// The class of a parsed packet; `None` also for ICMP messages other than queries. Later fragments contain no ICMP
-    /// message; they belong to a query if virtual reassembly has set an identifier as their ports.
+    /// The class of a parsed packet. `None` if it has none, such as ICMP messages other than queries. A later fragment
+    /// has no ICMP header; it belongs to a query if virtual reassembly has set an identifier in its port fields.
     #[inline(always)]
     pub fn of_layers(layers: &Layers) -> Option<Self> {
         let bits = if layers.class == Class::Ipv4 { 32 } else { 128 };
@@ -61,13 +61,13 @@ impl PortClass {
         (class != PortClass::Query || layers.flags.has(Flags::ICMP_QUERY) || told).then_some(class)
     }
 
-    /// The class of a protocol in an address family with `bits` address bits. `None` if the protocol has neither ports
-    /// nor identifiers that distinguish sessions of one outside address.
+    /// The class of a protocol in the address family with `bits` address bits. `None` if the protocol has neither ports
+    /// nor identifiers by which sessions of one outside address can be distinguished.
     #[inline(always)]
     pub fn of(protocol: u8, bits: u8) -> Option<Self> {
         match (protocol, bits) {
             (6, _) => Some(PortClass::Tcp),
-            // UDP-Lite uses UDP's port class, so both share the ports of a pool.
+            // UDP-Lite has the port class of UDP, so that both share the ports of a pool.
             (17 | 136, _) => Some(PortClass::Udp),
             (1, 32) | (58, 128) => Some(PortClass::Query),
             _ => None,
@@ -75,7 +75,7 @@ impl PortClass {
     }
 }
 
-/// An outside address and port that is allocated to one session.
+/// An outside address and port that was allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Lease<A> {
     /// Outside address.
@@ -84,12 +84,12 @@ pub struct Lease<A> {
     pub port: u16,
 }
 
-/// Request for a port, from [`Ports::request`].
+/// Request for a port, created by [`Ports::request`].
 #[derive(Clone, Copy, Debug)]
 pub struct LeaseRequest {
     /// Keyed hash of the flow.
     flow: u64,
-    /// The first word of port bits to search, in memory, and the block of ports that it represents.
+    /// Memory index of the first word of port bits to search, and number of the port block that this word represents.
     place: usize,
     block: u32,
     /// Index of the paired address in the pool.
@@ -97,7 +97,7 @@ pub struct LeaseRequest {
     pool: PoolIndex,
     class: PortClass,
     range: Range,
-    /// Preferred ports; others are taken if none of these is free.
+    /// Preferred ports. If none of them is free, other ports are allocated.
     suits: PortPreference,
     /// Preferred ports of the first word.
     first: u64,
@@ -106,17 +106,17 @@ pub struct LeaseRequest {
 /// Ports that are preferred for a session.
 #[derive(Clone, Copy, Debug)]
 struct PortPreference {
-    /// Mask of ports of a word that have the preferred parity.
+    /// Mask of the ports in a word that have the preferred parity.
     parity: u64,
     /// Value that a port must contribute to the RSS hash of the session's answers (computed with outside address 0) so
-    /// that RSS delivers them to this shard; `None` if RSS does not matter.
+    /// that RSS delivers them to this shard. `None` if any port can be used.
     required_hash: Option<u32>,
 }
 
 /// Mask of even ports.
 pub(crate) const EVEN: u64 = 0x5555_5555_5555_5555;
 
-/// The session cannot get a port because none is free.
+/// No port is free for the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("no outside port is free")]
 pub struct Exhausted;
@@ -127,13 +127,13 @@ impl From<Exhausted> for Reason {
     }
 }
 
-/// The memory is too small for the pools.
+/// The memory is too small for the ports of the pools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("port bitmaps need {needed} lines of memory, {given} were given")]
 pub struct TooSmall {
-    /// Lines needed.
+    /// Required number of lines.
     pub needed: usize,
-    /// Lines provided.
+    /// Provided number of lines.
     pub given: usize,
 }
 
@@ -144,21 +144,22 @@ pub struct Ports<'m, A> {
     layout: Layout<A>,
     shard: u32,
     secret: Secret,
-    /// Ports whose answers RSS delivers to this shard, if cards hash addresses and ports.
+    /// Table of the ports whose answers RSS delivers to this shard, if NICs hash addresses and ports.
     fitting: Option<Arc<RssPorts>>,
-    /// Layout to migrate to, and memory where it will be written.
+    /// Layout of a scheduled migration, and the memory to which it will be written.
     next: Option<Layout<A>>,
     other: &'m mut [u64],
 }
 
 impl<'m, A: Address> Ports<'m, A> {
-    /// Number of memory lines for the ports of one shard, the same for each shard. It covers the layout with room for
-    /// `spare` further addresses, twice: a migration writes the next layout while the current one is in use.
+    /// Number of memory lines for the ports of one shard. It is the same for all shards. It includes `spare` further
+    /// addresses, and space for two layouts, because a migration writes the next layout while the current one is in
+    /// use.
     pub fn lines(layout: &Layout<A>, spare: u32) -> usize {
         2 * (layout.lines() + Layout::<A>::lines_of_spare(spare, layout.shards))
     }
 
-    /// Create the ports of one shard, all free. Overwrites the memory.
+    /// Creates the ports of one shard. All ports are free. Overwrites the memory.
     pub fn new(layout: &Layout<A>, shard: u32, secret: Secret, memory: &'m mut [Line]) -> Result<Self, TooSmall> {
         let (needed, given) = (Self::lines(layout, 0), memory.len());
         if given < needed {
@@ -178,13 +179,13 @@ impl<'m, A: Address> Ports<'m, A> {
         })
     }
 
-    /// Prefer ports whose answers RSS delivers to this shard.
+    /// Sets the table by which ports are preferred whose answers RSS delivers to this shard.
     pub fn prefer_rss_ports(&mut self, fitting: Arc<RssPorts>) {
         self.fitting = Some(fitting);
     }
 
-    /// Schedule a migration to the layout of other pools. It runs before the next allocation or at [`Ports::migrate`].
-    /// The layout must fit into the memory.
+    /// Schedules a migration to the layout of other pools. It runs before the next allocation, or when
+    /// [`Ports::migrate`] is called. The layout must fit into the memory.
     pub fn prepare_migration(&mut self, next: &Layout<A>) {
         debug_assert!(next.words() <= self.other.len());
         if next.words() <= self.other.len() {
@@ -192,8 +193,8 @@ impl<'m, A: Address> Ports<'m, A> {
         }
     }
 
-    /// Run a scheduled migration now. Ports stay allocated if a pool still contains them. Other ports no longer belong
-    /// to this shard; the sessions that hold them must end before a pool contains them again.
+    /// Runs a scheduled migration. Ports remain allocated if a pool still contains them. Other ports no longer belong
+    /// to this shard; their sessions must end before a pool contains these ports again.
     #[cold]
     pub fn migrate(&mut self) {
         let Some(next) = self.next.take() else { return };
@@ -203,7 +204,7 @@ impl<'m, A: Address> Ports<'m, A> {
         self.layout = next;
     }
 
-    /// Run the migration if one is scheduled.
+    /// Runs the migration if one is scheduled.
     #[inline(always)]
     pub(crate) fn migrate_if_due(&mut self) {
         if self.next.is_some() {
@@ -216,10 +217,10 @@ impl<'m, A: Address> Ports<'m, A> {
         self.next.is_some()
     }
 
-    /// Allocate a port to a new session. The address depends only on the inside host (paired pooling: RFC 4787, REQ-2).
-    /// The search for a free port starts at a hash of the whole flow. A source port below 1024 gets an outside port
-    /// below 1024 if one is free; any other source port gets one from 1024 on if the pool has such ports (RFC 4787,
-    /// REQ-3a). The same requests in the same order yield the same ports.
+    /// Allocates a port to a new session. The address depends only on the inside host (paired pooling: RFC 4787,
+    /// REQ-2). The search for a free port starts at a hash of the whole flow. A source port below 1024 gets an outside
+    /// port below 1024 if one is free; any other source port gets one of at least 1024 if the pool has such ports (RFC
+    /// 4787, REQ-3a). The same requests in the same order result in the same ports.
     #[inline]
     pub fn lease<T: Tuple<Address = A>>(
         &mut self,
@@ -231,8 +232,8 @@ impl<'m, A: Address> Ports<'m, A> {
         self.allocate(request)
     }
 
-    /// First half of [`Ports::lease`], for a batch of new sessions: determine where the port comes from, and prefetch
-    /// the line.
+    /// First half of [`Ports::lease`], for a batch of new sessions: determines where the search for a port starts, and
+    /// prefetches the line.
     #[inline]
     pub fn request<T: Tuple<Address = A>>(&mut self, pool: PoolIndex, class: PortClass, key: &T) -> LeaseRequest {
         self.migrate_if_due();
@@ -258,7 +259,7 @@ impl<'m, A: Address> Ports<'m, A> {
         &self.layout
     }
 
-    /// [`Ports::request`] for a known address of the pool; `flow` is the keyed hash that selects the port.
+    /// Like [`Ports::request`], for a known address of the pool. `flow` is the keyed hash that selects the port.
     #[inline(always)]
     pub(crate) fn request_at<T: Tuple<Address = A>>(
         &self,
@@ -295,7 +296,7 @@ impl<'m, A: Address> Ports<'m, A> {
         {
             request.suits.parity = parity_of(&region.pool, class, inside_port);
             let [(from, to), _] = region.ranges(shards, self.shard, address, range);
-            // If the shard has no own ports in the range, the search continues with other ports.
+            // If the shard has no ports in the preferred range, the search continues with other ports.
             let suits = if from < to { u64::MAX } else { 0 };
             let at = from + start(flow, from, to);
             let outside = region.pool.address(address);
@@ -308,7 +309,7 @@ impl<'m, A: Address> Ports<'m, A> {
         request
     }
 
-    /// Value that an outside port must contribute to the RSS hash of a flow's answers; `None` if RSS does not matter.
+    /// Value that an outside port must contribute to the RSS hash of a flow's answers; `None` if any port can be used.
     #[inline(always)]
     fn required_hash<T: Tuple<Address = A>>(&self, class: PortClass, key: &T) -> Option<u32> {
         let fitting = self.fitting.as_deref()?;
@@ -324,7 +325,7 @@ impl<'m, A: Address> Ports<'m, A> {
         }
     }
 
-    /// Ports whose answers RSS delivers to this shard, among the aligned 64 ports that contain the lease's port.
+    /// Ports whose answers RSS delivers to this shard, among the 64 ports of the word that contains `outside`.
     pub(crate) fn rss_ports_of_word<T: Tuple<Address = A>>(&self, class: PortClass, outside: Lease<A>, key: &T) -> u64 {
         match (self.fitting.as_deref(), self.required_hash(class, key)) {
             (Some(fitting), Some(wanted)) => {
@@ -335,13 +336,13 @@ impl<'m, A: Address> Ports<'m, A> {
         }
     }
 
-    /// Ports that the pool contains among the aligned 64 ports from `port` on.
+    /// Ports that the pool contains, among the 64 ports of the word that starts at `port`.
     pub(crate) fn owned_ports_of_word(&self, pool: PoolIndex, port: u16) -> u64 {
         let region = self.layout.regions.get(usize::from(pool));
         region.map_or(0, |region| region.owned(u32::from(port) / BLOCK))
     }
 
-    /// Second half of [`Ports::lease`]: allocate the port.
+    /// Second half of [`Ports::lease`]: allocates the port.
     #[inline]
     pub fn allocate(&mut self, request: LeaseRequest) -> Result<Lease<A>, Exhausted> {
         let (Some(word), Some(region)) = (
@@ -350,7 +351,7 @@ impl<'m, A: Address> Ports<'m, A> {
         ) else {
             return Err(Exhausted);
         };
-        // More than one bit is set, so the summary does not change when one is taken.
+        // If more than one bit is set, the allocation of one port does not change the summary.
         if *word & word.wrapping_sub(1) == 0 || *word & request.first == 0 {
             return self.search(request);
         }
@@ -364,8 +365,8 @@ impl<'m, A: Address> Ports<'m, A> {
         })
     }
 
-    /// Allocate a specific port, for a session that was not created here. False if the port does not belong to this
-    /// shard or pool, or is already allocated.
+    /// Allocates a specific port, for a session that this shard did not create. Returns false if the port does not belong
+    /// to this shard or pool, or is already allocated.
     pub fn claim(&mut self, pool: PoolIndex, class: PortClass, lease: Lease<A>) -> bool {
         self.migrate();
         let Some((address, at, bit)) = self.place(pool, lease) else {
@@ -392,7 +393,7 @@ impl<'m, A: Address> Ports<'m, A> {
         digest(self.secret, class, key)
     }
 
-    /// A port of an address that this shard owns, selected by a random number. The pool need not contain it.
+    /// A port of an address that this shard owns, selected by a random number. The pool need not contain this port.
     #[inline(always)]
     pub(crate) fn port_at(&self, pool: PoolIndex, address: A, random: u64) -> Option<u16> {
         let region = self.layout.regions.get(usize::from(pool))?;
@@ -407,7 +408,7 @@ impl<'m, A: Address> Ports<'m, A> {
         region.map_or(0, |region| self.memory[region.start + class as usize] as u32)
     }
 
-    /// Address index, word and bit of a pool's port that this shard owns exclusively.
+    /// Address index, word and bit of a pool's port that only this shard can own.
     #[inline(always)]
     fn place(&self, pool: PoolIndex, lease: Lease<A>) -> Option<(usize, usize, u32)> {
         let region = self.layout.regions.get(usize::from(pool))?;
@@ -419,8 +420,8 @@ impl<'m, A: Address> Ports<'m, A> {
     }
 }
 
-/// Mask of the ports of a word that have the inside port's parity: restricted only for UDP in a pool that preserves
-/// parity (RFC 4787, REQ-4).
+/// Mask of the ports in a word that have the parity of the inside port. It includes all ports unless the class is UDP
+/// and the pool preserves parity (RFC 4787, REQ-4).
 #[inline(always)]
 fn parity_of<A: Address>(pool: &crate::pool::ValidPool<A>, class: PortClass, inside_port: u16) -> u64 {
     match pool.keeps_parity() && class == PortClass::Udp {

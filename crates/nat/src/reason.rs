@@ -1,9 +1,9 @@
-//! Reasons for which translation drops a packet.
+//! Drop reasons of translation.
 
 use sluice_wire::named;
 
 named! {
-    /// Why translation drops a packet: each is a counter of its own.
+    /// Why translation drops a packet. Each reason has a separate counter.
     #[derive(PartialOrd, Ord)]
     pub enum Reason {
         Unsolicited "unsolicited"

@@ -1,6 +1,7 @@
-//! Fast path: rewrites addresses, ports, checksums and hop count of a packet in one pass.
+//! Fast path: rewrites the addresses, ports, checksums and hop count of a packet in one pass.
 //!
-//! Checksums are updated incrementally by the decision's deltas, so an incorrect checksum stays incorrect.
+//! Checksums are updated incrementally with the changes that the decision contains, so that an incorrect checksum stays
+//! incorrect.
 
 use core::hint::select_unpredictable;
 
@@ -14,17 +15,17 @@ use crate::{Decision, Tuple};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Transport {
-    /// TCP: ports, and the checksum at offset 16.
+    /// TCP: ports, and checksum at offset 16.
     Tcp,
-    /// UDP: ports, and the checksum at offset 6, where 0 means no checksum. UDP-Lite has its checksum at the same
-    /// offset. It covers the ports regardless of its coverage length, is never 0 after an update, and is invalid if it
-    /// was 0 (RFC 3828, section 3.1).
+    /// UDP: ports, and checksum at offset 6, where 0 means no checksum. UDP-Lite has its checksum at the same offset.
+    /// That checksum covers the ports for any coverage length, is never 0 after an update, and was invalid if it was 0
+    /// (RFC 3828, section 3.1).
     Udp,
-    /// An ICMP or ICMPv6 query: the identifier at offset 4, the checksum at offset 2.
+    /// ICMP or ICMPv6 query: identifier at offset 4, and checksum at offset 2.
     Query,
-    /// DCCP: only the checksum at offset 6, because it covers the addresses.
+    /// DCCP: only the checksum at offset 6, because it covers the addresses. Ports are not rewritten.
     AddressesOnly,
-    /// No fields: later fragments, and protocols whose checksums do not cover the addresses.
+    /// No fields. For later fragments, and for protocols whose checksums don't cover the addresses.
     None,
 }
 
@@ -40,7 +41,7 @@ impl Transport {
         }
     }
 
-    /// Fields to rewrite for a protocol; `later` is true for fragments other than the first.
+    /// Fields to rewrite for a protocol. `later` is true for fragments other than the first.
     #[inline(always)]
     pub fn of(protocol: u8, later: bool) -> Self {
         match protocol {
@@ -54,17 +55,17 @@ impl Transport {
     }
 }
 
-/// Rewrite of packets of one direction of a session.
+/// Rewrite of the packets of one direction of a session.
 #[derive(Clone, Copy, Debug)]
 pub struct Rewrite<'a, T> {
-    /// Key of the opposite direction. It describes the rewritten packet with source and destination swapped.
+    /// Key of the opposite direction. With source and destination swapped, it describes the rewritten packet.
     pub(crate) other: &'a T,
     pub(crate) l3: Delta,
     pub(crate) l4: Delta,
 }
 
 impl<'a, T> Rewrite<'a, T> {
-    /// Create from the session's keys and its decision.
+    /// Creates the rewrite from the keys and the decision of a session.
     #[inline(always)]
     pub fn new(forward: &'a T, reverse: &'a T, decision: Decision, direction: Direction) -> Self {
         let other = select_unpredictable(direction == Direction::Forward, reverse, forward);
@@ -76,14 +77,15 @@ impl<'a, T> Rewrite<'a, T> {
     }
 }
 
-/// Update the checksum field at offset `at`.
+/// Updates the checksum field at offset `at`.
 #[inline(always)]
 fn update_checksum<const N: usize>(header: &mut [u8; N], at: usize, delta: Delta) {
     let field = u16::from_be_bytes([header[at], header[at + 1]]);
     header[at..at + 2].copy_from_slice(&delta.apply(field).to_be_bytes());
 }
 
-/// Updated UDP checksum: a missing checksum stays missing, and a result of 0 is written as all ones (RFC 768).
+/// The updated value of a UDP checksum. A missing checksum stays missing, and a result of 0 is written as all ones (RFC
+/// 768).
 #[inline(always)]
 pub(crate) fn udp_checksum(field: u16, delta: Delta) -> u16 {
     let changed = delta.apply(field);
@@ -91,7 +93,8 @@ pub(crate) fn udp_checksum(field: u16, delta: Delta) -> u16 {
     if field == 0 { 0 } else { changed }
 }
 
-/// Updated TCP or UDP checksum. Branch-free, because the mix of the two protocols is unpredictable.
+/// The updated value of a TCP or UDP checksum. The code has no branch, because the mix of the two protocols is
+/// unpredictable.
 #[inline(always)]
 fn changed(field: u16, udp: bool, l4: Delta) -> u16 {
     let after = l4.apply(field);
@@ -99,7 +102,7 @@ fn changed(field: u16, udp: bool, l4: Delta) -> u16 {
     select_unpredictable(udp & (field == 0), 0, after)
 }
 
-/// Rewrite ports and checksum of the TCP or UDP header of a plain packet.
+/// Rewrites ports and checksum in the TCP or UDP header of a plain packet.
 #[inline(always)]
 fn plain_transport(header: &mut [u8; 20], udp: bool, ports: u32, l4: Delta) {
     let (tcp_field, udp_field) = ([header[16], header[17]], [header[6], header[7]]);
@@ -116,11 +119,11 @@ fn ports<T: Tuple>(other: &T) -> u32 {
     u32::from(other.destination_port()) << 16 | u32::from(other.source_port())
 }
 
-/// Rewrite addresses, checksum and TTL of an IPv4 header.
+/// Rewrites addresses, checksum and TTL of an IPv4 header.
 #[inline(always)]
 fn network4(header: &mut [u8; 20], rewrite: &Rewrite<'_, Tuple4>, hops: u8) {
     let other = rewrite.other;
-    // Subtracting hops from the TTL decreases the 16-bit word of TTL and protocol by hops * 256.
+    // Subtracting `hops` from the TTL subtracts hops * 256 from the 16-bit word of TTL and protocol.
     let changed = rewrite.l3.and(Delta(!(u16::from(hops) << 8)));
     header[8] = header[8].wrapping_sub(hops);
     update_checksum(header, 10, changed);
@@ -128,7 +131,7 @@ fn network4(header: &mut [u8; 20], rewrite: &Rewrite<'_, Tuple4>, hops: u8) {
     header[12..20].copy_from_slice(&addresses.to_be_bytes());
 }
 
-/// Rewrite addresses and hop limit of an IPv6 header.
+/// Rewrites addresses and hop limit of an IPv6 header.
 #[inline(always)]
 fn network6(header: &mut [u8; 40], rewrite: &Rewrite<'_, Tuple6>, hops: u8) {
     let other = rewrite.other;
@@ -144,7 +147,7 @@ fn network6(header: &mut [u8; 40], rewrite: &Rewrite<'_, Tuple6>, hops: u8) {
     }
 }
 
-/// Rewrite a plain IPv4 packet ([`Flags::PLAIN`]), and subtract `hops` from its TTL, which must be larger.
+/// Rewrites a plain IPv4 packet ([`Flags::PLAIN`]), and subtracts `hops` from its TTL, which must be larger.
 #[inline(always)]
 pub fn rewrite_plain4(
     network: &mut [u8; 20],
@@ -158,7 +161,7 @@ pub fn rewrite_plain4(
     plain_transport(transport, udp, ports, rewrite.l4);
 }
 
-/// Rewrite a plain IPv6 packet, and subtract `hops` from its hop limit, which must be larger.
+/// Rewrites a plain IPv6 packet, and subtracts `hops` from its hop limit, which must be larger.
 #[inline(always)]
 pub fn rewrite_plain6(
     network: &mut [u8; 40],
@@ -172,16 +175,16 @@ pub fn rewrite_plain6(
     plain_transport(transport, udp, ports, rewrite.l4);
 }
 
-/// Identifier of an ICMP query of this type. The key stores it in the port of the host that sent the request.
+/// Identifier of an ICMP query of this type. In the key, it is the port of the host that sent the request.
 #[inline(always)]
 pub(crate) fn identifier(kind: u8, ports: u32) -> u16 {
-    // Reply types of both families; no value is a request type in the other family.
+    // Reply types of both families. None of these values is a request type in the other family.
     let is_reply = matches!(kind, 0 | 14 | 18 | 129);
     if is_reply { ports as u16 } else { (ports >> 16) as u16 }
 }
 
-/// Rewrite ports (source and destination in one word), identifier and checksum of a transport header. False if `bytes`
-/// is too short. TCP and UDP share one code path because the mix of the two protocols is unpredictable.
+/// Rewrites ports (source and destination in one word), identifier and checksum of a transport header. Returns false if
+/// `bytes` is too short. TCP and UDP share one code path, because the mix of the two protocols is unpredictable.
 #[inline(always)]
 fn transport_header(bytes: &mut [u8], transport: Transport, ports: u32, l4: Delta) -> bool {
     if matches!(transport, Transport::Tcp | Transport::Udp) {
@@ -212,9 +215,9 @@ fn transport_header(bytes: &mut [u8], transport: Transport, ports: u32, l4: Delt
     true
 }
 
-/// Rewrite an IPv4 packet whose IP header begins at `l3` and whose transport header begins at `l4`, and subtract `hops`
-/// from its TTL, which must be larger. Returns false if the frame ends before the fields do; the caller must then drop
-/// the packet. The function checks nothing else.
+/// Rewrites an IPv4 packet whose IP header begins at `l3` and whose transport header begins at `l4`, and subtracts
+/// `hops` from its TTL, which must be larger. Returns false if the frame ends before a rewritten field; the caller must
+/// then drop the packet. No other checks are made.
 #[inline(always)]
 pub fn rewrite4(
     frame: &mut [u8],
@@ -233,7 +236,7 @@ pub fn rewrite4(
     transport_header(tail, transport, ports, rewrite.l4)
 }
 
-/// Rewrite an IPv6 packet; parameters and result are those of [`rewrite4`].
+/// Rewrites an IPv6 packet. Parameters and result are those of [`rewrite4`].
 #[inline(always)]
 pub fn rewrite6(
     frame: &mut [u8],

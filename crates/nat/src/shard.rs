@@ -1,4 +1,5 @@
-//! Mapping from outside address and port to the owning shard: a pure function, evaluated for every packet from outside.
+//! Mapping of an outside address and port to the shard that owns it. It is a pure function that is evaluated for every
+//! packet from outside.
 
 use core::fmt;
 
@@ -6,23 +7,24 @@ use sluice_table::toeplitz::{self, Key};
 
 use crate::Address;
 
-/// Number of consecutive ports of one address that always belong to the same shard.
+/// Number of consecutive ports of an address that always belong to the same shard.
 pub const BLOCK: u32 = 64;
 
-/// Number of blocks per address.
+/// Number of blocks of an address.
 pub const BLOCKS: u32 = 65_536 / BLOCK;
 
-/// Number of shards (a power of two, at most [`BLOCKS`]), and how outside addresses and ports are distributed over
-/// them. The distribution equals that of a card that hashes destination address and port with the same key
+/// Number of shards (a power of two, at most [`BLOCKS`]), and distribution of outside addresses and ports over them.
+/// The distribution equals that of a NIC that hashes destination address and port with the same key
 /// ([`toeplitz::draw_for_blocks`]).
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Shards {
     count: u32,
-    /// Key bits that apply to IPv4 addresses.
+    /// Bits of the key that apply to IPv4 addresses.
     four: u64,
-    /// Key bits that apply to IPv6 addresses.
+    /// Bits of the key that apply to IPv6 addresses.
     six: [u64; 3],
-    /// Whether each address shifts the shards of its units by a separate hash instead of the card's hash.
+    /// Whether the shards of an address's units are shifted by a separate hash of the address, instead of the NIC's RSS
+    /// hash.
     apart: bool,
 }
 
@@ -35,7 +37,8 @@ impl Shards {
         apart: false,
     };
 
-    /// Create with a fixed public key. `None` if the count is not a power of two from 1 to [`BLOCKS`].
+    /// Creates the distribution with a fixed public key. `None` if the count is not a power of two from 1 to
+    /// [`BLOCKS`].
     pub fn new(count: u32) -> Option<Self> {
         let valid = count.is_power_of_two() && count <= BLOCKS;
         valid.then(|| {
@@ -48,7 +51,7 @@ impl Shards {
         })
     }
 
-    /// Create with a key from [`toeplitz::draw_for_blocks`].
+    /// Creates the distribution with a key from [`toeplitz::draw_for_blocks`].
     pub fn keyed(count: u32, key: &Key) -> Option<Self> {
         (count.is_power_of_two() && count <= BLOCKS).then(|| Self::of_key(count, key))
     }
@@ -62,7 +65,7 @@ impl Shards {
         }
     }
 
-    /// Distribution for pools that have fewer units per address than there are shards: with the card's hash,
+    /// Returns the distribution for pools that have fewer units per address than shards. With the NIC's RSS hash,
     /// consecutive addresses would all belong to the same few shards.
     #[must_use]
     #[inline(always)]
@@ -82,7 +85,7 @@ impl Shards {
         self.count.trailing_zeros()
     }
 
-    /// The shard that owns an outside address and port. With S shards, each owns 1/S of the blocks of each address.
+    /// The shard that owns an outside address and port. Each of S shards owns 1/S of the blocks of each address.
     #[inline(always)]
     pub fn shard_of<A: Address>(self, address: A, port: u16) -> u32 {
         self.shard_of_unit(address, u32::from(port) / BLOCK)
@@ -97,8 +100,8 @@ impl Shards {
         }
     }
 
-    /// First unit at or after `from` of an address that `shard` owns; further ones follow every [`Shards::count`]
-    /// units.
+    /// First unit of an address, at or after `from`, that `shard` owns. Its other units follow at a distance of
+    /// [`Shards::count`] units.
     #[inline(always)]
     pub(crate) fn first_unit<A: Address>(self, address: A, from: u32, shard: u32) -> u32 {
         let unit = match self.apart {
@@ -108,14 +111,14 @@ impl Shards {
         from + (unit.wrapping_sub(from) & (self.count - 1))
     }
 
-    /// Whether a unit is shared: of two consecutive units one is, and of the units that a shard owns every second one
-    /// is.
+    /// Whether a unit is shared. One of two consecutive units is shared, and so is every second unit that the
+    /// distribution assigns to a shard.
     #[inline(always)]
     pub(crate) fn is_shared(self, unit: u32) -> bool {
         ((unit >> self.bits()) ^ unit) & 1 != 0
     }
 
-    /// Contribution of an address to the shard number of its ports: the low bits of its hash.
+    /// Contribution of an address to the shard number of its ports: the low bits of the address's hash.
     #[inline(always)]
     fn of_address<A: Address>(self, address: A) -> u32 {
         let [high, low] = address.words();
@@ -140,7 +143,7 @@ impl fmt::Debug for Shards {
     }
 }
 
-/// Hash that moves the first unit of each address to another shard.
+/// Hash of an address that determines the shard of its first unit.
 #[inline(always)]
 fn mix<A: Address>(address: A) -> u32 {
     let [high, low] = address.words();

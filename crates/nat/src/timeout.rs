@@ -1,8 +1,9 @@
-//! Idle timeouts of sessions by pool, protocol and port, with the defaults and bounds of RFC 5382, 4787 and 5508.
+//! Idle timeouts of sessions by pool, protocol and port, with the defaults and minimums of RFC 5382, 4787 and 5508.
 
 use thiserror::Error;
 
-/// Timer that a packet restarts for its session: an index into [`Schedule`], stored in the session's record.
+/// Timer that a packet restarts for its session. The value is an index into [`Schedule`] and is stored in the session's
+/// record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct TimeoutClass(pub u8);
@@ -10,13 +11,13 @@ pub struct TimeoutClass(pub u8);
 impl TimeoutClass {
     /// The packet does not restart the timer.
     pub const UNCHANGED: Self = Self(0);
-    /// TCP, established.
+    /// Established TCP connection.
     pub const TCP_ESTABLISHED: Self = Self(1);
-    /// TCP, partially open.
+    /// Partially open TCP connection.
     pub const TCP_TRANSITORY_OPEN: Self = Self(2);
-    /// TCP, closing or reset.
+    /// TCP connection that is closing or was reset.
     pub const TCP_TRANSITORY_CLOSE: Self = Self(3);
-    /// TCP, an inbound SYN without an answer.
+    /// Inbound TCP SYN without an answer.
     pub const TCP_INCOMING_SYN: Self = Self(4);
     /// UDP.
     pub const UDP: Self = Self(5);
@@ -24,7 +25,7 @@ impl TimeoutClass {
     pub const ICMP: Self = Self(6);
     /// Any other protocol.
     pub const OTHER: Self = Self(7);
-    /// UDP to the first port of [`Timeouts::udp_by_port`]; further ports follow consecutively.
+    /// UDP to the first port of [`Timeouts::udp_by_port`]. The classes of further ports follow consecutively.
     const UDP_BY_PORT: u8 = 8;
 
     /// Name of the class.
@@ -46,26 +47,26 @@ impl TimeoutClass {
 /// Maximum number of entries in [`Timeouts::udp_by_port`].
 pub const UDP_PORTS: usize = 8;
 
-/// Idle timeouts in seconds, as configured.
+/// Configured idle timeouts in seconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// TCP, established: at least 7440 (RFC 5382, REQ-5).
+    /// Established TCP connection: at least 7440 (RFC 5382, REQ-5).
     pub tcp_established: u32,
-    /// TCP, partially open: 240 by default; lower values are allowed (RFC 7857, section 2.1).
+    /// Partially open TCP connection: 240 by default. Lower values are permitted (RFC 7857, section 2.1).
     pub tcp_transitory_open: u32,
-    /// TCP, closing or reset: 240 by default; lower values are allowed (RFC 7857, section 2.1).
+    /// TCP connection that is closing or was reset: 240 by default. Lower values are permitted (RFC 7857, section 2.1).
     pub tcp_transitory_close: u32,
-    /// TCP, an inbound SYN without an answer: at least 6 (RFC 5382, REQ-4).
+    /// Inbound TCP SYN without an answer: at least 6 (RFC 5382, REQ-4).
     pub tcp_incoming_syn: u32,
-    /// UDP: at least 120, 300 by default (RFC 4787, REQ-5).
+    /// UDP: at least 120, by default 300 (RFC 4787, REQ-5).
     pub udp: u32,
-    /// UDP by destination port: at least 120 from port 1024 on (RFC 4787, REQ-5a). At most [`UDP_PORTS`] entries.
+    /// UDP by destination port: at least 120 for ports from 1024 on (RFC 4787, REQ-5a). At most [`UDP_PORTS`] entries.
     pub udp_by_port: Vec<(u16, u32)>,
     /// ICMP queries: at least 60 (RFC 5508, REQ-2).
     pub icmp: u32,
     /// Any other protocol.
     pub other: u32,
-    /// Whether inbound packets also refresh a session. Outbound ones always do (RFC 4787, REQ-6).
+    /// Whether inbound packets refresh a session, too. Outbound packets always do (RFC 4787, REQ-6).
     pub inbound_refresh: bool,
 }
 
@@ -88,29 +89,29 @@ impl Default for Timeouts {
 /// Why timeouts are invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum TimeoutError {
-    /// The timeout is below the minimum of an RFC.
+    /// A timeout is below the minimum that an RFC requires.
     #[error("timeout {name} is {seconds} s, the least is {least} s ({origin})")]
     TooShort {
         /// Name of the timeout.
         name: &'static str,
         /// Configured value in seconds.
         seconds: u32,
-        /// Minimum in seconds.
+        /// Required minimum in seconds.
         least: u32,
-        /// RFC and requirement that set the minimum.
+        /// RFC and number of the requirement.
         origin: &'static str,
     },
-    /// The UDP timeout of a port is below the minimum of the RFC.
+    /// The UDP timeout of a port is below the minimum that RFC 4787 requires.
     #[error("the UDP timeout of port {port} is {seconds} s, the least is {least} s (RFC 4787 REQ-5)")]
     PortTooShort {
         /// The destination port.
         port: u16,
         /// Configured value in seconds.
         seconds: u32,
-        /// Minimum in seconds.
+        /// Required minimum in seconds.
         least: u32,
     },
-    /// A port is listed twice.
+    /// A port occurs twice.
     #[error("UDP port {port} has two timeouts")]
     PortTwice {
         /// The destination port.
@@ -124,7 +125,7 @@ pub enum TimeoutError {
     },
 }
 
-/// Validated timeouts by class.
+/// Validated timeouts, by class.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schedule {
     seconds: [u32; 16],
@@ -141,7 +142,7 @@ impl Default for Schedule {
 }
 
 impl Schedule {
-    /// Validate the timeouts.
+    /// Validates the timeouts.
     pub fn new(timeouts: &Timeouts) -> Result<Self, TimeoutError> {
         let bounds = [
             ("tcp-established", timeouts.tcp_established, 7440, "RFC 5382 REQ-5"),
@@ -220,7 +221,7 @@ impl Schedule {
         self.seconds[(class.0 & 15) as usize]
     }
 
-    /// Class of UDP to a destination port. Evaluated once per session.
+    /// Timeout class of UDP to a destination port. It is determined once for each session.
     #[inline]
     pub fn udp(&self, destination_port: u16) -> TimeoutClass {
         let known = self
@@ -231,7 +232,7 @@ impl Schedule {
         known.map_or(TimeoutClass::UDP, |k| TimeoutClass(TimeoutClass::UDP_BY_PORT + k as u8))
     }
 
-    /// Whether a packet refreshes its session; `outbound` is the result of [`crate::Decision::outbound`].
+    /// Whether a packet refreshes its session. `outbound` is the result of [`crate::Decision::outbound`].
     #[inline(always)]
     pub fn refreshes(&self, outbound: bool) -> bool {
         outbound | self.inbound_refresh

@@ -1,9 +1,9 @@
-//! Connection tracking (RFC 7857, section 2, based on RFC 6146, section 3.5.2): state transitions of a session, and the
-//! timer that runs.
+//! Connection tracking (RFC 7857, section 2, based on RFC 6146, section 3.5.2): the state transitions of a session, and
+//! its timer.
 //!
-//! Sequence numbers are tracked to check whether a reset or FIN belongs to the connection (RFC 7857, section 2.2). Each
-//! side's numbers are accepted only up to [`REACH`] beyond the other side's last acknowledgment. So an off-path
-//! attacker cannot move the window that a reset or FIN must fall into.
+//! Sequence numbers are tracked to check whether a reset or a FIN belongs to the connection (RFC 7857, section 2.2).
+//! The numbers of a side are accepted only up to [`REACH`] beyond the last acknowledgment of the other side. Thus an
+//! off-path attacker can't move the window in which a reset or FIN must lie.
 
 use core::hint::select_unpredictable;
 
@@ -13,7 +13,7 @@ use sluice_wire::tcp::flag::{ACK, FIN, RST, SYN};
 
 use crate::timeout::{Schedule, TimeoutClass};
 
-/// Maximum distance, in bytes, beyond the last acknowledgment up to which data in flight is tracked.
+/// Maximum distance in bytes beyond the last acknowledgment up to which data in flight is tracked.
 pub const REACH: u32 = 1 << 22;
 
 /// State of a TCP connection. The client is the host that sent the session's first packet.
@@ -31,9 +31,9 @@ pub enum TcpState {
     ClientFin = 3,
     /// The server has sent a FIN.
     ServerFin = 4,
-    /// Both sides have sent a FIN: the session ends unless new data follows.
+    /// Both sides have sent a FIN. The session ends unless new data follows.
     BothFin = 5,
-    /// A reset was seen: the session ends unless new data follows.
+    /// A reset was received. The session ends unless new data follows.
     Transitory = 6,
 }
 
@@ -63,19 +63,21 @@ impl TcpState {
     }
 }
 
-/// Tracking state of a session: 20 bytes, all zeros before the first packet. Arrays are indexed by direction.
+/// Tracking state of a session. It has 20 bytes, which are all zero before the first packet. Arrays are indexed by
+/// direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Tracking {
-    /// End of the sequence space that each side has sent, as far as tracked.
+    /// End of the sequence space that each side has sent, as far as it is tracked.
     end: [u32; 2],
-    /// Last acknowledgment that each side has sent; before the first one, the other side's initial sequence number.
+    /// Last acknowledgment that each side has sent. Before its first acknowledgment: initial sequence number of the
+    /// other side.
     acknowledged: [u32; 2],
     /// The connection's [`TcpState`].
     state: u8,
     /// Combination of [`FORWARD_SEEN`], [`REVERSE_SEEN`], [`ANSWERED`] and [`TURNED`].
     flags: u8,
-    /// The [`TimeoutClass`] of a session that is not TCP.
+    /// The [`TimeoutClass`] of a session whose protocol is not TCP.
     class: u8,
     /// The [`TimeoutClass`] of the running timer.
     timer: u8,
@@ -85,9 +87,9 @@ pub struct Tracking {
 const FORWARD_SEEN: u8 = 1;
 const REVERSE_SEEN: u8 = 2;
 const SEEN: u8 = FORWARD_SEEN | REVERSE_SEEN;
-/// Flag: a packet of the reverse direction was seen, of any protocol.
+/// Flag: a packet of the reverse direction was received. It applies to all protocols.
 const ANSWERED: u8 = 4;
-/// Flag: the server opened the connection, on the ports of a connection that had ended.
+/// Flag: the server has opened the connection, with the ports of an earlier connection that had ended.
 const TURNED: u8 = 8;
 
 /// Fields of a TCP segment that tracking needs.
@@ -99,18 +101,18 @@ pub struct Segment {
     pub sequence: u32,
     /// Acknowledgment number; valid only with the ACK flag.
     pub acknowledgment: u32,
-    /// Bytes of data, header excluded.
+    /// Number of data bytes, without the header.
     pub length: u32,
 }
 
 impl Segment {
-    /// Read from a transport header with its data; `None` if the header is truncated.
+    /// Reads the fields from a transport header with its data; `None` if the header is truncated.
     #[inline(always)]
     pub fn read(payload: &[u8]) -> Option<Self> {
         Some(Self::of(payload.first_chunk()?, payload.len()))
     }
 
-    /// Read from a transport header; `length` is the number of bytes of header and data.
+    /// Reads the fields from a transport header. `length` is the number of bytes in header and data.
     #[inline(always)]
     pub fn of(header: &[u8; 20], length: usize) -> Self {
         let number = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
@@ -123,13 +125,13 @@ impl Segment {
         }
     }
 
-    /// Whether the segment may create a session: only a SYN without ACK does.
+    /// Whether the segment may create a session. Only a SYN without ACK may.
     #[inline(always)]
     pub fn opens(&self) -> bool {
         self.flags & (SYN | ACK | RST | FIN) == SYN
     }
 
-    /// End of the segment's sequence space, including SYN and FIN.
+    /// End of the segment's sequence space, which includes SYN and FIN.
     #[inline(always)]
     fn end(&self) -> u32 {
         let controls = u32::from(self.flags & SYN != 0) + u32::from(self.flags & FIN != 0);
@@ -137,14 +139,14 @@ impl Segment {
     }
 }
 
-/// Whether `a` is after `b` in sequence space.
+/// Whether `a` follows `b` in sequence space.
 #[inline(always)]
 fn beyond(a: u32, b: u32) -> bool {
     (a.wrapping_sub(b) as i32) > 0
 }
 
 impl Tracking {
-    /// Create for a session of a protocol other than TCP; its timer class is fixed at creation.
+    /// Creates the state for a session whose protocol is not TCP. Its timer class never changes.
     pub fn of_datagrams(protocol: u8, destination_port: u16, schedule: &Schedule) -> Self {
         let class = match protocol {
             17 => schedule.udp(destination_port),
@@ -157,8 +159,8 @@ impl Tracking {
         }
     }
 
-    /// Create for a TCP session that is picked up midstream, as after a restart: it counts as established, and sequence
-    /// numbers are learned from the first packets.
+    /// Creates the state for a TCP session that is picked up midstream, for example after a restart. It counts as
+    /// established, and the sequence numbers are learned from the first packets.
     pub fn midstream() -> Self {
         Self {
             state: TcpState::Established as u8,
@@ -166,7 +168,7 @@ impl Tracking {
         }
     }
 
-    /// Class of the running timer, as set by [`Tracking::set_timer`].
+    /// Class of the running timer, according to [`Tracking::set_timer`].
     #[inline(always)]
     pub fn timer(&self) -> TimeoutClass {
         TimeoutClass(self.timer)
@@ -177,19 +179,19 @@ impl Tracking {
         self.timer = class.0;
     }
 
-    /// State of the connection; [`TcpState::Closed`] if it is not TCP.
+    /// State of the connection; [`TcpState::Closed`] if the protocol is not TCP.
     pub fn state(&self) -> TcpState {
         TcpState::of(self.state)
     }
 
-    /// Whether the connection has ended by FINs of both sides or by a reset. A SYN then starts a new connection between
+    /// Whether the connection has ended by a reset or by FINs of both sides. A SYN then starts a new connection with
     /// the same ports (RFC 9293, section 3.6.1).
     #[inline(always)]
     pub fn has_ended(&self) -> bool {
         self.state >= TcpState::BothFin as u8
     }
 
-    /// Whether the connection is or was established; a refused connection was not.
+    /// Whether the connection is or was established. A refused connection was never established.
     pub fn was_established(&self) -> bool {
         match self.state() {
             TcpState::Closed | TcpState::Init => false,
@@ -198,8 +200,8 @@ impl Tracking {
         }
     }
 
-    /// Next sequence number of each side, by direction. `Some` only if the SYNs were seen and everything except the
-    /// server's SYN is acknowledged: after the handshake these are the initial sequence numbers of the data.
+    /// Next sequence number of each side, by direction. `Some` only if both SYNs were received and everything except
+    /// the server's SYN is acknowledged. After the handshake these are the initial sequence numbers of the data.
     pub fn initial_sequences(&self) -> Option<[u32; 2]> {
         let [client, server] = self.end;
         let is_opening = self.state() == TcpState::Established
@@ -209,21 +211,21 @@ impl Tracking {
         is_opening.then_some([client, server])
     }
 
-    /// Whether the reverse direction has sent a packet.
+    /// Whether a packet of the reverse direction was received.
     pub fn answered(&self) -> bool {
         self.flags & ANSWERED != 0
     }
 
-    /// Track a packet of a session that is not TCP.
+    /// Tracks a packet of a session whose protocol is not TCP.
     #[inline(always)]
     pub fn track_datagram(&mut self, direction: Direction) -> TimeoutClass {
         self.flags |= (direction as u8) << 2;
         TimeoutClass(self.class)
     }
 
-    /// Fast path for most packets: data of an established TCP session, or a datagram, with the timer already running.
-    /// Returns false, without effect, for other packets and if `usual` is false, which means that the caller must
-    /// process the packet in full. `segment` is used only if `tcp` is set. No branch depends on the protocol, because
+    /// Fast path for most packets: data of an established TCP session, or a datagram, while their timer is already
+    /// running. Returns false, without effect, for other packets and if `usual` is false; the caller must then process
+    /// the packet in full. `segment` is used only if `tcp` is set. The code does not branch on the protocol, because
     /// the mix of protocols is unpredictable.
     #[inline(always)]
     pub fn track_plain(&mut self, direction: Direction, tcp: bool, segment: &Segment, usual: bool) -> bool {
@@ -242,7 +244,7 @@ impl Tracking {
         plain & (self.state == TcpState::Established as u8) & (self.flags & SEEN == SEEN)
     }
 
-    /// Track a segment of a TCP session. Returns the timer to restart.
+    /// Tracks a segment of a TCP session. Returns the timer to restart.
     #[inline(always)]
     pub fn track(&mut self, direction: Direction, segment: &Segment) -> TimeoutClass {
         if self.is_established_data(segment) {
@@ -253,7 +255,7 @@ impl Tracking {
         self.track_control(direction, segment)
     }
 
-    /// Advance the tracked numbers of both sides if both are known; does nothing if `counts` is false.
+    /// Advances the tracked numbers of both sides, if both are known. No effect if `counts` is false.
     #[inline(always)]
     fn follow(&mut self, direction: Direction, segment: &Segment, counts: bool) {
         let (this, other) = (direction as usize, direction.opposite() as usize);
@@ -261,8 +263,8 @@ impl Tracking {
         let credible = end.wrapping_sub(self.acknowledged[other]) <= REACH;
         let ahead = beyond(end, self.end[this]) & credible & counts;
         self.end[this] = select_unpredictable(ahead, end, self.end[this]);
-        // The acknowledgment of an implausible segment is ignored. The acknowledged amount is limited to the data that
-        // may be in flight, or twice that if not all of it was tracked.
+        // The acknowledgment of an implausible segment is ignored. An acknowledgment may advance by at most the data in
+        // flight, or by twice that amount if not all of it was tracked.
         let step = segment.acknowledgment.wrapping_sub(self.acknowledged[this]);
         let ahead = (step.wrapping_sub(1) < 2 * REACH) & credible & counts;
         self.acknowledged[this] = select_unpredictable(ahead, segment.acknowledgment, self.acknowledged[this]);
@@ -273,7 +275,7 @@ impl Tracking {
         self.flags & (FORWARD_SEEN << side) != 0
     }
 
-    /// End and length of the data that a side has sent and the other has not acknowledged.
+    /// End and length of the data that a side has sent and the other side has not acknowledged.
     fn in_flight(&self, direction: Direction) -> (u32, u32) {
         let (from, end) = (
             self.acknowledged[direction.opposite() as usize],
@@ -285,21 +287,21 @@ impl Tracking {
         }
     }
 
-    /// Whether a segment starts within or directly after the data that its side has sent, and extends into data that
-    /// the other side has not acknowledged.
+    /// Whether a segment starts within or directly after the data that its side has sent, and ends after the data that
+    /// the other side has acknowledged.
     fn continues(&self, direction: Direction, segment: &Segment) -> bool {
         let (end, length) = self.in_flight(direction);
         end.wrapping_sub(segment.sequence) <= length.saturating_add(segment.length)
     }
 
-    /// Whether a segment acknowledges data that the other side has sent and this side had not acknowledged.
+    /// Whether a segment acknowledges data of the other side that was not acknowledged before.
     fn acknowledges(&self, direction: Direction, segment: &Segment) -> bool {
         let (end, length) = self.in_flight(direction.opposite());
         segment.flags & ACK != 0 && end.wrapping_sub(segment.acknowledgment) <= length
     }
 
-    /// Whether a reset falls into the data that its side has sent and the other has not acknowledged. Before its side
-    /// has sent anything, the reset must acknowledge what the other side has sent.
+    /// Whether a reset lies within the data that its side has sent and the other side has not acknowledged. If its side
+    /// has sent nothing before, the reset must acknowledge exactly what the other side has sent.
     fn reset_in_window(&self, direction: Direction, segment: &Segment) -> bool {
         let (this, other) = (direction as usize, direction.opposite() as usize);
         if !self.has_seen(this) {
@@ -309,26 +311,26 @@ impl Tracking {
         end.wrapping_sub(segment.sequence) <= length
     }
 
-    /// Whether a FIN belongs to the connection: by the same test as a reset, or, if earlier data was lost or reordered,
-    /// by its acknowledgment.
+    /// Whether a FIN belongs to the connection. It must pass the test for a reset or, if earlier data was lost or
+    /// reordered, acknowledge new data.
     fn fin_in_window(&self, direction: Direction, segment: &Segment) -> bool {
         let (this, other) = (direction as usize, direction.opposite() as usize);
         if !self.has_seen(this) {
-            // The numbers of a connection that was picked up midstream are not known yet.
+            // The sequence numbers of a connection that was picked up midstream are not known at first.
             return !self.has_seen(other) || self.acknowledges(direction, segment);
         }
         let ahead = segment.sequence.wrapping_sub(self.in_flight(direction).0);
         self.continues(direction, segment) || ahead <= REACH && self.acknowledges(direction, segment)
     }
 
-    /// Whether a side sends data where the connection allows none: after its FIN or after a reset. Then the FIN or
-    /// reset was forged or not accepted, and the connection continues.
+    /// Whether a side sends data in a state in which none is permitted: after its FIN, or after a reset. The FIN or
+    /// reset was then forged, or its receiver did not accept it, and the connection continues.
     fn reuses_connection(&self, direction: Direction, segment: &Segment) -> bool {
         let is_over = match self.state() {
             TcpState::ClientFin => direction == Direction::Forward,
             TcpState::ServerFin => direction == Direction::Reverse,
             TcpState::BothFin => true,
-            // A refused connection carries no data.
+            // A refused connection has no data.
             TcpState::Transitory => self.flags & SEEN == SEEN,
             TcpState::Closed | TcpState::Init | TcpState::Established => false,
         };
@@ -341,7 +343,7 @@ impl Tracking {
             )
     }
 
-    /// Track all segments other than data of an established connection.
+    /// Tracks all segments except data of an established connection.
     #[inline(never)]
     fn track_control(&mut self, direction: Direction, segment: &Segment) -> TimeoutClass {
         let state = self.state();
@@ -369,8 +371,8 @@ impl Tracking {
         let fin = segment.flags & FIN != 0 && self.fin_in_window(direction, segment);
         let next = match if revived { TcpState::Established } else { state } {
             TcpState::Init if forward == (self.flags & TURNED != 0) && segment.flags & SYN != 0 => {
-                // A SYN with an acknowledgment must acknowledge the client's SYN. A SYN without one is a simultaneous
-                // open.
+                // If a SYN has an acknowledgment, this must acknowledge the client's SYN. A SYN without an
+                // acknowledgment is a simultaneous open.
                 if segment.flags & ACK != 0 && !self.acknowledges_syn_data(segment) {
                     return TimeoutClass::UNCHANGED;
                 }
@@ -380,7 +382,7 @@ impl Tracking {
             TcpState::Established if fin => TcpState::ServerFin,
             TcpState::ClientFin if fin && !forward => TcpState::BothFin,
             TcpState::ServerFin if fin && forward => TcpState::BothFin,
-            // Data without an earlier SYN does not establish a connection.
+            // Data without a preceding SYN does not establish a connection.
             other => other,
         };
         // A refused connection has no sequence numbers to track.
@@ -407,8 +409,8 @@ impl Tracking {
                 self.state = TcpState::Transitory as u8;
                 TimeoutClass::TCP_TRANSITORY_CLOSE
             }
-            // The connection was refused. The client may retry and keeps its port in the meantime. Refusal of a
-            // connection from outside refreshes no mapping (RFC 7857, section 7.1).
+            // The connection was refused. The client may try again, so its port is kept in the meantime. The refusal of
+            // a connection from outside does not refresh a mapping (RFC 7857, section 7.1).
             TcpState::Init => {
                 self.state = TcpState::Transitory as u8;
                 TimeoutClass::UNCHANGED
@@ -417,7 +419,7 @@ impl Tracking {
         }
     }
 
-    /// A SYN with data may be acknowledged with or without the data (RFC 7413).
+    /// Whether a SYN is acknowledged. If it has data, the acknowledgment may include the data or not (RFC 7413).
     fn acknowledges_syn_data(&self, segment: &Segment) -> bool {
         let opener = usize::from(self.flags & TURNED != 0);
         let from = self.acknowledged[1 - opener];
@@ -425,7 +427,7 @@ impl Tracking {
         acknowledged != 0 && acknowledged <= self.end[opener].wrapping_sub(from)
     }
 
-    /// Learn a side's sequence numbers from its first segment.
+    /// Learns the sequence numbers of a side from its first segment.
     fn begin(&mut self, direction: Direction, segment: &Segment) {
         let (this, other) = (direction as usize, direction.opposite() as usize);
         if self.flags & (FORWARD_SEEN << this) != 0 {
@@ -441,7 +443,7 @@ impl Tracking {
         }
     }
 
-    /// Advance a side's tracked numbers; a FIN is counted only if it belongs to the connection.
+    /// Advances the tracked numbers of a side. A FIN is counted only if it belongs to the connection.
     fn follow_known(&mut self, direction: Direction, segment: &Segment, fin: bool) {
         let acknowledges = segment.flags & ACK != 0;
         let known = Segment {

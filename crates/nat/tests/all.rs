@@ -1,4 +1,4 @@
-//! All tests of the crate in one program, so that shared code is built and linked once.
+//! All integration tests of the crate in one program, so that shared code is built and linked once.
 
 mod bindings;
 mod fitting;

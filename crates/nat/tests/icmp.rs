@@ -1,4 +1,5 @@
-//! Translated ICMP errors, compared with errors that an independent library builds about the packet on the other side.
+//! Tests of translated ICMP errors: they equal errors about the packet on the other side that an independent library
+//! builds.
 
 use etherparse::icmpv4::DestUnreachableHeader;
 use etherparse::{IcmpEchoHeader, Icmpv4Type, Icmpv6Type, PacketBuilder};
@@ -18,11 +19,11 @@ fn bytes(address: [u64; 2]) -> [u8; 16] {
     (u128::from(address[0]) << 64 | u128::from(address[1])).to_be_bytes()
 }
 
-/// Difference between destination port and identifier in the key of an echo request.
+/// Difference between destination port and identifier in the key of an ICMPv4 echo request.
 const ASKED4: u16 = 8;
 const ASKED6: u16 = 128;
 
-/// IP datagram of a packet, without its Ethernet header.
+/// The IP datagram of a packet, without its Ethernet header.
 fn datagram4(key: &Tuple4, protocol: u8, payload: &[u8]) -> Vec<u8> {
     let ip = PacketBuilder::ipv4(key.source.to_be_bytes(), key.destination.to_be_bytes(), 9);
     let mut datagram = Vec::new();
@@ -34,7 +35,7 @@ fn datagram4(key: &Tuple4, protocol: u8, payload: &[u8]) -> Vec<u8> {
             .udp(key.source_port, key.destination_port)
             .write(&mut datagram, payload),
         _ => {
-            // The port order distinguishes requests from replies.
+            // Requests and replies differ in the order of the ports.
             let is_reply = key.source_port.wrapping_sub(key.destination_port) == ASKED4;
             let seq = 3;
             let echo = match is_reply {
@@ -65,7 +66,7 @@ fn datagram6(key: &Tuple6, protocol: u8, payload: &[u8]) -> Vec<u8> {
             .udp(key.source_port, key.destination_port)
             .write(&mut datagram, payload),
         _ => {
-            // The port order distinguishes requests from replies.
+            // Requests and replies differ in the order of the ports.
             let is_reply = key.source_port.wrapping_sub(key.destination_port) == ASKED6;
             let seq = 3;
             let echo = match is_reply {
@@ -127,8 +128,8 @@ fn reversed6(key: &Tuple6) -> Tuple6 {
     }
 }
 
-/// Truncate a quote to `quoted` bytes after the header. A TCP checksum is kept or removed as a whole, because half a
-/// checksum cannot be updated.
+/// Truncates a quote to `quoted` bytes after the header. A TCP checksum is kept or removed as a whole, because half a
+/// checksum can't be updated.
 fn cut(mut datagram: Vec<u8>, header: usize, quoted: usize) -> Vec<u8> {
     datagram.truncate(header + if quoted == 17 { 16 } else { quoted });
     datagram
@@ -170,7 +171,7 @@ proptest! {
         let lease = NewSource::Allocated(0, Lease { address: lease.0, port: lease.1 });
         let lease = if which & 2 != 0 { lease } else { NewSource::Kept };
         let made = translate(&forward, protocol, 0, target, lease);
-        // A packet of one direction, as the router sees it after translation and as its sender knows it.
+        // A packet of one direction: after translation, as the router's next hop sees it, and before, as its sender knows it.
         let (seen, sent, direction) = if backward {
             (reversed4(&forward), made.reverse, Direction::Forward)
         } else {

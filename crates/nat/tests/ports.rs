@@ -1,4 +1,4 @@
-//! Port allocations, compared with an oracle that keeps a plain set.
+//! Tests of port allocations against an oracle that contains a plain set.
 
 use std::collections::HashSet;
 
@@ -65,7 +65,7 @@ fn leases_millions_of_operations_leak_none_and_lend_none_twice() {
     let mut oracle = HashSet::new();
     let mut refused = 0;
     for step in 0..3_000_000usize {
-        // Slow alternation, so that the pools become full and then empty again.
+        // The preference alternates slowly, so that the pools become full and then empty again.
         let lending = if step / 300_000 % 2 == 0 { 60 } else { 40 };
         if random.below(100) < lending {
             let (pool, class) = (random.below(2) as u16, PortClass::ALL[random.below(3)]);
@@ -164,7 +164,7 @@ fn rfc4787_req2_sessions_of_a_host_share_an_outside_address() {
     }
 }
 
-/// Hosts assigned to each address of a pool, by address.
+/// Hosts that are assigned to each address of a pool.
 fn dealt(count: u32, hosts: impl IntoIterator<Item = (u32, u32)>) -> Vec<Vec<u32>> {
     let pools = Pools::new(&[small(count, 1024..=65_535)]).unwrap();
     let mut memory = memory(&pools, Shards::ONE);
@@ -181,7 +181,7 @@ fn dealt(count: u32, hosts: impl IntoIterator<Item = (u32, u32)>) -> Vec<Vec<u32
     users
 }
 
-/// Variance of the number of hosts per address.
+/// Variance of the number of hosts over the addresses.
 fn variance(users: &[Vec<u32>]) -> f64 {
     let all: usize = users.iter().map(Vec::len).sum();
     let mean = all as f64 / users.len() as f64;
@@ -193,14 +193,14 @@ fn variance(users: &[Vec<u32>]) -> f64 {
 fn hosts_in_a_row_are_dealt_addresses_evenly() {
     for first in [1u32, 256, 60_000, 65_500, 200_000] {
         for context in [0, 1, 0x4000_0007] {
-            // Sites differ by their context.
+            // Sites differ in their context.
             let hosts = (0..100).map(|number| match context >> 30 {
                 1 => (context + number, 1),
                 _ => (context, first + number),
             });
             let users = dealt(64, hosts);
             let variance = variance(&users);
-            // At the end of a row, hosts of two rows are mixed.
+            // At the end of a row of consecutive subscribers, the hosts belong to two rows.
             let limit = if first == 65_500 { 0.8 } else { 0.33 };
             assert!(variance < limit, "{variance} from {first} in {context:#x}");
         }
@@ -213,8 +213,8 @@ fn hosts_in_a_row_are_dealt_addresses_evenly() {
     }
 }
 
-/// Consecutive hosts are in consecutive shards. If all hosts of an address were in the same shard, the ports that other
-/// shards own would stay unused.
+/// Consecutive hosts belong to consecutive shards. If all hosts of an address belonged to the same shard, the ports of
+/// other shards would stay unused.
 #[test]
 fn hosts_of_an_address_are_in_different_shards() {
     for count in [16, 48, 64, 128] {
@@ -281,7 +281,7 @@ fn rfc4787_req3a_port_range_is_preserved() {
     }
 }
 
-/// If an address has fewer port blocks than there are shards, a host is assigned an address of which its shard owns
+/// If an address has fewer port blocks than there are shards, a host is assigned to an address of which its shard owns
 /// ports.
 #[test]
 fn rfc4787_req2_host_of_a_narrow_pool_is_paired_with_an_address_that_has_ports() {
@@ -457,7 +457,7 @@ proptest! {
     }
 }
 
-/// The pool whose port a shard allocates.
+/// The pool from which a shard allocates a port.
 fn lender(pools: &Pools<u32>, shards: Shards, shard: u32, lease: Lease<u32>) -> Option<u16> {
     let pool = pools.includes(0, lease.address, lease.port, lease.port)?;
     let of = pools.get(pool)?.shard_of(shards, lease.address, lease.port);
@@ -506,13 +506,13 @@ proptest! {
                         oracle.push((pool, class, lease));
                     }
                 } else if !oracle.is_empty() {
-                    // Release through the pool that allocated the port, even if another pool or none contains it now.
+                    // Release through the pool that allocated the port, even if another pool, or none, contains the port now.
                     let (pool, class, lease) = oracle.swap_remove(number as usize % oracle.len());
                     let known = ports.is_migration_due() || lender(&pools, shards, shard, lease).is_some();
                     prop_assert_eq!(known, ports.release(pool, class, lease));
                 }
             }
-            // Sessions whose port was lost end before the pools change again.
+            // Sessions whose ports were lost end before the pools change again.
             ports.migrate();
             oracle.retain(|&(pool, class, lease)| {
                 let stays = lender(&pools, shards, shard, lease).is_some();

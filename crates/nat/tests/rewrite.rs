@@ -1,4 +1,4 @@
-//! Rewrites, compared with packets that an independent library builds.
+//! Tests of rewrites: the results equal packets that an independent library builds.
 
 use etherparse::{IcmpEchoHeader, Icmpv4Type, Icmpv6Type, IpHeaders, PacketBuilder, PacketBuilderStep};
 use proptest::prelude::*;
@@ -227,7 +227,7 @@ fn rewrite6_udp_without_checksum_stays_without() {
 fn rewrite4_udp_sum_that_becomes_zero_is_written_as_ones() {
     let (forward, made) = flow();
     let there = reversed!(Tuple4, made.reverse);
-    // Payload word that makes the sum of the translated packet all ones, so that its checksum would be 0.
+    // A payload word with which the translated packet has a sum of all ones, so that its computed checksum is 0.
     let plain = build4(&there, 17, 63, &[0, 0]);
     let word = [plain[L3 + 26], plain[L3 + 27]];
     let frame = rewritten(build4(&forward, 17, 64, &word), Transport::Udp);
@@ -280,7 +280,7 @@ fn rewrite4_frame_too_short_is_refused() {
     }
 }
 
-/// A UDP-Lite packet with the given checksum coverage (0 for all), computed from the text of RFC 3828, section 3.1.
+/// A UDP-Lite packet with this checksum coverage (0 for the whole packet), built according to RFC 3828, section 3.1.
 fn lite(source: &[u8], destination: &[u8], ports: (u16, u16), coverage: u16, payload: &[u8]) -> Vec<u8> {
     let words = [ports.0, ports.1, coverage, 0].map(u16::to_be_bytes);
     let mut packet = [&words.concat()[..], payload].concat();
@@ -305,7 +305,7 @@ fn lite(source: &[u8], destination: &[u8], ports: (u16, u16), coverage: u16, pay
     packet
 }
 
-/// A frame with a UDP-Lite packet that has this key.
+/// A frame that contains a UDP-Lite packet with this key.
 fn lite4(key: &Tuple4, ttl: u8, coverage: u16, payload: &[u8]) -> Vec<u8> {
     let (source, destination) = (key.source.to_be_bytes(), key.destination.to_be_bytes());
     let packet = lite(

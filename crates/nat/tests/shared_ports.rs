@@ -1,4 +1,4 @@
-//! Shards that share ports of their addresses, compared with an oracle that records all owners.
+//! Tests of shards that share ports of their addresses, against an oracle that records all owners.
 
 use std::collections::{HashMap, HashSet};
 
@@ -37,7 +37,7 @@ fn pools(pools: &[Option<Pool<u32>>], before: Option<&Pools<u32>>, shards: Shard
     pools
 }
 
-/// Ports of all shards, with memory for any pools of `addresses` addresses.
+/// The ports of all shards, with memory for pools of up to `addresses` addresses.
 fn all(pools: &Pools<u32>, shards: Shards, addresses: u32) -> Vec<Ports<'static, u32>> {
     let layout = Layout::shared(pools, shards);
     let lines = Ports::lines(&layout, 0).max(8 * Layout::<u32>::lines_of_spare(addresses, shards));
@@ -54,7 +54,7 @@ fn home(pools: &Pools<u32>, shards: Shards, lease: Lease<u32>) -> Option<u32> {
     })
 }
 
-/// Allocate ports of a class to a shard until none is left.
+/// Allocates ports of a class to a shard until none is free.
 fn fill(ports: &mut Ports<'_, u32>, class: PortClass, inside: u32) -> Vec<Lease<u32>> {
     let lend = |n: u32| ports.lease(0, class, &key(inside, 1024 + (n % 64_000) as u16)).ok();
     (0u32..).map_while(lend).collect()
@@ -91,7 +91,7 @@ fn one_shard_has_half_of_an_address_and_each_other_its_half_of_the_rest() {
                     assert!(more.iter().all(|&lease| known.insert(lease)));
                 }
                 assert_eq!(all_ports, known.len(), "ports that nobody can have");
-                // Another shard gets the rest of the shared ports after the first shard has released its ports.
+                // Another shard can claim the remaining shared ports after the first shard has released its ports.
                 assert!(
                     allocated
                         .iter()
@@ -154,7 +154,7 @@ fn soft_pairing_of_all_shards_lends_every_port_of_all_addresses() {
     assert_eq!(27_000, known.len());
 }
 
-/// Addresses (first, last) and ports (first, last) of a pool; `None` for an unused index.
+/// Addresses (first, last) and ports (first, last) of a pool; `None` if its index is unused.
 type Place = Option<((u32, u32), (u16, u16))>;
 
 #[test]
@@ -166,7 +166,7 @@ fn shared_ports_that_are_lent_stay_through_changes_that_leave_them_to_a_pool() {
     };
     let whole = (1024, u16::MAX);
     let cases = [
-        // More addresses before and after; more ports; another pool; then fewer initial blocks than shards.
+        // Cases: more addresses before and after; more ports; another pool; first fewer blocks than shards, then more.
         (of(&[Some(((2, 2), whole))]), of(&[Some(((0, 4), whole))])),
         (
             of(&[Some(((0, 0), (2048, 9999)))]),
@@ -219,7 +219,7 @@ fn layouts() -> impl Strategy<Value = Vec<Option<Pool<u32>>>> {
     })
 }
 
-/// Record of the owner of each port.
+/// Model that records the owner of each port.
 struct Oracle {
     shards: Shards,
     pools: Pools<u32>,
@@ -227,7 +227,7 @@ struct Oracle {
 }
 
 impl Oracle {
-    /// The pool in which a session keeps its port, if any.
+    /// The pool in which a session keeps its port; `None` if it loses the port.
     fn stays(&self, shard: u32, lease: Lease<u32>) -> Option<u16> {
         let pool = self.pools.includes(0, lease.address, lease.port, lease.port)?;
         let is_of = self
@@ -251,7 +251,7 @@ impl Oracle {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
-    /// Shards allocate and release at random while the pools change; each shard migrates at a random time.
+    /// Shards allocate and release ports at random while the pools change. Each shard migrates at a random time.
     #[test]
     fn shared_ports_are_never_lent_twice_and_come_home(
         changes in proptest::collection::vec((layouts(), any::<u64>(), 0usize..16), 1..6),
@@ -272,7 +272,7 @@ proptest! {
                 ((random >> 32) as usize * bound) >> 32
             };
             for step in 0..6000 {
-                // One shard allocates most ports; towards the end more ports are released than allocated.
+                // One shard makes most allocations. Towards the end, more ports are released than allocated.
                 let shard = if below(3) > 0 { greedy % ports.len() } else { below(ports.len()) };
                 let class = PortClass::ALL[below(2)];
                 if below(100) < if step < 4500 { 90 } else { 20 } {
@@ -314,7 +314,7 @@ proptest! {
             prop_assert!(ports[shard as usize].release(pool, class, lease));
         }
         prop_assert_eq!(0, oracle.pools.borrowed_blocks());
-        // Every port can be allocated by its computed owner or by a shard that shares it.
+        // Every port can be allocated by the shard to which the distribution assigns it, or by a shard that shares it.
         for (index, pool) in oracle.pools.iter().filter(|(_, pool)| pool.addresses() > 0) {
             for port in pool.ports().0..=pool.ports().1 {
                 let lease = Lease { address: pool.address(0), port };

@@ -1,4 +1,4 @@
-//! Model test: compiles the source of the site table with the atomics of a model checker.
+//! Model test of the site table: compiles its source with the atomics of a model checker.
 
 #![allow(dead_code, unused_imports, missing_docs)]
 
@@ -41,7 +41,7 @@ fn terminal(site: u32, address: u32, mac: [u8; 6]) -> Terminal {
 #[test]
 fn line_that_comes_to_another_terminal_is_never_taken_for_it() {
     explored(|| {
-        // A single line, so that the other terminal reuses it immediately.
+        // The table has only one line, so that the other terminal reuses the line immediately.
         let (mut writer, sites) = SiteWriter::new(2, 1, &[(0, 100, 200)], [1, 2]);
         writer.add_terminal(&terminal(0, 7, OLD)).expect("room");
         let reader = sites.clone();

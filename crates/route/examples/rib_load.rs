@@ -1,11 +1,12 @@
-//! Offers per second that a RIB accepts and publishes, and bytes per route, for a million IPv4 and 200,000 IPv6 routes.
+//! Measures the offers per second that a RIB accepts and publishes, and the bytes per route, for a million IPv4 and
+//! 200,000 IPv6 routes.
 
 use sluice_route::rib::{Offer, OfferedNextHop, Origin, ResolvedSet, Rib, Settings, Sink, Target, WeightedNextHop};
 use sluice_route::{Address, Prefix};
 
 const FOUR: u32 = 1_000_000;
 const SIX: u32 = 200_000;
-/// Number of offers between two publications, as one read from a daemon contains.
+/// Number of offers between two publications, similar to that in one read from a routing daemon.
 const BATCH: u32 = 1_000;
 const GATEWAYS: u32 = 200;
 
@@ -21,7 +22,7 @@ impl Sink for Count {
     }
 }
 
-/// Distinct prefixes in pseudo-random order: multiplication by an odd factor permutes 24 bits.
+/// Distinct prefixes in pseudo-random order. The multiplication by an odd factor is a permutation of 24-bit numbers.
 fn prefix(number: u32) -> Prefix {
     if number < FOUR {
         return Prefix::new(Address::V4(number.wrapping_mul(0x9e_3779) << 8), 24);
@@ -51,7 +52,7 @@ fn load(rib: &mut Rib, numbers: std::ops::Range<u32>, shift: u32, hop: impl Fn(u
     count as f64 / (processor() - begin)
 }
 
-/// CPU seconds of this thread, so that other load on the machine does not count.
+/// CPU time of this thread in seconds, so that other load on the machine is not included.
 fn processor() -> f64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux tells");
     let nanoseconds: u64 = text

@@ -1,4 +1,4 @@
-//! Addresses of both families as numbers in host byte order.
+//! IPv4 and IPv6 addresses as numbers in host byte order.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -16,7 +16,7 @@ pub enum Address {
 }
 
 impl Address {
-    /// Length in bits: 32 or 128.
+    /// Length of the address in bits: 32 or 128.
     pub fn bits(self) -> u8 {
         match self {
             Address::V4(_) => 32,
@@ -24,8 +24,8 @@ impl Address {
         }
     }
 
-    /// Whether it can be a host's address on a link: not unspecified, loopback, multicast or limited broadcast.
-    /// Addresses of 240.0.0.0/4 count as host addresses, because a configuration may use them.
+    /// Whether the address can belong to a host on a link: it is not unspecified, loopback, multicast or limited
+    /// broadcast. Addresses of 240.0.0.0/4 are accepted as host addresses, because a configuration may use them.
     pub fn is_host(self) -> bool {
         match IpAddr::from(self) {
             IpAddr::V4(v4) => v4.octets()[0] != 0 && !v4.is_multicast() && !v4.is_broadcast() && !v4.is_loopback(),
@@ -33,12 +33,12 @@ impl Address {
         }
     }
 
-    /// Whether it is IPv6 link-local (fe80::/10).
+    /// Whether the address is IPv6 link-local (fe80::/10).
     pub fn is_link_local(self) -> bool {
         matches!(self, Address::V6(bits) if bits >> 118 == 0xfe80 >> 6)
     }
 
-    /// The address as 128 bits; IPv4 in the lowest 32.
+    /// The address as a 128-bit number. An IPv4 address is in the low 32 bits.
     #[inline(always)]
     pub fn number(self) -> u128 {
         match self {
@@ -78,7 +78,7 @@ impl fmt::Debug for Address {
     }
 }
 
-/// A prefix: addresses that share their first `length` bits; the remaining bits are 0.
+/// A prefix: the set of addresses with the same first `length` bits. The remaining bits of the stored address are 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Prefix {
     address: Address,
@@ -86,13 +86,13 @@ pub struct Prefix {
 }
 
 impl Prefix {
-    /// All addresses of IPv4.
+    /// The prefix of all IPv4 addresses.
     pub const ALL_V4: Self = Self {
         address: Address::V4(0),
         length: 0,
     };
 
-    /// The prefix of `length` bits (limited to the address's length) that contains `address`.
+    /// The prefix of `length` bits that contains `address`. A length above that of the address is reduced.
     pub fn new(address: Address, length: u8) -> Self {
         use sluice_table::prefix::Address as _;
         let length = length.min(address.bits());

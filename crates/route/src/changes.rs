@@ -1,14 +1,14 @@
-//! Record of the destinations whose routes have changed, for caches of routing results.
+//! Record of the destinations whose routes have changed. Caches of routing results use it to find invalid results.
 
 use sluice_table::changes::{Accumulate, ChangedRegions};
 use sluice_table::prefix::{MAX_ROUTERS, RouterIndex};
 
 use crate::{Address, Prefix};
 
-/// Hash of the region of a router's destination: /24 in IPv4, /48 in IPv6.
+/// Hash of a router and a destination's region, which is a /24 in IPv4 and a /48 in IPv6.
 #[inline(always)]
 fn region(router: RouterIndex, address: Address) -> u64 {
-    // Mixes in the router, so that routers share bits only by chance, whatever their networks are.
+    // The router is mixed in, so that the regions of two routers share a bit only by chance.
     let of_router = u64::from(router).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     match address {
         Address::V4(bits) => u64::from(bits >> 8) ^ of_router,
@@ -16,11 +16,11 @@ fn region(router: RouterIndex, address: Address) -> u64 {
     }
 }
 
-/// Maximum number of bits by which a changed prefix may be shorter than a region. A shorter prefix marks its whole
-/// router as changed.
+/// Maximum number of bits by which a changed prefix may be shorter than a region. For a shorter prefix, all routes of
+/// the router count as changed.
 const FREE: u8 = 16;
 
-/// Bitmap of routers.
+/// Bitmap of virtual routers.
 #[derive(Clone, Debug)]
 struct Routers(Box<[u64; MAX_ROUTERS / 64]>);
 
@@ -44,22 +44,22 @@ impl Routers {
     }
 }
 
-/// Changes of one family's routes.
+/// Changed routes of one address family.
 #[derive(Clone, Debug, Default)]
 struct FamilyChanges {
     regions: ChangedRegions,
-    /// Routers of which all regions count as changed; other routers are not affected.
+    /// Routers whose regions all count as changed.
     routers: Routers,
-    /// Whether there is any change.
+    /// Whether any route has changed.
     any: bool,
 }
 
-/// Destinations whose routes have changed. Sessions to these destinations are revalidated.
+/// Destinations whose routes have changed. Sessions to them are revalidated.
 #[derive(Clone, Debug, Default)]
 pub struct RouteChanges([FamilyChanges; 2]);
 
 impl RouteChanges {
-    /// Record a changed route of a router.
+    /// Records a changed route of a router.
     pub fn mark(&mut self, router: RouterIndex, prefix: Prefix) {
         let (address, length) = (prefix.address(), prefix.length());
         let (number, longest) = match address {
@@ -76,7 +76,7 @@ impl RouteChanges {
         }
     }
 
-    /// Record that all routes of a router have changed.
+    /// Records that all routes of a router have changed.
     pub fn mark_all(&mut self, router: RouterIndex) {
         for family in &mut self.0 {
             family.any = true;
@@ -84,7 +84,7 @@ impl RouteChanges {
         }
     }
 
-    /// Whether the route to an address may have changed. False is definite; true may be a false positive.
+    /// Whether the route to an address may have changed. The result false is exact; true may be a false positive.
     #[inline(always)]
     pub fn may_affect(&self, router: RouterIndex, address: Address) -> bool {
         let family = match address {

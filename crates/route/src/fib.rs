@@ -1,5 +1,5 @@
-//! Forwarding table (FIB) of all virtual routers for both families; routes change individually while workers look up
-//! addresses.
+//! Forwarding table (FIB) of all virtual routers for both address families. Routes are changed individually while
+//! workers look up addresses.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use sluice_table::prefix::{Match, PrefixError, PrefixReader, PrefixTable, Quiesc
 use crate::next_hop::NextHopError;
 use crate::{Address, HopSet, NextHop, NextHopWriter, Prefix, RouteChanges};
 
-/// Why a route change is rejected.
+/// Why a change of a route is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FibError {
     /// The next-hop table is full.
@@ -20,7 +20,7 @@ pub enum FibError {
     Prefix(#[from] PrefixError),
 }
 
-/// The FIB of all virtual routers, on the control thread.
+/// The FIB of all virtual routers, as owned by the control thread.
 #[derive(Debug)]
 pub struct Fib {
     v4: PrefixTable<u32>,
@@ -28,7 +28,7 @@ pub struct Fib {
     changed: RouteChanges,
 }
 
-/// View of the FIB for a worker. Values are indexes into [`crate::NextHops`].
+/// A worker's access to the FIB. The values of routes are indexes into [`crate::NextHops`].
 #[derive(Clone, Debug)]
 pub struct FibReader {
     /// IPv4 routes.
@@ -38,7 +38,7 @@ pub struct FibReader {
 }
 
 impl FibReader {
-    /// The longest matching route of a router for an address.
+    /// The longest route of a router that matches an address.
     #[inline]
     pub fn find(&self, router: RouterIndex, address: Address) -> Option<Match> {
         match address {
@@ -49,7 +49,7 @@ impl FibReader {
 }
 
 impl Fib {
-    /// Create an empty FIB.
+    /// Creates an empty FIB.
     pub fn new(quiescence: Arc<Quiescence>) -> Self {
         Self {
             v4: PrefixTable::new(quiescence.clone()),
@@ -58,7 +58,7 @@ impl Fib {
         }
     }
 
-    /// Create a view for a worker.
+    /// Creates an access for a worker.
     pub fn reader(&self) -> FibReader {
         FibReader {
             v4: self.v4.reader(),
@@ -76,17 +76,17 @@ impl Fib {
         self.len(router) == 0
     }
 
-    /// Bytes used by lookups.
+    /// Number of bytes in the structures for lookups.
     pub fn bytes(&self) -> usize {
         self.v4.bytes() + self.v6.bytes()
     }
 
-    /// Bytes of the route lists that only the control thread reads.
+    /// Number of bytes in the route lists, which only the control thread reads.
     pub fn list_bytes(&self) -> usize {
         self.v4.list_bytes() + self.v6.list_bytes()
     }
 
-    /// All routes of a router with their next-hop index, IPv4 first, sorted by prefix.
+    /// All routes of a router, each with its next-hop index. IPv4 routes come first; each family is sorted by prefix.
     pub fn iter(&self, router: RouterIndex) -> impl Iterator<Item = (Prefix, u32)> + '_ {
         let v4 = self
             .v4
@@ -99,7 +99,7 @@ impl Fib {
         v4.chain(v6)
     }
 
-    /// Next-hop index of exactly this prefix.
+    /// Next-hop index of the route with exactly this prefix.
     pub fn get(&self, router: RouterIndex, prefix: Prefix) -> Option<u32> {
         match prefix.address() {
             Address::V4(bits) => self.v4.get(router, bits, prefix.length()),
@@ -107,7 +107,7 @@ impl Fib {
         }
     }
 
-    /// Add or change a route. Returns whether anything changed.
+    /// Adds or changes a route. Returns whether anything changed.
     pub fn insert(
         &mut self,
         router: RouterIndex,
@@ -119,7 +119,7 @@ impl Fib {
         self.set(router, prefix, index, writer)
     }
 
-    /// Add or change a route to a set of next hops. Returns whether anything changed.
+    /// Adds or changes a route to a set of next hops. Returns whether anything changed.
     pub fn insert_set(
         &mut self,
         router: RouterIndex,
@@ -131,7 +131,7 @@ impl Fib {
         self.set(router, prefix, index, writer)
     }
 
-    /// Set a route's next hop; the caller's reference to the next hop passes to the route.
+    /// Sets the next-hop index of a route. The route takes over the caller's reference to the next hop.
     fn set(
         &mut self,
         router: RouterIndex,
@@ -153,7 +153,7 @@ impl Fib {
         Ok(old != Some(index))
     }
 
-    /// Remove a route. Returns whether it existed.
+    /// Removes a route. Returns whether the route existed.
     pub fn remove(
         &mut self,
         router: RouterIndex,
@@ -170,7 +170,7 @@ impl Fib {
         Ok(true)
     }
 
-    /// Remove all routes of a router.
+    /// Removes all routes of a router.
     pub fn clear(&mut self, router: RouterIndex, writer: &mut NextHopWriter) {
         if self.is_empty(router) {
             return;
@@ -185,12 +185,13 @@ impl Fib {
         !self.changed.is_empty()
     }
 
-    /// Take the changed destinations since the last call.
+    /// The destinations whose routes have changed since the last call.
     pub fn take_changed(&mut self) -> RouteChanges {
         std::mem::take(&mut self.changed)
     }
 
-    /// Reclaim memory that no worker reads any more. Changes do this too; call it when changes stop.
+    /// Frees memory that no worker can read any longer. Modifications do this as well; the caller should call it when
+    /// modifications stop.
     pub fn reclaim(&mut self) {
         self.v4.reclaim();
         self.v6.reclaim();

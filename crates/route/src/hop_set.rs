@@ -1,27 +1,27 @@
-//! Sets of next hops for multipath routes (ECMP), and the selection of a member per flow.
+//! Sets of next hops for multipath routes (ECMP), and the selection of a member for each flow.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 
 use crate::NextHop;
 
-/// Maximum number of members per set.
+/// Maximum number of members in a set.
 pub const MAX_MEMBERS: usize = 64;
 
-/// Maximum number of sets per process.
+/// Maximum number of sets in the process.
 pub const MAX_SETS: usize = 4096;
 
-/// Number of buckets per set. Flows are hashed to buckets, and each member owns a share of the buckets in proportion to
-/// its weight.
+/// Number of buckets in a set. Flows are hashed to buckets. A member's fraction of the buckets is proportional to its
+/// weight.
 pub const BUCKETS: usize = 1024;
 
-/// Unit of traffic that stays on one member of a set.
+/// Unit of traffic that always uses one member of a set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Balance {
-    /// Each flow stays on one member.
+    /// All packets of a flow use one member.
     #[default]
     Flow,
-    /// All flows of a source address stay on one member.
+    /// All flows of a source address use one member.
     Host,
 }
 
@@ -35,16 +35,16 @@ pub struct HopSet {
 /// Why a set of next hops is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HopSetError {
-    /// The set has no or too many members.
+    /// The set has no members, or too many.
     #[error("{0} next hops: a route has 1 to {MAX_MEMBERS}")]
     Count(usize),
-    /// A member has weight 0 and would never be used.
+    /// A member has weight 0, with which it would never be used.
     #[error("a next hop has the weight 0: weights are 1 to 255")]
     Weight,
 }
 
 impl HopSet {
-    /// Create from next hops in any order. The weights of duplicates are added, up to 255.
+    /// Creates a set from next hops in any order. The weights of equal next hops are added, up to 255.
     pub fn new(members: &[(NextHop, u8)]) -> Result<Self, HopSetError> {
         let mut set: Vec<(NextHop, u8)> = Vec::with_capacity(members.len());
         for &(next_hop, weight) in members {
@@ -66,17 +66,17 @@ impl HopSet {
         })
     }
 
-    /// This set with another balance.
+    /// Returns this set with another unit of balancing.
     pub fn with_balance(self, balance: Balance) -> Self {
         Self { balance, ..self }
     }
 
-    /// Unit of traffic that stays on one member.
+    /// Unit of traffic that always uses one member.
     pub fn balance(&self) -> Balance {
         self.balance
     }
 
-    /// Members with their weights, without duplicates.
+    /// Members with their weights. Each next hop occurs once.
     pub fn members(&self) -> &[(NextHop, u8)] {
         &self.members
     }
@@ -91,14 +91,15 @@ impl From<NextHop> for HopSet {
     }
 }
 
-/// Next-hop index per bucket. It is written before a route refers to it, and not changed until no reader can hold it.
+/// Next-hop index for each bucket. The buckets are written before a route refers to them, and are not modified until no
+/// reader can hold them.
 #[derive(Debug)]
 struct Buckets {
     members: Box<[AtomicU16]>,
     by_host: AtomicBool,
 }
 
-/// All sets as workers see them; memory is allocated only for sets in use.
+/// All sets, as workers use them. Memory is allocated only for sets that have been used.
 #[derive(Debug)]
 pub(crate) struct HopSets(Box<[OnceLock<Buckets>]>);
 
@@ -107,7 +108,7 @@ impl HopSets {
         Self((0..MAX_SETS).map(|_| OnceLock::new()).collect())
     }
 
-    /// Next hop of a packet with this flow or host hash.
+    /// Next hop of a packet. `hash` returns the hash of its flow or its host.
     #[inline]
     pub fn choose(&self, set: usize, hash: impl FnOnce(Balance) -> u64) -> Option<u32> {
         let buckets = self.0.get(set)?.get()?;
@@ -119,7 +120,7 @@ impl HopSets {
         Some(bucket.load(Ordering::Relaxed).into())
     }
 
-    /// Next hop of each bucket; empty if the set does not exist.
+    /// Next-hop indexes of all buckets; empty if the set does not exist.
     pub fn buckets(&self, set: usize) -> impl Iterator<Item = u32> + '_ {
         let buckets = self.0.get(set).and_then(OnceLock::get);
         let members = buckets.map(|buckets| buckets.members.iter());
@@ -129,8 +130,9 @@ impl HopSets {
             .map(|bucket| bucket.load(Ordering::Relaxed).into())
     }
 
-    /// Assign a set's buckets to its members, given by index and weight. Buckets keep the member that they have in the
-    /// set `like` if possible, so removing a member does not move the flows of other members.
+    /// Assigns the buckets of a set to its members, which are given by next-hop index and weight. Each bucket keeps the
+    /// member that it has in the set `like` if possible. Thus the removal of a member does not move flows of other
+    /// members.
     pub fn assign(&self, set: usize, (members, balance): (&[(u32, u8)], Balance), like: Option<usize>) {
         let Some(slot) = self.0.get(set) else { return };
         let buckets = slot.get_or_init(|| Buckets {
@@ -153,7 +155,7 @@ impl HopSets {
         let mut next = 0;
         for (bucket, dealt) in buckets.members.iter().zip(dealt) {
             let member = dealt.unwrap_or_else(|| {
-                // Assign round-robin, so that the buckets that a member loses later are spread over those of others.
+                // Assign the remaining buckets round-robin, so that the buckets that a member loses later are spread over those of others.
                 while left[next % members.len()] == 0 {
                     next += 1;
                 }
@@ -166,8 +168,8 @@ impl HopSets {
     }
 }
 
-/// Number of buckets per member: proportional to its weight, at least one; rounding assigns the rest to the largest
-/// remainders.
+/// Number of buckets for each member. It is proportional to the weight and at least one. The buckets that remain after
+/// rounding down go to the members with the largest remainders.
 fn shares(members: &[(u32, u8)]) -> Vec<usize> {
     let all: usize = members.iter().map(|(_, weight)| *weight as usize).sum();
     let exact = |place: usize| members[place].1 as usize * BUCKETS;

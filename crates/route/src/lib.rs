@@ -1,7 +1,7 @@
-//! Virtual routers: forwarding tables, next hops, neighbours, and decisions based on addresses alone.
+//! Virtual routers: forwarding tables, next hops, neighbours, and decisions that depend only on addresses.
 //!
-//! The [`Fib`] of all routers maps a destination to a next hop ([`NextHops`]), and a next hop to a neighbour's MAC
-//! ([`neighbour::Neighbours`]). Every worker reads all three without locks while routes and neighbours change.
+//! The [`Fib`] of all routers maps a destination to a next hop ([`NextHops`]). A next hop refers to a neighbour and its
+//! MAC ([`neighbour::Neighbours`]). Every worker reads these tables without locks while routes and neighbours change.
 #![forbid(unsafe_code)]
 
 pub mod address;
@@ -31,8 +31,8 @@ pub use sluice_table::prefix::{MAX_ROUTERS, RouterIndex};
 pub use source::{SourceValidation, validate_reverse_path, validate_source};
 pub use source_tables::{Lookup, SourceTables};
 
-/// Nanoseconds since a starting point that the caller chooses; this crate never reads a clock.
+/// Time in nanoseconds since a start time that the caller selects. This crate never reads a clock.
 pub type Time = u64;
 
-/// One second.
+/// One second in nanoseconds.
 pub const SECOND: Time = 1_000_000_000;

@@ -10,24 +10,24 @@ use crate::hop_set::{Balance, HopSet, HopSets, MAX_SETS};
 use crate::neighbour::{NeighbourIndex, Neighbours};
 use crate::{Address, InterfaceIndex, Reason};
 
-/// Maximum number of next hops per process.
+/// Maximum number of next hops in the process.
 pub const MAX_NEXT_HOPS: usize = 65_536;
 
-/// Action of a route that does not forward.
+/// How a route drops packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum DropKind {
-    /// There is no route.
+    /// Drop, because there is no route.
     NoRoute,
-    /// Drop silently.
+    /// Drop without an ICMP error.
     Blackhole,
-    /// Drop, and send the sender an ICMP error: unreachable.
+    /// Drop, and send an ICMP error to the sender: unreachable.
     Unreachable,
-    /// Drop, and send the sender an ICMP error: prohibited.
+    /// Drop, and send an ICMP error to the sender: prohibited.
     Prohibit,
-    /// Drop: the destination is the broadcast or network address of an attached network.
+    /// Drop, because the destination is the broadcast or network address of an attached network.
     DirectedBroadcast,
-    /// Drop: the destination is valid only on its link.
+    /// Drop, because the destination is valid only on its link.
     LinkLocal,
 }
 
@@ -41,7 +41,7 @@ impl DropKind {
         DropKind::LinkLocal,
     ];
 
-    /// Drop reason under which the packet is counted.
+    /// Reason under which the dropped packet is counted.
     pub fn reason(self) -> Reason {
         match self {
             DropKind::NoRoute => Reason::NoRoute,
@@ -57,11 +57,11 @@ impl DropKind {
 /// Destination of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum NextHop {
-    /// Packets are dropped, in this way.
+    /// Packets are dropped in this way.
     Drop(DropKind),
-    /// The gateway itself: an address of this interface.
+    /// The gateway itself. The destination is an address of this interface.
     Local(InterfaceIndex),
-    /// The destination itself, on the link of this interface.
+    /// The destination itself, which is on the link of this interface.
     Attached(InterfaceIndex),
     /// A gateway on the link of an interface.
     Gateway {
@@ -90,37 +90,37 @@ const ATTACHED: u32 = 2;
 const GATEWAY4: u32 = 3;
 const GATEWAY6: u32 = 4;
 
-/// One next hop. Its words are written before a route refers to it, and not changed until no reader can hold it.
+/// One next hop. Its words are written before a route refers to it, and are not modified until no reader can hold it.
 #[derive(Debug, Default)]
 #[repr(align(32))]
 struct Slot {
-    /// Kind in the low half; interface or kind of drop in the upper half.
+    /// Kind of next hop in the low 16 bits; interface or kind of drop in the high 16 bits.
     head: AtomicU32,
-    /// Neighbour index of a gateway plus 1 after a worker has bound it; 0 before.
+    /// Index of the gateway's neighbour plus 1, if a worker has bound it; otherwise 0.
     neighbour: AtomicU32,
     address: [AtomicU32; 4],
 }
 
-/// The next-hop table as workers see it.
+/// The next-hop table, as workers use it.
 #[derive(Debug)]
 pub struct NextHops {
     slots: Box<[Slot]>,
     sets: HopSets,
 }
 
-/// Indexes from here on refer to sets.
+/// First index that refers to a set of next hops.
 const SETS_FROM: u32 = MAX_NEXT_HOPS as u32;
 
 impl NextHops {
-    /// Whether any of these is a set, from which a member must be selected.
+    /// Whether any of these indexes refers to a set, from which a member must be selected.
     #[inline(always)]
     pub fn have_sets(indexes: &[u32]) -> bool {
         let is_set = |index: &u32| *index >= SETS_FROM && *index != NO_ROUTE;
         indexes.iter().fold(false, |any, index| any | is_set(index))
     }
 
-    /// Select the next hop of a packet with this flow or host hash: a member if `index` is a set, otherwise `index`
-    /// itself.
+    /// Selects the next hop of a packet; `hash` returns the hash of its flow or its host. The result is a member if
+    /// `index` refers to a set, otherwise `index` itself.
     #[inline(always)]
     pub fn choose(&self, index: u32, hash: impl FnOnce(Balance) -> u64) -> u32 {
         if index < SETS_FROM || index == NO_ROUTE {
@@ -130,8 +130,8 @@ impl NextHops {
         self.sets.choose(set, hash).unwrap_or(NO_ROUTE)
     }
 
-    /// Indexes of the next hops that flows may use: the members of a set, each in proportion to its weight; otherwise
-    /// `index` itself.
+    /// Indexes of the next hops that flows may use. If `index` refers to a set, each member occurs in proportion to its
+    /// weight; otherwise the only item is `index` itself.
     pub fn members(&self, index: u32) -> impl Iterator<Item = u32> + '_ {
         let set = index.checked_sub(SETS_FROM).map(|set| set as usize);
         let single = set.is_none().then_some(index);
@@ -139,8 +139,8 @@ impl NextHops {
         single.into_iter().chain(members)
     }
 
-    /// The next hop with this index; the first member of a set; no route if the index is unused (such as
-    /// [`sluice_table::prefix::NO_ROUTE`]).
+    /// The next hop with this index. For a set, its first member. For an unused index, such as
+    /// [`sluice_table::prefix::NO_ROUTE`], a drop with the kind "no route".
     #[inline]
     pub fn get(&self, index: u32) -> NextHop {
         let index = self.choose(index, |_| 0);
@@ -175,7 +175,7 @@ impl NextHops {
         }
     }
 
-    /// Adjacency of a gateway whose neighbour is bound: interface and neighbour, read by two loads. `None` for every
+    /// Adjacency of a gateway whose neighbour is bound: interface and neighbour, which take two loads. `None` for every
     /// other next hop.
     #[inline(always)]
     pub fn adjacency(&self, index: u32) -> Option<(InterfaceIndex, NeighbourIndex)> {
@@ -187,8 +187,9 @@ impl NextHops {
         ))
     }
 
-    /// Bind a gateway to its neighbour, so that later packets need no search. Holds the neighbour; any worker may call
-    /// this. False if it is already bound, is no gateway, or the neighbour is not this gateway.
+    /// Binds a gateway to its neighbour, so that later packets need no neighbour lookup. Holds the neighbour. Any
+    /// worker may call this. Returns false if the gateway is already bound, if the next hop is no gateway, or if the
+    /// neighbour is not this gateway.
     pub fn bind(&self, index: u32, neighbour: NeighbourIndex, neighbours: &Neighbours) -> bool {
         let NextHop::Gateway { interface, address } = self.get(index) else {
             return false;
@@ -215,12 +216,12 @@ pub enum NextHopError {
     /// The table is full.
     #[error("more than {0} next hops")]
     Full(usize),
-    /// There are too many different sets.
+    /// The number of different sets exceeds the maximum.
     #[error("more than {MAX_SETS} different sets of next hops")]
     Sets,
 }
 
-/// The table's single writer: equal next hops share a slot, with a count of the routes that use it.
+/// The single writer of the next-hop table. Equal next hops share a slot, and the writer counts the routes that use it.
 #[derive(Debug)]
 pub struct NextHopWriter {
     table: Arc<NextHops>,
@@ -231,13 +232,13 @@ pub struct NextHopWriter {
     free: Vec<u32>,
     retired: Vec<(u64, u32)>,
     known_sets: HashMap<HopSet, u32>,
-    /// By number: the set, and the number of routes that use it.
+    /// Sets by number, each with the number of routes that use it.
     sets: Vec<Option<(HopSet, u32)>>,
     retired_sets: Vec<(u64, u32)>,
 }
 
 impl NextHopWriter {
-    /// Create a table of `capacity` next hops, at most [`MAX_NEXT_HOPS`].
+    /// Creates a table of `capacity` next hops, at most [`MAX_NEXT_HOPS`].
     pub fn new(capacity: usize, neighbours: Arc<Neighbours>, quiescence: Arc<Quiescence>) -> Self {
         let capacity = capacity.min(MAX_NEXT_HOPS);
         Self {
@@ -257,12 +258,12 @@ impl NextHopWriter {
         }
     }
 
-    /// The table for workers.
+    /// The table, for workers.
     pub fn table(&self) -> Arc<NextHops> {
         self.table.clone()
     }
 
-    /// Index of a next hop; adds a use.
+    /// Index of a next hop. Adds a use of it.
     pub fn acquire(&mut self, next_hop: NextHop) -> Result<u32, NextHopError> {
         self.reclaim();
         if let Some(&index) = self.known.get(&next_hop) {
@@ -293,8 +294,8 @@ impl NextHopWriter {
         Ok(index)
     }
 
-    /// Index of a set, or of its next hop if it has only one; adds a use. A new set distributes flows like the most
-    /// similar existing set as far as possible, so that replacing a set moves few flows.
+    /// Index of a set, or of its next hop if it has only one. Adds a use of it. A new set distributes flows like the
+    /// most similar existing set as far as possible, so that the replacement of a set moves few flows.
     pub fn acquire_set(&mut self, set: &HopSet) -> Result<u32, NextHopError> {
         if let [(next_hop, _)] = set.members() {
             return self.acquire(*next_hop);
@@ -331,7 +332,7 @@ impl NextHopWriter {
         Ok(SETS_FROM + number as u32)
     }
 
-    /// The set in use that has the most members in common with another.
+    /// The set in use that has the most members in common with `set`.
     fn most_similar(&self, set: &HopSet) -> Option<usize> {
         let hops: HashSet<_> = set.members().iter().map(|(next_hop, _)| *next_hop).collect();
         let shared = |known: &HopSet| known.members().iter().filter(|(hop, _)| hops.contains(hop)).count();
@@ -351,7 +352,7 @@ impl NextHopWriter {
         }
     }
 
-    /// Remove a use, after the last route with it was removed from the FIB.
+    /// Removes a use of a next hop or a set. Must be called after the route was removed from the FIB.
     pub fn release(&mut self, index: u32) {
         if let Some(number) = index.checked_sub(SETS_FROM) {
             return self.release_set(number);
@@ -364,13 +365,13 @@ impl NextHopWriter {
         }
     }
 
-    /// Free entries that no reader can hold any more.
+    /// Frees entries that no reader can hold any longer.
     pub fn reclaim(&mut self) {
         if self.retired.is_empty() && self.retired_sets.is_empty() {
             return;
         }
         let settled = self.quiescence.settled();
-        // The members wait for another grace period, because other routes may use them as next hops too.
+        // The members of a freed set wait for another grace period, because other routes may use them as next hops as well.
         let free: Vec<_> = self
             .retired_sets
             .extract_if(.., |(epoch, _)| *epoch <= settled)
@@ -397,7 +398,7 @@ impl NextHopWriter {
         self.known.len()
     }
 
-    /// Whether none is in use.
+    /// Whether no next hop is in use.
     pub fn is_empty(&self) -> bool {
         self.known.is_empty()
     }

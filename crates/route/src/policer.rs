@@ -1,29 +1,30 @@
-//! Rate limiting by token buckets, in integer arithmetic.
+//! Rate limits of packets that the gateway itself processes or sends, with token buckets in integer arithmetic.
 
 use sluice_table::token_bucket::TokenBucket;
 
 use crate::{Address, InterfaceIndex, RouterIndex, Time};
 
-/// Classes of packets to or from the gateway itself, with separate limits so that one class does not starve another.
+/// Classes of packets to or from the gateway itself. Each class has a separate limit, so that one class can't use up
+/// the capacity of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ControlClass {
     /// ARP and neighbour discovery.
     Neighbour,
-    /// Echo and other ICMP addressed to the gateway.
+    /// Echo requests and other ICMP messages to the gateway.
     Icmp,
     /// ICMP errors that the gateway sends (RFC 1812, section 4.3.2.8; RFC 4443, section 2.4 f).
     IcmpError,
-    /// Routing protocols, on which the network's connectivity depends.
+    /// Routing protocols. The connectivity of the network depends on them.
     Routing,
-    /// The operator's access, and services of the gateway.
+    /// Management access of the operator, and services of the gateway.
     Management,
     /// All other packets.
     Other,
 }
 
 impl ControlClass {
-    /// Every class, in numeric order.
+    /// All classes in the order of their numbers.
     pub const ALL: [ControlClass; 6] = [
         ControlClass::Neighbour,
         ControlClass::Icmp,
@@ -46,7 +47,7 @@ impl ControlClass {
     }
 }
 
-/// One token bucket per class.
+/// One token bucket for each class.
 #[derive(Clone, Copy, Debug)]
 struct Buckets([TokenBucket; ControlClass::ALL.len()]);
 
@@ -56,21 +57,21 @@ impl Buckets {
     }
 }
 
-/// Packets per second and burst by class, in the order of [`ControlClass::ALL`].
+/// Packets per second and burst for each class, in the order of [`ControlClass::ALL`].
 pub type Limits = [(u64, u64); ControlClass::ALL.len()];
 
-/// The limit of a router, as a multiple of the limit of an interface.
+/// The limit of a router is this multiple of the limit of an interface.
 pub const ROUTER_SHARE: u64 = 8;
 
 /// Number of buckets over which the destinations of ICMP errors are hashed.
 const DESTINATIONS: usize = 1024;
 
-/// Divisors of the ICMP error limit per destination: a destination gets at most a tenth of the rate of an interface,
-/// and half of its burst.
+/// Divisors of the ICMP error limit for each destination: a destination gets at most a tenth of the rate and half of
+/// the burst of an interface.
 const DESTINATION_PARTS: (u64, u64) = (10, 2);
 
-/// Limits on packets that the gateway itself answers and sends, per class, for each interface and each router. A flood
-/// through one interface does not affect others, and the total per router is limited.
+/// Rate limits of packets that the gateway itself answers or sends, for each class, interface and router. A flood
+/// through one interface does not affect other interfaces, and the total of a router is limited.
 #[derive(Clone, Debug)]
 pub struct ControlPolicer {
     limits: Limits,
@@ -82,8 +83,8 @@ pub struct ControlPolicer {
 }
 
 impl ControlPolicer {
-    /// Create full buckets for interfaces of these routers. `secret` prevents others from predicting which destinations
-    /// share a bucket.
+    /// Creates full token buckets for the interfaces of these routers. `secret` prevents attackers from predicting
+    /// which destinations share a bucket.
     pub fn new(limits: Limits, router_of: impl Iterator<Item = RouterIndex>, secret: u64, now: Time) -> Self {
         let router_of: Box<[_]> = router_of.collect();
         let routers = router_of.iter().max().map_or(0, |&last| usize::from(last) + 1);
@@ -99,7 +100,7 @@ impl ControlPolicer {
         }
     }
 
-    /// Whether limits and interfaces are unchanged.
+    /// Whether the limits and the interfaces are those of this policer.
     pub fn is_of(&self, limits: &Limits, router_of: impl Iterator<Item = RouterIndex>) -> bool {
         self.limits == *limits && self.router_of.iter().copied().eq(router_of)
     }
@@ -115,8 +116,8 @@ impl ControlPolicer {
         own.0[class as usize].take(now) && router.is_some_and(|router| router.0[class as usize].take(now))
     }
 
-    /// Whether another ICMP error may be sent to a destination (RFC 1812, section 4.3.2.8). This protects the victim of
-    /// spoofed packets, and the ICMP errors to other destinations.
+    /// Whether another ICMP error may be sent to a destination (RFC 1812, section 4.3.2.8). The limit protects a victim
+    /// whose address is spoofed, and leaves capacity for ICMP errors to other destinations.
     #[inline]
     pub fn admits_error_to(&mut self, destination: Address, now: Time) -> bool {
         let number = destination.number();
@@ -151,7 +152,7 @@ mod tests {
         for interface in [0, 1, 2] {
             assert_eq!(5, admitted(&mut policer, ControlClass::Neighbour, interface));
         }
-        // All interfaces of a router together get eight times the limit of an interface.
+        // All interfaces of a router together get eight times the limit of one interface.
         let mut policer = ControlPolicer::new([(10, 5); 6], [0; 20].into_iter().chain([1]), 7, 0);
         let all: usize = (0..20)
             .map(|interface| admitted(&mut policer, ControlClass::Other, interface))

@@ -1,4 +1,4 @@
-//! Drop reasons of routing, each with its counter name and help text.
+//! Drop reasons of routing. Each has a counter name and a help text.
 
 use sluice_wire::named;
 

@@ -1,4 +1,4 @@
-//! Routes of all routers, and their installation in the forwarding table.
+//! RIBs of all routers, and their installation in the forwarding table.
 
 use crate::fib::FibError;
 use crate::neighbour::HashKey;
@@ -14,7 +14,7 @@ pub struct Ribs {
     fib_full: u64,
 }
 
-/// Forwarding table of one router.
+/// The sink of one router, which installs routes in the forwarding table.
 struct Table<'f> {
     router: RouterIndex,
     fib: &'f mut Fib,
@@ -46,7 +46,7 @@ impl Sink for Table<'_> {
 }
 
 impl Ribs {
-    /// Create without routers. `key` must be random, because others can choose prefixes.
+    /// Creates the routes without routers. `key` must be random, because attackers may choose prefixes.
     pub fn new(settings: Settings, key: HashKey) -> Self {
         Self {
             ribs: Vec::new(),
@@ -61,7 +61,7 @@ impl Ribs {
         self.ribs.get(usize::from(router))
     }
 
-    /// Set a router's quota of learned routes; existing routes stay.
+    /// Sets the maximum number of learned routes of a router. Existing routes are not removed.
     pub fn set_quota(&mut self, router: RouterIndex, routes: Option<usize>) {
         let quota = routes.unwrap_or(self.settings.quota);
         let settings = Settings { quota, ..self.settings };
@@ -70,12 +70,12 @@ impl Ribs {
         }
     }
 
-    /// Number of changes that the forwarding table had no room for.
+    /// Number of changes for which the forwarding table had no space.
     pub fn fib_full(&self) -> u64 {
         self.fib_full
     }
 
-    /// Change the routes of a router, and update the forwarding table. False if the router does not exist.
+    /// Modifies the routes of a router, and updates the forwarding table. Returns false if the router does not exist.
     pub fn change(
         &mut self,
         router: RouterIndex,
@@ -97,13 +97,13 @@ impl Ribs {
         true
     }
 
-    /// Replace the interface and configured routes of each router by those in `wanted`; routers beyond its length are
-    /// removed with all of their routes. Learned routes stay, except those of routers in `others`: a different router
-    /// that reuses the number of a removed one. Nothing changes if there are too many next hops. Gateways that are
-    /// reachable only by learned routes are resolved afterwards, and [`Ribs::fib_full`] counts those that do not fit.
+    /// Replaces the interface and configured routes of each router by those in `wanted`. Routers beyond its length are
+    /// removed with all of their routes. Learned routes remain, except for the routers in `others`: a different router
+    /// reuses the number of a removed one. If there are too many next hops, nothing changes. Gateways that are reachable
+    /// only by learned routes are resolved afterwards; [`Ribs::fib_full`] counts those for which there is no space.
     ///
     /// # Errors
-    /// The next hops of `wanted` do not fit.
+    /// The next hops of `wanted` don't fit in the next-hop table.
     pub fn apply_all(
         &mut self,
         wanted: &[RouteSet],
@@ -138,7 +138,8 @@ impl Ribs {
         taken
     }
 
-    /// Set whether an interface of a router is up; a removed interface counts as down. False if nothing changed.
+    /// Sets whether an interface of a router is up. A removed interface counts as down. Returns false if nothing
+    /// changed.
     pub fn set_link(
         &mut self,
         (router, interface, up): (RouterIndex, InterfaceIndex, bool),
@@ -149,7 +150,7 @@ impl Ribs {
         known == Some(!up) && self.change(router, fib, writer, |rib| rib.set_link(interface, up))
     }
 
-    /// Set whether a gateway of a router may be used. False if nothing changed.
+    /// Sets whether a gateway of a router may be used. Returns false if nothing changed.
     pub fn set_gateway(
         &mut self,
         router: RouterIndex,
@@ -164,7 +165,7 @@ impl Ribs {
             })
     }
 
-    /// Bytes of the routes of all routers.
+    /// Number of bytes that the routes of all routers use.
     pub fn bytes(&self) -> usize {
         self.ribs.iter().map(|rib| rib.bytes() + size_of::<Rib>()).sum()
     }
@@ -175,7 +176,7 @@ fn apply(rib: &mut Rib, wanted: &RouteSet, now: Time) {
         rib.begin_replay(origin);
     }
     for (prefix, offer) in wanted.iter() {
-        // This fails only if the router has reached its maximum number of sets, which is counted.
+        // This fails only if the router has reached its maximum number of sets, and such failures are counted.
         let _ = rib.offer(prefix, &offer, now);
     }
     for origin in [Origin::Connected, Origin::Static] {

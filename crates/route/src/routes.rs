@@ -1,4 +1,4 @@
-//! Routes of a virtual router that are derived from its interfaces' addresses or configured.
+//! Routes of a virtual router that are configured, or derived from the addresses of its interfaces.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::{Address, Balance, DropKind, HopSet, InterfaceIndex, NextHop, Prefix}
 pub struct Interface {
     /// Index in the configuration.
     pub index: InterfaceIndex,
-    /// Addresses of the gateway on the interface, each with its prefix length.
+    /// Addresses of the gateway on the interface, each with the prefix length of its network.
     pub addresses: Vec<(Address, u8)>,
 }
 
@@ -20,7 +20,7 @@ impl Interface {
         self.addresses.iter().any(|(own, _)| *own == address)
     }
 
-    /// Whether `address` is in one of the interface's networks; always true for IPv6 link-local addresses.
+    /// Whether `address` is in a network of the interface. Always true for IPv6 link-local addresses.
     pub fn is_on_link(&self, address: Address) -> bool {
         address.is_link_local()
             || self
@@ -29,8 +29,8 @@ impl Interface {
                 .any(|(own, length)| Prefix::new(*own, *length).contains(address))
     }
 
-    /// Whether a neighbour can have this address: a host address on the link that is neither the gateway's own nor a
-    /// network's broadcast address.
+    /// Whether a neighbour can have this address. It must be a host address on the link, and neither an address of the
+    /// gateway nor a broadcast address of a network.
     pub fn has_neighbour(&self, address: Address) -> bool {
         let broadcast = self
             .addresses
@@ -39,8 +39,8 @@ impl Interface {
         address.is_host() && self.is_on_link(address) && !self.owns(address) && !broadcast
     }
 
-    /// Source address to use towards `address` (RFC 1122, section 3.3.4.3): one of the same network if possible,
-    /// otherwise the first of the family that is not link-local.
+    /// Source address for packets to `address` (RFC 1122, section 3.3.4.3): an address of the same network if possible,
+    /// otherwise the first address of the family that is not link-local.
     pub fn source_towards(&self, address: Address) -> Option<Address> {
         let same = |(own, length): &&(Address, u8)| Prefix::new(*own, *length).contains(address);
         let family = |own: &Address| own.bits() == address.bits();
@@ -51,8 +51,8 @@ impl Interface {
     }
 }
 
-/// Network and broadcast address of an IPv4 network; none for IPv6, and for networks with at most two addresses (RFC
-/// 3021).
+/// Network and broadcast address of an IPv4 network; none for IPv6 networks, and for networks with at most two
+/// addresses (RFC 3021).
 fn broadcasts(own: Address, length: u8) -> [Option<Address>; 2] {
     match own {
         Address::V4(bits) if (1..31).contains(&length) => {
@@ -66,46 +66,47 @@ fn broadcasts(own: Address, length: u8) -> [Option<Address>; 2] {
 /// Next hop of a configured route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Via {
-    /// A gateway on an attached network. A link-local gateway needs an interface.
+    /// A gateway in an attached network. For a link-local gateway, the interface is required.
     Gateway {
         /// Address of the gateway.
         address: Address,
         /// Interface of the gateway, if given.
         interface: Option<InterfaceIndex>,
     },
-    /// A gateway on the link of this interface, whatever networks the interface has.
+    /// A gateway on the link of this interface. It need not be in a network of the interface.
     OnLink {
         /// Address of the gateway.
         address: Address,
         /// Interface of the gateway.
         interface: InterfaceIndex,
     },
-    /// A gateway that is resolved through the attached networks or the router's own routes, and follows their changes.
+    /// A gateway that is resolved through the attached networks or the router's other routes, and follows their
+    /// changes.
     Recursive(Address),
-    /// The destinations themselves are on the link of this interface.
+    /// The destinations themselves, which are on the link of this interface.
     Attached(InterfaceIndex),
-    /// Packets are dropped, in this way.
+    /// Packets are dropped in this way.
     Refused(DropKind),
 }
 
-/// A configured route with one next hop. Routes with the same prefix and distance form one multipath route, and each
-/// flow uses one of the next hops.
+/// A configured route with one next hop. Routes with equal prefix and distance form one multipath route, and each flow
+/// uses one of its next hops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
     /// Destination prefix.
     pub prefix: Prefix,
     /// Next hop of the route.
     pub via: Via,
-    /// Weight among the next hops, at least 1.
+    /// Weight of the next hop in a multipath route, at least 1.
     pub weight: u8,
-    /// Administrative distance, at least 1; the lowest reachable route is used.
+    /// Administrative distance, at least 1. Among the reachable routes, the lowest distance is preferred.
     pub distance: u8,
-    /// Unit of traffic that stays on one next hop.
+    /// Unit of traffic that always uses one next hop.
     pub balance: Balance,
 }
 
 impl Route {
-    /// A route with a single next hop that is preferred over all learned ones.
+    /// A route with a single next hop. It is preferred over all learned routes.
     pub const fn new(prefix: Prefix, via: Via) -> Self {
         Self {
             prefix,
@@ -117,22 +118,22 @@ impl Route {
     }
 }
 
-/// Distance of connected routes.
+/// Administrative distance of connected routes.
 const CONNECTED: u8 = 0;
 
-/// Default distance of configured routes.
+/// Default administrative distance of configured routes.
 pub const STATIC: u8 = 1;
 
 /// Why addresses or routes are invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RouteError {
-    /// The address can't be a host's.
+    /// The address can't be an address of a host.
     #[error("{0} can't be an address of an interface")]
     NotAHost(Address),
-    /// An interface has a network address or broadcast address as its address.
+    /// The address of an interface is a network address or a broadcast address.
     #[error("{0} is the network or broadcast address of its own network")]
     IsBroadcast(Address),
-    /// The prefix length is invalid for the address.
+    /// The prefix length is not valid for the address.
     #[error("{address}/{length}: the prefix length must be between 1 and the address's length")]
     Length {
         /// Address with an invalid prefix length.
@@ -146,8 +147,8 @@ pub enum RouteError {
     /// Two interfaces of one router have the same network.
     #[error("network {0} is attached to two interfaces of the same virtual router")]
     NetworkTwice(Prefix),
-    /// The same next hop is given twice, a next hop is combined with a drop, or a route to an attached network is not a
-    /// backup of it.
+    /// The same next hop occurs twice, a forwarding next hop is combined with a drop, or a route with the prefix of an
+    /// attached network has the default distance. Such a route must have a higher distance, as a backup.
     #[error("route {0} is configured twice, or is that of an attached network")]
     RouteTwice(Prefix),
     /// The route has too many next hops.
@@ -198,13 +199,13 @@ pub enum RouteError {
 /// Routes of a virtual router, each with its next hops.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RouteSet {
-    /// Keyed also by distance: routes with a greater distance are backups.
+    /// The key includes the distance: routes with a higher distance are backups.
     routes: BTreeMap<(Prefix, u8), Vec<WeightedNextHop>>,
 }
 
 impl RouteSet {
-    /// Create the routes to the interfaces' addresses and networks, the configured routes, and a route that drops
-    /// packets to IPv4 link-local addresses (RFC 3927, section 2.7) unless one of the others covers them.
+    /// Creates the routes to the interfaces' addresses and networks, and the configured routes. Unless one of them
+    /// covers 169.254.0.0/16, a route that drops packets to IPv4 link-local addresses is added (RFC 3927, section 2.7).
     pub fn new(interfaces: &[Interface], configured: &[Route]) -> Result<Self, RouteError> {
         let mut set = Self::default();
         for interface in interfaces {
@@ -225,10 +226,10 @@ impl RouteSet {
         for route in configured {
             set.add_next_hop(route, way(interfaces, route)?)?;
         }
-        // Sets are compared in order of their next hops; sorting makes the order in the configuration irrelevant.
+        // Sets are compared by their sorted next hops, so that the order in the configuration is irrelevant.
         set.routes.values_mut().for_each(|hops| hops.sort_unstable());
-        // 169.254.0.0/16. If a route leads there, the drop has the lowest preference: while that route's link is down,
-        // these addresses are dropped instead of using the default route.
+        // 169.254.0.0/16. If another route has this prefix, the drop route gets the lowest preference. It drops packets
+        // while the link of the other route is down, so that they don't use the default route.
         let link_local = Prefix::new(Address::V4(0xa9fe_0000), 16);
         let distance = if set.contains(link_local) { u8::MAX } else { CONNECTED };
         let refused = vec![WeightedNextHop::new(OfferedNextHop::Drop(DropKind::LinkLocal))];
@@ -236,7 +237,7 @@ impl RouteSet {
         Ok(set)
     }
 
-    /// Add a route derived from interfaces; returns the previous one.
+    /// Adds a route that is derived from interfaces. Returns the previous route.
     fn derive(&mut self, prefix: Prefix, next_hop: NextHop) -> Option<Vec<WeightedNextHop>> {
         let hops = vec![WeightedNextHop::new(next_hop.into())];
         self.routes.insert((prefix, CONNECTED), hops)
@@ -269,7 +270,7 @@ impl RouteSet {
     fn add_next_hop(&mut self, route: &Route, way: OfferedNextHop) -> Result<(), RouteError> {
         let (prefix, distance) = (route.prefix, route.distance.max(STATIC));
         let is_refusal = |way: OfferedNextHop| matches!(way, OfferedNextHop::Drop(_));
-        // An attached network may have a backup route for the time while its link is down.
+        // An attached network may have a backup route, which is used while its link is down.
         let is_taken = self.routes.get(&(prefix, CONNECTED)).is_some_and(|derived| {
             let is_attached = |hop: &WeightedNextHop| matches!(hop.way, OfferedNextHop::Attached(_));
             distance == STATIC || !derived.iter().all(is_attached)
@@ -305,7 +306,7 @@ impl RouteSet {
         })
     }
 
-    /// Next hops of each route while all links are up, without gateways that are reachable only by learned routes.
+    /// Next hops of each route when all links are up. Gateways that are reachable only by learned routes are omitted.
     pub fn next_hops(&self) -> impl Iterator<Item = HopSet> {
         self.routes.values().filter_map(|hops| {
             let members = hops
@@ -346,7 +347,7 @@ impl RouteSet {
         self.ways(prefix).next().is_some()
     }
 
-    /// Number of routes; routes to one prefix with different distances count separately.
+    /// Number of routes. Routes to one prefix with different distances are counted separately.
     pub fn len(&self) -> usize {
         self.routes.len()
     }
@@ -357,7 +358,7 @@ impl RouteSet {
     }
 }
 
-/// Next hop of a configured route, resolved by the attached networks.
+/// Next hop of a configured route, resolved with the attached networks.
 fn way(interfaces: &[Interface], route: &Route) -> Result<OfferedNextHop, RouteError> {
     let prefix = route.prefix;
     let of_router = |index| interfaces.iter().any(|interface| interface.index == index);
@@ -369,7 +370,7 @@ fn way(interfaces: &[Interface], route: &Route) -> Result<OfferedNextHop, RouteE
         Via::OnLink { address, interface } => (address, Some(interface)),
         Via::Recursive(address) => (address, None),
     };
-    // IPv4 routes may use IPv6 gateways (RFC 8950).
+    // An IPv4 route may have an IPv6 gateway (RFC 8950), but not vice versa.
     if gateway.bits() < prefix.address().bits() {
         return Err(RouteError::GatewayFamily { prefix, gateway });
     }
@@ -390,7 +391,7 @@ fn way(interfaces: &[Interface], route: &Route) -> Result<OfferedNextHop, RouteE
     let reaches = |interface: &&Interface| {
         stated.is_none_or(|index| index == interface.index) && interface.has_neighbour(gateway)
     };
-    // If networks of several interfaces overlap, the most specific one decides.
+    // If the networks of several interfaces overlap, the most specific network decides.
     let nearest = interfaces.iter().filter(reaches).max_by_key(|interface| {
         let own = interface
             .addresses

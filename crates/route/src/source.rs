@@ -1,21 +1,21 @@
-//! Source validation: BCP 38, RFC 3704.
+//! Source address validation (BCP 38, RFC 3704).
 
 use crate::{Address, DropKind, FibReader, InterfaceIndex, NextHop, NextHops, Reason, RouterIndex};
 
-/// Mode of checking the source address of a packet against the routes.
+/// How the source address of a packet is checked against the routes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SourceValidation {
     /// The best route to the source must use the interface through which the packet arrived (RFC 3704, section 2.2).
     Strict,
-    /// A route to the source must exist, possibly the default route (RFC 3704, section 2.4).
+    /// A route to the source must exist. It may be the default route (RFC 3704, section 2.4).
     Loose,
     /// The source is not checked.
     #[default]
     Off,
 }
 
-/// Validate the source of a packet that arrived through `arrival`, an interface of `router`. `Strict` and `Loose` also
-/// reject sources that are addresses of the gateway itself, in a dropped prefix, or broadcast addresses.
+/// Validates the source of a packet that arrived through `arrival`, an interface of `router`. `Strict` and `Loose` also
+/// reject addresses of the gateway, broadcast addresses, and addresses with a route that drops packets.
 #[inline]
 pub fn validate_source(
     mode: SourceValidation,
@@ -25,7 +25,7 @@ pub fn validate_source(
     fib: &FibReader,
     next_hops: &NextHops,
 ) -> Result<(), Reason> {
-    // A link-local source belongs to the link on which it arrived and has no route.
+    // A link-local source has no route, because it belongs to the link on which the packet arrived.
     if mode == SourceValidation::Off || source.is_link_local() {
         return Ok(());
     }
@@ -33,7 +33,7 @@ pub fn validate_source(
     validate_reverse_path(mode, route.value, arrival, next_hops)
 }
 
-/// Validate the source if the next hop of the route to it is already known.
+/// Validates the source if the next hop of the route to the source is already known.
 #[inline]
 pub fn validate_reverse_path(
     mode: SourceValidation,
@@ -41,7 +41,7 @@ pub fn validate_reverse_path(
     arrival: InterfaceIndex,
     next_hops: &NextHops,
 ) -> Result<(), Reason> {
-    // With several next hops any of them is valid: answers may use a different one than the packet did.
+    // If the route has several next hops, any of them is valid, because answers may use another one than the packet.
     let mut valid = Err(Reason::SourceValidation);
     for member in next_hops.members(next_hop) {
         valid = by_member(mode, next_hops.get(member), arrival);

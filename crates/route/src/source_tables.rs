@@ -1,20 +1,20 @@
-//! Source-based routing tables (RFC 8043, section 4; `ip rule from` in Linux): tables in which packets from some
-//! networks are looked up before the table of their router.
+//! Source-based routing tables (RFC 8043, section 4; `ip rule from` in Linux). Packets from certain networks are looked
+//! up in such a table before the table of their router.
 //!
 //! The table of the longest network that contains the source is searched first. If it has no route to the destination,
-//! the next one is searched, and the router's own table last.
+//! the table of the next longest network is searched. The router's own table is the last.
 
 use crate::{Address, Prefix, RouterIndex};
 
-/// Source-based tables of all routers; the networks of each are sorted longest first and compared linearly. Tables are
-/// numbered after the routers, in the same number space.
+/// Source-based tables of all routers. The networks of a router are sorted longest first and compared linearly. The
+/// tables use the number space of the routers, after the numbers of the routers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SourceTables {
     by_router: Vec<Vec<(Prefix, RouterIndex)>>,
 }
 
 impl SourceTables {
-    /// Create tables for these networks, each with its router; they are numbered from `routers` on.
+    /// Creates tables for these networks of routers. Their numbers begin with `routers`.
     pub fn new(routers: usize, networks: impl IntoIterator<Item = (RouterIndex, Prefix)>) -> Self {
         let mut networks: Vec<_> = networks.into_iter().collect();
         networks.sort_unstable_by_key(|&(router, network)| (router, u8::MAX - network.length(), network));
@@ -36,19 +36,19 @@ impl SourceTables {
         self.by_router.is_empty()
     }
 
-    /// Tables of a router with their networks, longest first.
+    /// The tables of a router with their networks, longest network first.
     #[inline(always)]
     pub fn of(&self, router: RouterIndex) -> &[(Prefix, RouterIndex)] {
         self.by_router.get(usize::from(router)).map_or(&[], Vec::as_slice)
     }
 
-    /// Table of a router for exactly this network.
+    /// The table of a router for exactly this network.
     pub fn table(&self, router: RouterIndex, network: Prefix) -> Option<RouterIndex> {
         let mut tables = self.of(router).iter();
         tables.find(|(other, _)| *other == network).map(|&(_, table)| table)
     }
 
-    /// All tables by number: router, network and number.
+    /// All tables by number, each with its router, network and number.
     pub fn iter(&self) -> impl Iterator<Item = (RouterIndex, Prefix, RouterIndex)> + '_ {
         let routers = (0..).zip(&self.by_router);
         routers.flat_map(|(router, tables)| tables.iter().map(move |&(network, table)| (router, network, table)))
@@ -65,7 +65,7 @@ impl SourceTables {
     }
 }
 
-/// Context of a route lookup in addition to the destination.
+/// Lookup context: what a route lookup depends on in addition to the destination.
 #[derive(Clone, Copy, Debug)]
 pub struct Lookup<'t> {
     router: RouterIndex,
@@ -80,24 +80,24 @@ impl Lookup<'_> {
         self.router
     }
 
-    /// Hash of the source host. It is the same after a restart, so a host keeps its uplink.
+    /// Hash of the source host. It does not change with a restart, so that a host keeps its uplink.
     #[inline]
     pub fn host_hash(&self) -> u64 {
         let number = self.source.number();
-        // Finaliser of SplitMix64.
+        // The finaliser of SplitMix64.
         let mut hash = (number as u64 ^ (number >> 64) as u64).wrapping_add(0x9e37_79b9_7f4a_7c15);
         hash = (hash ^ hash >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         hash = (hash ^ hash >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
         hash ^ hash >> 31
     }
 
-    /// Whether only the router's own table is used, whatever the source is.
+    /// Whether only the router's own table is used, for any source.
     #[inline(always)]
     pub fn is_plain(&self) -> bool {
         self.tables.is_empty()
     }
 
-    /// Tables to search in order until a route is found: those by source, then the router's own.
+    /// The tables in search order: those that match the source, then the router's own table.
     pub fn tables(&self) -> impl Iterator<Item = RouterIndex> + '_ {
         let by_source = self.tables.iter().filter(|(network, _)| network.contains(self.source));
         by_source.map(|&(_, table)| table).chain([self.router])

@@ -1,4 +1,4 @@
-//! Messages from daemons and the kernel, and their effect on routes.
+//! Tests of messages from routing daemons and the kernel, and of their effect on routes.
 
 use std::collections::BTreeMap;
 
@@ -76,7 +76,7 @@ struct Router {
 }
 
 impl Router {
-    /// The kernel's interfaces 3 and 4 are our interfaces 0 and 1; 10.0.0.0/24 is attached to interface 0.
+    /// Creates a router. Interfaces 3 and 4 of the kernel are its interfaces 0 and 1, and 10.0.0.0/24 is attached to interface 0.
     fn new(origin: Origin) -> Self {
         let links = Links::Numbered(BTreeMap::from([(3, 0), (4, 1)]));
         Self::with(origin, links)
@@ -114,7 +114,7 @@ impl Router {
         self.table.0.get(&prefix(to)).map(Vec::as_slice)
     }
 
-    /// Counted reasons with their counts.
+    /// The reasons that have been counted, with their counts.
     fn refused(&self) -> Vec<(&'static str, u64)> {
         let counted = Refused::ALL
             .iter()
@@ -123,7 +123,7 @@ impl Router {
     }
 }
 
-/// The frames of a recording of FRR, as encoded by our own writer.
+/// The frames of a recording of FRR, as this crate's encoder writes them.
 fn as_recorded() -> Vec<Vec<u8>> {
     let of_link = |family, id, interface| {
         let writer = Writer::next_hop((kind::NEW_NEXT_HOP, SET), family, id);
@@ -170,7 +170,7 @@ fn as_recorded() -> Vec<Vec<u8>> {
     ]
 }
 
-/// The message without the netlink port of its sender, which FRR chooses at random at each start.
+/// The message with the sender's netlink port cleared. FRR chooses this port at random at each start.
 fn without_port(frame: &[u8]) -> Vec<u8> {
     let (mut bytes, mut place) = (frame.to_vec(), 0);
     while place < bytes.len() {
@@ -214,8 +214,8 @@ fn recorded_stream_leaves_the_routes_that_frr_showed_however_it_is_cut() {
         ];
         let expected: BTreeMap<_, _> = expected.into_iter().map(|(to, hops)| (prefix(to), hops)).collect();
         assert_eq!(expected, router.table.0);
-        // One route was deleted again and one was replaced; one next hop is on an unknown interface; the others were
-        // derived by the kernel.
+        // The recording deletes one route twice and replaces one. One of its next hops is on an unknown interface.
+        // Three routes were derived by the kernel.
         assert_eq!(vec![("connected", 3), ("interface", 1)], router.refused());
         assert_eq!((7, 2), (router.feed.counts().offered, router.feed.counts().withdrawn));
     }
@@ -344,14 +344,14 @@ fn ipv4_route_of_a_daemon_by_a_gateway_of_ipv6_leads_there() {
     assert_eq!(Some(&[to(0, "fe80::8")][..]), router.to("10.8.0.0/16"));
 }
 
-/// Bytes of an IPv4 route with IPv6 next hops, as FRR before 10.6 encodes it if it may not number next hops.
+/// Bytes of an IPv4 route with IPv6 next hops, as encoded by FRR before version 10.6 if it may not number next hops.
 fn by_placeholder(several: bool) -> Vec<u8> {
     let fixed = |flags: u8| [2, 24, 0, 0, 254, BGP, 0, 1, flags, 0, 0, 0];
     let writer = |flags| {
         let writer = Writer::new(kind::NEW_ROUTE, SET, &fixed(flags));
         writer.attribute(1, &[10, 9, 1, 0]).number(6, 20)
     };
-    // RTNH_F_ONLINK
+    // The flag RTNH_F_ONLINK.
     match several {
         false => writer(4).attribute(5, &[169, 254, 0, 1]).number(4, 3).finish(),
         true => {
@@ -377,7 +377,7 @@ fn gateway_that_stands_for_one_of_ipv6_is_refused_of_a_daemon_and_is_a_gateway_o
         let hops: Vec<_> = (0..=u16::from(several)).map(|k| to(k, "169.254.0.1")).collect();
         assert_eq!(Some(&hops[..]), router.to("10.9.1.0/24"));
     }
-    // The same address as a configured gateway.
+    // The same address is also a configured gateway.
     let mut router = Router::new(Origin::Fpm);
     router.told(&[next_hop(7, "169.254.0.1", 3), by("10.9.1.0/24", 7)]);
     assert_eq!(Some(&[to(0, "169.254.0.1")][..]), router.to("10.9.1.0/24"));
@@ -540,14 +540,14 @@ proptest! {
             }
         }
         hostile(&bytes);
-        // Without frame headers, messages can start at any position.
+        // Without frame headers, so that a message can start at any position.
         hostile(&bytes[4..]);
     }
 }
 
 #[test]
 fn every_protocol_of_frr_has_its_name_and_distance() {
-    // Numbers of FRR's kernel interface, and names from `show running-config`.
+    // Interface numbers of FRR's kernel, and names from `show running-config`.
     let known = [
         (186, "bgp", 20),
         (187, "isis", 115),

@@ -1,4 +1,4 @@
-//! Routes from addresses and configuration, the forwarding table, and decisions based on it.
+//! Tests of routes from addresses and configuration, of the forwarding table, and of decisions based on it.
 
 use std::sync::Arc;
 
@@ -74,7 +74,7 @@ impl Router {
         }
     }
 
-    /// Apply the configured routes of all routers.
+    /// Applies the configured routes of all routers.
     fn apply(&mut self, wanted: &[RouteSet]) -> Result<(), FibError> {
         self.ribs
             .apply_all(wanted, |_| false, &mut self.fib, &mut self.writer, 0)
@@ -187,7 +187,7 @@ fn refused_addresses_are_named() {
         RouteError::NetworkTwice(prefix("10.0.0.0/24")),
         refused(&[interface(0, &["10.0.0.1/24"]), interface(1, &["10.0.0.2/24"])])
     );
-    // Point-to-point network: both addresses are host addresses (RFC 3021).
+    // In a point-to-point network both addresses are host addresses (RFC 3021).
     assert!(RouteSet::new(&[interface(0, &["10.0.0.0/31"])], &[]).is_ok());
 }
 
@@ -210,7 +210,7 @@ fn applied_difference_touches_only_what_differs() {
     router.apply(&second).unwrap();
     assert_eq!(NextHop::Drop(DropKind::Blackhole), router.to("203.0.113.1"));
     assert_eq!(NextHop::Drop(DropKind::NoRoute), router.to("8.8.8.8"));
-    // The default route was removed, which affects every destination of its family, even those with unchanged routes.
+    // The removal of the default route affects every destination of its family, even those whose routes are unchanged.
     let changed = router.fib.take_changed();
     assert!(
         ["203.0.113.1", "198.51.100.1", "8.8.8.8"]
@@ -235,7 +235,7 @@ fn exhausted_next_hops_refuse_the_change_whole() {
     assert!(router.apply(std::slice::from_ref(&many)).is_err());
     assert!(router.apply(&[RouteSet::default(), many]).is_err());
     assert_eq!(before, (router.fib.len(0), router.writer.len()));
-    // Next hops of a multipath route, and gateways resolved on a link, count like any other.
+    // The next hops of a multipath route, and gateways that are resolved on a link, are counted like all others.
     let ways: Vec<_> = (10..30)
         .map(|n| by("198.51.100.0/24", &format!("10.0.0.{n}")))
         .collect();
@@ -263,7 +263,7 @@ fn routers_have_routes_of_their_own() {
         router.writer.table().get(found.unwrap_or(u32::MAX)).interface()
     };
     assert_eq!([Some(0), Some(1), None], [to(0), to(1), to(2)]);
-    // The second router was removed: the first one does not change.
+    // The removal of the second router does not affect the first.
     router.fib.take_changed();
     router.apply(&sets[..1]).unwrap();
     assert_eq!(sets[0].len(), router.fib.len(0));
@@ -307,7 +307,7 @@ fn source_validation_by_mode_accepts_and_refuses() {
     let valid = |mode, source, arrival| validate_source(mode, 0, address(source), arrival, &reader, &table).is_ok();
     use SourceValidation::{Loose, Off, Strict};
     let cases = [
-        // Columns: source, arrival interface, strict, loose
+        // Columns: source, arrival interface, valid in strict mode, valid in loose mode.
         ("10.0.0.7", 0, true, true),
         ("10.0.0.7", 1, false, true),
         ("198.51.100.7", 0, true, true),
@@ -374,7 +374,7 @@ proptest! {
     }
 }
 
-/// A set of gateways on the inside link, by the last byte of their addresses.
+/// A set of gateways on the inside link, each given by the last byte of its address and its weight.
 fn set(members: &[(u8, u8)]) -> HopSet {
     let gateway = |host: u8| NextHop::Gateway {
         interface: 0,
@@ -485,7 +485,7 @@ fn sets_that_are_none_are_refused() {
     assert!(HopSet::new(&many).is_err());
     assert!(HopSet::new(&many[..64]).is_ok());
     assert!(HopSet::new(&[(gateway(1), 0)]).is_err());
-    // A duplicate member: one next hop, and therefore no set.
+    // A set whose members are equal has one next hop, and is therefore not stored as a set.
     let twice = HopSet::new(&[(gateway(1), 200), (gateway(1), 100)]).unwrap();
     assert_eq!(&[(gateway(1), 255)], twice.members());
 }

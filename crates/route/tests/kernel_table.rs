@@ -1,5 +1,5 @@
-//! The kernel's table as reported by its messages: which of several routes to a prefix is used. The messages are those
-//! that Linux 6.18 sends; the lab compares the results with a real kernel.
+//! Tests of the mirrored kernel table: which of several routes to a prefix is used after certain messages. The messages
+//! are those that Linux 6.18 sends; the lab compares the results with a real kernel.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use sluice_route::feed::{Feed, Links, MAIN_TABLE, RoutePeer};
 use sluice_route::rib::{Origin, ResolvedSet, Rib, Settings, Sink};
 use sluice_route::{Address, DropKind, NextHop, Prefix};
 
-/// NLM_F_CREATE, NLM_F_EXCL
+/// The flags NLM_F_CREATE and NLM_F_EXCL.
 const CREATE: u16 = 0x400;
 const ADDED: u16 = 0x600;
 
@@ -29,7 +29,7 @@ fn metric(to: &str) -> u32 {
     if to.contains(':') { 1024 } else { 0 }
 }
 
-/// A route with gateways on interface 3.
+/// A message about a route with these gateways on interface 3.
 fn by(kind: u16, flags: u16, to: &str, gateways: &[&str]) -> Vec<u8> {
     let writer = Writer::route((kind, flags), prefix(to), 3, 1).number(6, metric(to));
     match gateways {
@@ -75,7 +75,7 @@ fn object(id: u32, gateway: &str) -> Vec<u8> {
     writer.address(6, gateway).number(5, 3).finish()
 }
 
-/// A message caused by a different request than the others.
+/// A message that another request has caused than the other messages.
 fn of_request(sequence: u32, mut message: Vec<u8>) -> Vec<u8> {
     message[8..12].copy_from_slice(&sequence.to_ne_bytes());
     message
@@ -158,7 +158,7 @@ fn ipv4_routes_of_one_metric_are_used_in_the_order_of_the_list() {
     assert_eq!(["10.0.0.1"], *kernel.leads(V4));
     kernel.told(&[new(CREATE, V4, &["10.0.0.3"])]);
     assert_eq!(["10.0.0.3"], *kernel.leads(V4));
-    // Replaces the first: 10.0.0.4, 10.0.0.1, 10.0.0.2.
+    // The new route replaces the first one. The order is then 10.0.0.4, 10.0.0.1, 10.0.0.2.
     kernel.told(&[new(REPLACE, V4, &["10.0.0.4"])]);
     assert_eq!(["10.0.0.4"], *kernel.leads(V4));
     kernel.told(&[gone(V4, &["10.0.0.1"]), gone(V4, &["10.0.0.4"])]);
@@ -194,7 +194,7 @@ fn ipv6_next_hops_of_one_metric_are_one_route_whatever_adds_them() {
 #[test]
 fn ipv6_blackhole_stands_beside_next_hops_and_is_used_when_it_comes_first() {
     let mut kernel = Kernel::new();
-    // Order: fe80::1, the blackhole, fe80::2.
+    // The order is fe80::1, the blackhole, fe80::2.
     kernel.told(&[
         new(ADDED, V6, &["fe80::1"]),
         blackhole(CREATE | APPEND, V6),
@@ -203,7 +203,7 @@ fn ipv6_blackhole_stands_beside_next_hops_and_is_used_when_it_comes_first() {
     assert_eq!(["fe80::1", "fe80::2"], *kernel.leads(V6));
     kernel.told(&[gone(V6, &["fe80::1"])]);
     assert_eq!(["Blackhole"], *kernel.leads(V6));
-    // A replacing next hop replaces another next hop, not the blackhole.
+    // The new next hop replaces another next hop, not the blackhole.
     kernel.told(&[new(REPLACE, V6, &["fe80::3"])]);
     assert_eq!(["Blackhole"], *kernel.leads(V6));
     let delete = Writer::route((kind::DELETE_ROUTE, 0), prefix(V6), 3, 6);
@@ -235,7 +235,7 @@ fn routes_go_with_their_next_hop_object_of_which_alone_the_kernel_tells() {
     kernel.told(&[object_gone(1), object(1, "10.0.0.7")]);
     assert_eq!(["10.0.0.2"], *kernel.leads(V4));
     assert!(kernel.leads("10.8.0.0/16").is_empty());
-    // A new object with the same number is a different one.
+    // A new object with the number of a deleted one is a different object.
     kernel.told(&[by_object(CREATE, V4, 1)]);
     assert_eq!(["10.0.0.7"], *kernel.leads(V4));
 }
@@ -258,7 +258,7 @@ fn every_route_of_an_object_that_changes_is_told_again_and_keeps_its_place() {
 #[test]
 fn ipv6_route_of_an_object_that_changes_is_no_second_one_and_a_replacement_by_it_is() {
     let mut kernel = Kernel::new();
-    // The object changes: its route is reported as a replacement, with the same request.
+    // The object changes. The kernel reports its route as a replacement caused by the same request.
     kernel.told(&[
         object(1, "fe80::1"),
         blackhole(ADDED, V6),
@@ -266,7 +266,7 @@ fn ipv6_route_of_an_object_that_changes_is_no_second_one_and_a_replacement_by_it
         object(1, "fe80::2"),
         by_object(REPLACE, V6, 1),
     ]);
-    // A second route with the object replaces the blackhole.
+    // A second route that uses the object replaces the blackhole.
     assert_eq!(["Blackhole"], *kernel.leads(V6));
     kernel.told(&[of_request(9, by_object(REPLACE, V6, 1))]);
     assert_eq!(["fe80::2"], *kernel.leads(V6));
@@ -323,7 +323,7 @@ fn lowest_metric_is_used_whatever_protocol_told_it() {
         let writer = Writer::route((kind::NEW_ROUTE, ADDED), prefix(V4), protocol, 1).number(6, metric);
         writer.address(5, address(gateway)).number(4, 3).finish()
     };
-    // OSPF at metric 10 is preferred over a static route at metric 20.
+    // The OSPF route with metric 10 is preferred over the static route with metric 20.
     kernel.told(&[route(20, 4, "10.0.0.1"), route(10, 188, "10.0.0.2")]);
     assert_eq!(["10.0.0.2"], *kernel.leads(V4));
 }
@@ -391,7 +391,7 @@ fn links_that_are_set_down_and_addresses_that_go_are_a_reason_to_list_again() {
     let mut kernel = Kernel::new();
     kernel.told(&[link(3, 0x1043)]);
     assert!(kernel.feed.take_resync_needed());
-    // Only the carrier changes.
+    // Only the carrier of the link changes.
     kernel.told(&[link(3, 0x1003)]);
     assert!(!kernel.feed.take_resync_needed());
     kernel.told(&[link(3, 0x1002)]);
@@ -399,7 +399,7 @@ fn links_that_are_set_down_and_addresses_that_go_are_a_reason_to_list_again() {
     kernel.told(&[Writer::new(kind::DELETE_ADDRESS, 0, &[2, 24, 0, 0, 3, 0, 0, 0]).finish()]);
     assert!(kernel.feed.take_resync_needed());
     assert!(!kernel.feed.take_resync_needed());
-    // Deletion of an unknown route shows that the mirror is wrong.
+    // The deletion of an unknown route shows that the mirror is wrong.
     kernel.told(&[new(ADDED, V4, &["10.0.0.1"]), gone(V4, &["10.0.0.2"])]);
     assert!(kernel.feed.take_resync_needed());
 }

@@ -1,4 +1,4 @@
-//! Model test: compiles the source of the neighbour table with the atomics of a model checker.
+//! Model test of the neighbour table: compiles its source with the atomics of a model checker.
 
 #![allow(dead_code, unused_imports, missing_docs)]
 

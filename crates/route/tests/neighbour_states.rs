@@ -1,4 +1,4 @@
-//! The neighbour state machine on a virtual clock.
+//! Tests of the neighbour state machine with a virtual clock.
 
 use std::sync::Arc;
 
@@ -54,7 +54,7 @@ impl Bench {
             });
     }
 
-    /// Advance time in steps of 100 ms, and return the actions.
+    /// Advances the time in steps of 100 ms, and returns the actions.
     fn pass(&mut self, time: Time) -> Vec<Action> {
         self.actions.clear();
         let end = self.now + time;
@@ -112,7 +112,7 @@ fn silent_neighbour_is_asked_thrice_then_fails_and_is_forgotten() {
     let request = Action::Request { index };
     assert_eq!(vec![request, request, Action::Failed { index }], bench.pass(3 * SECOND));
     assert_eq!(Resolution::Refused(Reason::NeighbourUnresolved), bench.resolve(HOST));
-    // It was used while it had failed, so it is resolved again after the failure has expired.
+    // The entry was used while it was in the failed state, so it is resolved again after that state has expired.
     assert_eq!(Some(&request), bench.pass(3 * SECOND).first());
     bench.pass(10 * SECOND);
     assert_eq!(State::Free, bench.state());
@@ -216,7 +216,7 @@ fn scan_of_an_empty_network_displaces_no_neighbour_that_answers() {
     }
     assert_eq!(9, bench.writer.len());
     assert_eq!(State::Reachable, bench.state());
-    // At most a burst of a tenth of a second's requests; the first host has used one.
+    // The burst is the number of requests in a tenth of a second. The first host has used one of them.
     let requests = bench
         .actions
         .iter()
@@ -249,7 +249,7 @@ fn held_entry_outlives_failure_and_removal_in_its_slot() {
     assert_eq!(None, bench.writer.table().mac(index));
     bench.pass(100 * SECOND);
     assert_eq!(Some(index), bench.writer.table().find(1, HOST));
-    // It is used again, so it is resolved again in the same slot.
+    // The entry is used again, so it is resolved again in the same slot.
     bench.writer.table().mac_to_send(index);
     assert_eq!(Some(&Action::Request { index }), bench.pass(4 * SECOND).first());
     bench.hear(HOST, OTHER, REPLY);
@@ -340,7 +340,7 @@ fn link_of_two_ends_has_one_neighbour_which_is_known_whoever_is_asked_for() {
         assert_eq!(Resolution::Known(index), bench.resolve(other));
         assert!(bench.writer.table().hold(index, 1, other));
     }
-    // A point-to-point link does not learn from ARP or neighbour discovery.
+    // On a point-to-point link, nothing is learned from ARP or neighbour discovery.
     bench.hear(HOST, MAC, Heard::Solicitation);
     bench.hear(HOST, MAC, GRATUITOUS);
     assert_eq!(
@@ -358,7 +358,7 @@ fn claim_to_an_address_that_another_has_is_told_of() {
     let (mut bench, _) = Bench::reachable();
     let conflicts = bench.writer.conflicts().clone();
     assert_eq!((0, None), (conflicts.count(), conflicts.take()));
-    // A repeated conflict, and an announcement without change, are not conflicts.
+    // Neither a repetition of a conflict nor an announcement without a change counts as a conflict.
     bench.hear(HOST, MAC, GRATUITOUS);
     bench.hear(Address::V4(0x0a00_0009), OTHER, Heard::Solicitation);
     assert_eq!(0, conflicts.count());
@@ -370,7 +370,7 @@ fn claim_to_an_address_that_another_has_is_told_of() {
         of: Some(MAC),
     };
     assert_eq!((1, Some(expected)), (conflicts.count(), conflicts.take()));
-    // A permanent neighbour does not change.
+    // A permanent neighbour is not changed.
     let now = bench.now;
     bench.writer.set_permanent(1, HOST, MAC, now, &mut |_| {}).unwrap();
     for heard in [GRATUITOUS, REPLY, Heard::Solicitation] {
@@ -381,7 +381,7 @@ fn claim_to_an_address_that_another_has_is_told_of() {
         Some((State::Permanent, MAC)),
         bench.entry(HOST).map(|entry| (entry.state, entry.mac))
     );
-    // The number of waiting conflicts is limited, however many occur.
+    // The number of conflicts in the queue is limited.
     for _ in 0..1000 {
         bench.hear(HOST, OTHER, GRATUITOUS);
     }
@@ -411,7 +411,7 @@ fn one_mac_cannot_say_to_be_more_neighbours_than_hosts_have_addresses() {
         (66, Some(State::Reachable)),
         (bench.writer.len(), bench.entry(address(499)).map(|entry| entry.state))
     );
-    // Confirmed entries no longer count against the quota.
+    // Confirmed entries don't count against the quota of unconfirmed entries.
     let index = bench.writer.table().find(1, address(0)).unwrap();
     let now = bench.now;
     bench.writer.confirm(index, now);
@@ -434,7 +434,7 @@ fn one_interface_does_not_fill_the_table_with_what_nobody_has_confirmed() {
                 Heard::Solicitation,
             );
         }
-        // A single interface may use the whole table; the newest entries are kept.
+        // A single interface may use the whole table. The newest entries are kept.
         assert_eq!(if interfaces == 1 { 64 } else { 32 }, bench.writer.len());
         assert!(bench.entry(Address::V4(0x0a01_0000 + 199)).is_some());
     }

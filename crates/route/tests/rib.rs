@@ -1,4 +1,4 @@
-//! Offers of several origins, the selection among them, and recursive gateways.
+//! Tests of offers from several origins, the selection among them, and recursive gateways.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ fn to(interface: u16, gateway: &str) -> NextHop {
     NextHop::Gateway { interface, address }
 }
 
-/// Contents of the forwarding table, and number of changes.
+/// Sink with the contents of the forwarding table, and the number of changes.
 #[derive(Default)]
 struct Table {
     routes: BTreeMap<Prefix, Vec<(NextHop, u8)>>,
@@ -55,7 +55,7 @@ struct World {
 }
 
 impl World {
-    /// 10.0.0.1/24 on interface 0, 192.0.2.1/24 on interface 1.
+    /// Creates a router with 10.0.0.1/24 on interface 0, and 192.0.2.1/24 on interface 1.
     fn new(settings: Settings) -> Self {
         let mut world = Self {
             rib: Rib::new(settings, [1, 2]),
@@ -132,7 +132,7 @@ fn static_routes_of_several_distances_stand_behind_each_other() {
     assert_eq!(None, world.to("10.9.0.0/16"));
     world.rib.set_link(1, true);
     assert_eq!(Some(vec![(to(1, "10.0.0.2"), 1)]), world.to("10.9.0.0/16"));
-    // An offer that is repeated at its distance replaces only itself.
+    // A repeated offer replaces only the offer with its distance.
     world.offer("10.9.0.0/16", Origin::Static, 20, &hops(4)).unwrap();
     assert_eq!(Some(vec![(to(4, "10.0.0.2"), 1)]), world.to("10.9.0.0/16"));
     assert_eq!(4, world.rib.get(prefix("10.9.0.0/16")).len());
@@ -230,7 +230,7 @@ fn gateway_behind_other_routes_is_found_and_followed() {
         .offer("172.17.0.0/16", Origin::Static, 1, &[via("10.0.0.2")])
         .unwrap();
     assert_eq!(Some(vec![(to(0, "10.0.0.2"), 1)]), world.to("203.0.113.0/24"));
-    // A more specific route to its gateway.
+    // A more specific route to the route's gateway is added.
     world
         .offer("172.17.0.1/32", Origin::Fpm, 110, &[on(1, "192.0.2.9")])
         .unwrap();
@@ -403,7 +403,7 @@ fn replay_keeps_what_is_offered_again_and_takes_the_rest_back_when_it_ends() {
     for to in &all[..4] {
         world.offer(to, Origin::Fpm, 20, &hops).unwrap();
     }
-    // The daemon disconnects and reconnects again: routes that it never repeated stay stale.
+    // The daemon disconnects, and connects again: routes that it has not repeated remain stale.
     world.rib.begin_replay(Origin::Fpm);
     for to in &all[..3] {
         world.offer(to, Origin::Fpm, 20, &hops).unwrap();

@@ -1,4 +1,4 @@
-//! The RIB compared with a model that keeps a list of offers and recomputes everything.
+//! Tests of the RIB against a model that has a list of offers and recomputes everything.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use sluice_route::rib::{
 };
 use sluice_route::{Address, DropKind, NextHop, Prefix};
 
-/// Resolved shares of a set, as fractions of 1.
+/// Next hops of a resolved set with their fractions of the traffic.
 type Shares = BTreeMap<NextHop, f64>;
 
 #[derive(Default)]
@@ -94,7 +94,7 @@ impl Model {
     fn direct(&self, way: OfferedNextHop) -> Shares {
         match way {
             OfferedNextHop::Drop(refusal) => Shares::from([(NextHop::Drop(refusal), 1.0)]),
-            // Addresses of an interface are reachable even if its link is down.
+            // The addresses of an interface are reachable even if its link is down.
             OfferedNextHop::Local(interface) => Shares::from([(NextHop::Local(interface), 1.0)]),
             OfferedNextHop::Attached(interface) => self.up(NextHop::Attached(interface)),
             OfferedNextHop::Gateway { interface, address } => self.up(NextHop::Gateway { interface, address }),
@@ -189,7 +189,7 @@ enum Step {
 
 const GROUPS: usize = 3;
 
-/// A few nested prefixes, so that they interact.
+/// A few nested prefixes, so that their routes depend on each other.
 fn prefixes() -> impl Strategy<Value = Prefix> {
     let of = |(bits, length): (u32, u8)| Prefix::new(Address::V4(bits << 28), length);
     (0..16_u32, 0..=6_u8).prop_map(of)

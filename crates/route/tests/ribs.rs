@@ -1,4 +1,4 @@
-//! Routes of several routers and origins in the forwarding table.
+//! Tests of routes of several routers and origins in the forwarding table.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ fn to(gateway: &str) -> NextHop {
     NextHop::Gateway { interface: 0, address }
 }
 
-/// 10.0.0.1/24 on interface 0, and static routes.
+/// 10.0.0.1/24 on interface 0, and these static routes.
 fn routes(configured: &[(&str, &str)]) -> RouteSet {
     let interface = Interface {
         index: 0,
@@ -100,7 +100,7 @@ fn learned_routes_stay_when_another_configuration_is_applied() {
     assert!(world.apply(&[routes(&[("10.8.0.0/16", "10.0.0.8")]), routes(&[])]));
     assert_eq!(Some(to("10.0.0.9")), world.to(0, "10.9.0.0/16"));
     assert_eq!(Some(to("10.0.0.8")), world.to(0, "10.8.0.0/16"));
-    // The configured route was removed, and the learned one takes its place.
+    // The configured route was removed, and the learned route replaces it.
     assert_eq!(Some(to("10.0.0.9")), world.to(0, "10.7.0.0/16"));
     assert_eq!(Some(NextHop::Local(0)), world.to(0, "10.0.0.1/32"));
     assert_eq!(Some(NextHop::Attached(0)), world.to(0, "10.0.0.0/24"));
@@ -149,7 +149,7 @@ fn configuration_that_needs_more_next_hops_than_there_are_changes_nothing() {
         (before, Some(to("10.0.0.7"))),
         (world.fib.len(0), world.to(0, "10.7.0.0/16"))
     );
-    // The daemon's routes are counted.
+    // The daemon's routes count against the quota.
     world.learn(0, "10.9.0.0/16", &[("10.0.0.9", 1)]);
     world.learn(0, "10.5.0.0/16", &[("10.0.0.5", 1)]);
     assert_eq!((1, None), (world.ribs.fib_full(), world.to(0, "10.5.0.0/16")));
@@ -162,7 +162,7 @@ fn interface_that_goes_down_takes_its_routes_along() {
     world.ribs.set_link((0, 0, false), &mut world.fib, &mut world.writer);
     assert_eq!(None, world.to(0, "10.7.0.0/16"));
     assert_eq!(Some(NextHop::Local(0)), world.to(0, "10.0.0.1/32"));
-    // The link stays down when the configuration changes.
+    // The link remains down when the configuration changes.
     assert!(world.apply(&[routes(&[("10.8.0.0/16", "10.0.0.8")])]));
     assert_eq!(None, world.to(0, "10.8.0.0/16"));
     world.ribs.set_link((0, 0, true), &mut world.fib, &mut world.writer);
@@ -196,7 +196,7 @@ impl World {
         assert!(self.apply(&[ways(routes).unwrap()]));
     }
 
-    /// Next hops of a route, each with its number of buckets.
+    /// Next hops of a route, each with the number of its buckets.
     fn shares(&self, to: &str) -> Vec<(NextHop, usize)> {
         let Some(index) = self.fib.get(0, prefix(to)) else {
             return Vec::new();
@@ -226,7 +226,7 @@ fn ways_of_one_route_have_flows_by_weight_and_those_that_go_leave_theirs_to_the_
     world.apply_ways(&[by("10.9.0.0/16", "10.0.0.9"), heavy]);
     let both = vec![(on(0, "10.0.0.9"), 256), (on(1, "10.1.0.9"), 768)];
     assert_eq!(both, world.shares("10.9.0.0/16"));
-    // The order in the configuration does not matter.
+    // The order of next hops in the configuration is irrelevant.
     let index = world.fib.get(0, prefix("10.9.0.0/16"));
     world.apply_ways(&[heavy, by("10.9.0.0/16", "10.0.0.9")]);
     assert_eq!(index, world.fib.get(0, prefix("10.9.0.0/16")));
@@ -256,7 +256,7 @@ fn floating_route_is_used_while_the_one_before_it_leads_nowhere() {
     world.ribs.set_link((0, 1, false), &mut world.fib, &mut world.writer);
     assert_eq!(Some(NextHop::Drop(DropKind::Blackhole)), world.to(0, "10.9.0.0/16"));
     world.ribs.set_link((0, 1, true), &mut world.fib, &mut world.writer);
-    // A daemon's route has a distance in between.
+    // The daemon's route has a distance between those of the configured routes.
     assert!(world.learn(0, "10.9.0.0/16", &[("10.1.0.7", 1)]));
     assert_eq!(Some(on(1, "10.1.0.7")), world.to(0, "10.9.0.0/16"));
 }
@@ -304,7 +304,7 @@ fn recursive_route_follows_the_routes_to_its_gateway_and_never_the_default_route
     assert_eq!(Some(on(1, "10.1.0.9")), world.to(0, "10.9.0.0/16"));
     world.ribs.set_link((0, 1, false), &mut world.fib, &mut world.writer);
     assert_eq!(None, world.to(0, "10.9.0.0/16"));
-    // A learned route to the gateway makes it reachable too.
+    // A learned route to the gateway makes the gateway reachable, too.
     assert!(world.learn(0, "172.16.0.1/32", &[("10.0.0.7", 1)]));
     assert_eq!(Some(on(0, "10.0.0.7")), world.to(0, "10.9.0.0/16"));
 }

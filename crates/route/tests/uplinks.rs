@@ -1,5 +1,5 @@
-//! Selection of an uplink for a host's flows: by weight, never one that is down; and losing one does not move the flows
-//! of others.
+//! Tests of the selection of an uplink for a host's flows: it follows the weights, an uplink that is down is never
+//! selected, and its loss does not move flows of other uplinks.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ fn gateway(uplink: usize) -> Address {
     Address::V4(0x0a00_0002 | (uplink as u32) << 8)
 }
 
-/// A router with a link for each uplink, and a default route over all of them.
+/// A router with one link for each uplink, and a default route over all uplinks.
 struct Router {
     ribs: Ribs,
     fib: Fib,
@@ -62,7 +62,7 @@ impl Router {
         self.ribs.set_gateway(0, change, &mut self.fib, &mut self.writer);
     }
 
-    /// Uplink of a flow of a host.
+    /// The uplink that is selected for a flow of a host.
     fn uplink(&self, host: u32, flow: u64) -> Option<usize> {
         let lookup = self.sources.lookup(0, Address::V4(host));
         let index = self.fib.get(0, Prefix::ALL_V4)?;
@@ -133,7 +133,7 @@ proptest! {
                 if was_up && !up && old != Some(uplink) {
                     prop_assert_eq!(old, new);
                 }
-                // An uplink that comes up again takes hosts from others, and no host moves elsewhere.
+                // An uplink that comes up again takes over hosts from other uplinks. No host moves between the others.
                 if !was_up && up && had_any && new != Some(uplink) {
                     prop_assert!(new == old, "{:?} became {:?}", old, new);
                 }

@@ -1,5 +1,5 @@
-//! Nanoseconds per change of a full table, alone and while another core looks up addresses, and the slowdown of these
-//! lookups.
+//! Measures the time of one change to a full routing table, without readers and while another core looks up addresses,
+//! and how much these lookups slow down.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use sluice_table::prefix::{Address, PrefixTable, Quiescence};
 
 fn main() {
     measure::<u32>("IPv4", 1_000_000, |draw| {
-        // Distribution of prefix lengths similar to that of the Internet's routing table.
+        // The distribution of prefix lengths is similar to that of the Internet's routing table.
         let length = match draw % 1000 {
             0..600 => 24,
             600..700 => 23,

@@ -1,20 +1,20 @@
-//! Regions that have changed in each of the last generations. A quick test excludes most earlier decisions from
-//! revalidation.
+//! Records which regions have changed in each of the last generations. With a quick test, most earlier decisions need
+//! no revalidation.
 
 use std::sync::Arc;
 
-/// Number of generations for which changes are kept.
+/// Number of generations whose changes are kept.
 const GENERATIONS: usize = 8;
 
-/// Number of distinct regions; neighbouring regions are distinct.
+/// Number of bits in the set. Adjacent regions have different bits.
 const REGION_COUNT: usize = 1 << BITS;
 const BITS: u32 = 18;
 
-/// Set of changed regions of addresses; several regions may share a bit.
+/// Set of changed regions of the address space. Several regions may share one bit.
 #[derive(Clone, Debug)]
 pub struct ChangedRegions {
     bits: Box<[u64; REGION_COUNT / 64]>,
-    /// Whether any bit is set.
+    /// Whether any region is in the set.
     any: bool,
     everywhere: bool,
 }
@@ -36,14 +36,14 @@ fn place(region: u64) -> usize {
 }
 
 impl ChangedRegions {
-    /// Mark all regions whose numbers differ from `region` at most in the last `free` bits.
+    /// Adds all regions whose numbers equal `region` except for the last `free` bits.
     pub fn mark(&mut self, region: u64, free: u32) {
         self.any = true;
         if free >= BITS {
             self.everywhere = true;
             return;
         }
-        // A word contains the regions that differ only in the last six bits.
+        // One word of the set contains the regions whose numbers differ only in the last six bits.
         let within = 1u64 << free.min(6);
         let some = u64::MAX >> (64 - within);
         for step in (0..1u64 << free).step_by(64) {
@@ -52,7 +52,7 @@ impl ChangedRegions {
         }
     }
 
-    /// Whether a region may have changed. False is definite.
+    /// Whether a region may have changed. The result false is exact; true may be caused by another region.
     #[inline(always)]
     pub fn contains(&self, region: u64) -> bool {
         let place = place(region);
@@ -60,9 +60,9 @@ impl ChangedRegions {
     }
 }
 
-/// A set of changes that can be merged with another.
+/// A set of changes that can be merged with another set.
 pub trait Accumulate: Clone + Default {
-    /// Add the changes of `other`.
+    /// Merges the changes of `other` into this set.
     fn add(&mut self, other: &Self);
     /// Whether there are no changes.
     fn is_empty(&self) -> bool;
@@ -95,7 +95,7 @@ impl<T> Default for Changes<T> {
 }
 
 impl<T: Accumulate> Changes<T> {
-    /// The changes after another generation.
+    /// Returns the changes after one more generation, in which `changed` was modified.
     pub fn followed_by(&self, changed: T) -> Self {
         let older = self.0.iter().take(GENERATIONS - 1).map(|since| {
             let mut since = since.clone();
@@ -115,8 +115,8 @@ impl<T: Accumulate> Changes<T> {
     }
 }
 
-/// Whether a decision made this many generations ago should be marked as revalidated, before the changes since then are
-/// discarded. Each mark writes a cache line.
+/// Whether a decision that was made this many generations ago should be marked as revalidated before its changes are
+/// discarded. Marking is delayed until then, because it writes a cache line.
 #[inline(always)]
 pub fn is_long_ago(generations: u32) -> bool {
     generations as usize >= GENERATIONS / 2

@@ -1,9 +1,9 @@
-//! A compact index from a hash to the number of a record, with 32 bits per entry.
+//! A compact index that maps a hash to the number of a record, with 32 bits per entry.
 //!
-//! A bucket is one cache line: fifteen entries, the number of entries that belong to the bucket but are stored in a
-//! following bucket, and the maximum distance of these. The bits of an entry that the number does not need contain bits
-//! of the hash, so that a lookup rejects nearly all wrong entries without reading their record. Several kinds of keys
-//! may share one index. The caller provides a keyed hash.
+//! A bucket is one cache line. It contains fifteen entries, the number of its overflow entries (entries that belong to
+//! it but are stored in a following bucket), and their maximum distance. The bits of an entry that are not needed for
+//! the record number contain bits of the hash, so that a lookup rejects nearly all wrong entries without reading their
+//! records. Several kinds of keys may share one index. The caller provides a keyed hash.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -11,44 +11,44 @@ use crate::memory::Line;
 use crate::prefetch::prefetch_all_at;
 use crate::simd::words::equal;
 
-/// Entries per bucket.
+/// Number of entries in a bucket.
 const BUCKET_ENTRIES: usize = 15;
-/// Average number of entries per bucket when the index is full.
+/// Average number of entries per bucket if the index is full.
 const LOAD: usize = 11;
-/// Maximum distance, in buckets, between an entry and its home bucket. Among millions of entries few are farther than
-/// ten buckets away.
+/// Maximum distance in buckets between an entry and its home bucket. In an index with millions of entries, few are more
+/// than ten buckets away.
 const MAX_PROBES: usize = 64;
 
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C, align(64))]
 struct Bucket {
     entries: [u32; BUCKET_ENTRIES],
-    /// Number of entries that belong to this bucket but are stored elsewhere.
+    /// Number of overflow entries: they belong to this bucket but are stored in a following one.
     away: u16,
-    /// Maximum distance of these, in buckets.
+    /// Maximum distance of the overflow entries, in buckets.
     far: u16,
 }
 
-/// No free entry is within reach of a hash: the index is too full, or the hash is not keyed.
+/// No free entry is within the maximum distance. The index is too full, or the hash is not keyed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the hash buckets of a key are full")]
 pub struct IndexFull;
 
-/// Record numbers by hash.
+/// Maps hashes to record numbers.
 #[derive(Debug)]
 pub struct CompactIndex<'m> {
     buckets: &'m mut [Bucket],
-    /// Mask of the bits of an entry that contain the record's number plus one.
+    /// Mask of the bits of an entry that contain the record number plus one.
     numbers: u32,
 }
 
 impl<'m> CompactIndex<'m> {
-    /// Number of memory lines for `entries` entries.
+    /// Number of memory lines that `entries` entries need.
     pub const fn lines_for(entries: usize) -> usize {
         entries.div_ceil(LOAD)
     }
 
-    /// Create an empty index that uses all of `memory`, for record numbers below `records`.
+    /// Creates an empty index that uses all of `memory`. Record numbers must be less than `records`.
     pub fn new(memory: &'m mut [Line], records: u32) -> Self {
         memory.fill(Line::ZERO);
         Self {
@@ -57,13 +57,13 @@ impl<'m> CompactIndex<'m> {
         }
     }
 
-    /// Prefetch the bucket of a hash.
+    /// Prefetches the bucket of a hash.
     #[inline(always)]
     pub fn prefetch(&self, hash: u64) {
         prefetch_all_at(self.buckets, self.home(hash));
     }
 
-    /// Probable result of [`CompactIndex::find`]: the first number in the home bucket with a matching tag.
+    /// Probable result of [`CompactIndex::find`]: the number in the first entry of the home bucket whose tag matches.
     #[inline(always)]
     pub fn candidate(&self, hash: u64) -> Option<u32> {
         let bucket = self.buckets.get(self.home(hash))?;
@@ -71,7 +71,7 @@ impl<'m> CompactIndex<'m> {
         Some((bucket.entries[place] & self.numbers) - 1)
     }
 
-    /// The record number with this hash for which `is_it` is true.
+    /// The record number that has this hash and for which `is_it` returns true.
     #[inline(always)]
     pub fn find(&self, hash: u64, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
         let (home, tag) = (self.home(hash), self.tag(hash));
@@ -83,7 +83,7 @@ impl<'m> CompactIndex<'m> {
         self.find_away(home, tag, &mut is_it)
     }
 
-    /// Continue the search in the buckets after the home bucket.
+    /// Continues the search in the buckets after the home bucket.
     #[cold]
     fn find_away(&self, home: usize, tag: u32, is_it: &mut dyn FnMut(u32) -> bool) -> Option<u32> {
         let far = usize::from(self.buckets.get(home)?.far);
@@ -97,7 +97,7 @@ impl<'m> CompactIndex<'m> {
             .find(|&number| is_it(number))
     }
 
-    /// Add a record number with its hash.
+    /// Adds a record number with its hash.
     #[inline]
     pub fn insert(&mut self, hash: u64, number: u32) -> Result<(), IndexFull> {
         let (home, entry) = (self.home(hash), self.tag(hash) | (number + 1));
@@ -119,7 +119,7 @@ impl<'m> CompactIndex<'m> {
         Err(IndexFull)
     }
 
-    /// Remove a record number with its hash; false if it does not exist.
+    /// Removes a record number with its hash. Returns false if the entry does not exist.
     #[inline]
     pub fn remove(&mut self, hash: u64, number: u32) -> bool {
         let (home, entry) = (self.home(hash), self.tag(hash) | (number + 1));
@@ -159,14 +159,14 @@ impl<'m> CompactIndex<'m> {
         }
     }
 
-    /// Tag of a hash; never 0, so that no free entry matches.
+    /// Tag of a hash. It is never 0, so that it does not match free entries.
     #[inline(always)]
     fn tag(&self, hash: u64) -> u32 {
         let tag = (hash >> 32) as u32 & !self.numbers;
         if tag == 0 { self.numbers.wrapping_add(1) } else { tag }
     }
 
-    /// Positions in a bucket with this tag.
+    /// Positions in a bucket whose entries have this tag.
     #[inline(always)]
     fn tagged(&self, bucket: &Bucket, tag: u32) -> impl Iterator<Item = usize> {
         bucket.places(!self.numbers, tag)
@@ -221,7 +221,7 @@ mod tests {
             });
             assert_eq!(None, absent);
         }
-        // With 15 tag bits, fewer than one lookup in a hundred reads a wrong record.
+        // With 15 bits in a tag, fewer than 1 % of the lookups read a wrong record.
         assert!(asked < COUNT / 100, "{asked}");
         for number in 0..COUNT {
             assert!(index.remove(mixed(number.into()), number));
@@ -249,7 +249,7 @@ mod tests {
             let mut memory = vec![Line::ZERO; lines];
             let mut index = CompactIndex::new(&mut memory, 64);
             let mut model = BTreeSet::new();
-            // Only a few different hashes, so that buckets overflow and tags are equal.
+            // The hash has only a few different values, so that buckets overflow and tags are equal.
             let hash = |number: u32| mixed(u64::from(number % 7)) & !0xffff_0000_0000_0000;
             for (adds, number) in steps {
                 if adds && !model.contains(&number) {

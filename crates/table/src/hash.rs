@@ -1,8 +1,8 @@
 //! Keyed hashes of flow keys.
 //!
-//! Attackers can choose keys, so the hash is keyed and not linear: AES rounds over the tuple. Sets of keys that collide
-//! under CRC32 or Toeplitz with any seed are spread evenly here. The same seed yields the same values on every
-//! little-endian processor, with or without AES instructions.
+//! Attackers can choose the keys of flows. Therefore the hash has a secret seed and is not linear: it applies AES
+//! rounds to the tuple. It distributes evenly even those keys that collide under CRC32 or Toeplitz with any seed. With
+//! the same seed, every little-endian processor computes the same values, with or without AES instructions.
 
 use crate::simd::aes::{Unit, software};
 use sluice_wire::key::{FlowKey4, FlowKey6};
@@ -19,7 +19,7 @@ pub struct Hasher {
 }
 
 impl std::fmt::Debug for Hasher {
-    /// The round keys are not printed, because they allow colliding flows to be chosen.
+    /// The round keys are secret: anyone who knows them can choose colliding flows.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Hasher")
             .field("unit", &self.unit)
@@ -28,7 +28,7 @@ impl std::fmt::Debug for Hasher {
 }
 
 impl Hasher {
-    /// Create a hasher from 128 random bits.
+    /// Creates a hasher from 128 random bits.
     pub fn new(seed: [u64; 2]) -> Self {
         Hasher {
             keys: Self::expand(seed),
@@ -36,7 +36,7 @@ impl Hasher {
         }
     }
 
-    /// Create a hasher without AES instructions: slower, with the same values.
+    /// Creates a hasher that uses no AES instructions. It is slower and computes the same values.
     pub fn in_software(seed: [u64; 2]) -> Self {
         Hasher {
             keys: Self::expand(seed),
@@ -44,12 +44,13 @@ impl Hasher {
         }
     }
 
-    /// Derive independent round keys from one seed: four rounds over the seed and a number, keyed by the seed.
+    /// Derives independent round keys from one seed: four AES rounds over the seed and a counter, with the seed as the
+    /// key.
     fn expand(seed: [u64; 2]) -> Keys {
         let seed: [u32; 4] = bytemuck::cast(seed);
         let mut keys = [[0; 4]; 5];
         for (number, key) in (1u32..).zip(&mut keys) {
-            // Digits of pi, so that zero seeds and repeated columns don't persist.
+            // Digits of pi break the symmetry of zero seeds and repeated columns.
             let mut state = software::xor(seed, [0x243f_6a88, 0x85a3_08d3, 0x1319_8a2e, 0x0370_7344 ^ number]);
             for _ in 0..4 {
                 state = software::round(state, seed);
@@ -59,37 +60,38 @@ impl Hasher {
         Keys(keys)
     }
 
-    /// Set `out[k]` to the hash of `keys[k]`, up to the shorter length.
+    /// Sets `out[k]` to the hash of `keys[k]`. If the slices differ in length, the shorter length applies.
     #[inline]
     pub fn hash4(&self, keys: &[FlowKey4], out: &mut [u64]) {
         self.unit.hash4(&self.keys, keys, out);
     }
 
-    /// Set `out[k]` to the hash of `keys[k]`, up to the shorter length.
+    /// Sets `out[k]` to the hash of `keys[k]`. If the slices differ in length, the shorter length applies.
     #[inline]
     pub fn hash6(&self, keys: &[FlowKey6], out: &mut [u64]) {
         self.unit.hash6(&self.keys, keys, out);
     }
 
-    /// Set `out[k]` to the hash of `blocks[k]`, up to the shorter length; for small keys other than flow keys.
+    /// Sets `out[k]` to the hash of `blocks[k]`, for small keys other than flow keys. If the slices differ in length,
+    /// the shorter length applies.
     #[inline]
     pub fn blocks(&self, blocks: &[[u64; 2]], out: &mut [u64]) {
         self.unit.blocks(&self.keys, blocks, out);
     }
 
-    /// Hash of one block: the same value as in a batch, with lower latency.
+    /// Hash of one block. The value is the same as in a batch; the latency is lower.
     #[inline(always)]
     pub fn block(&self, block: [u64; 2]) -> u64 {
         self.unit.block(&self.keys, block)
     }
 
-    /// Set `out[k]` to the hash of `blocks[k]`, up to the shorter length.
+    /// Sets `out[k]` to the hash of `blocks[k]`. If the slices differ in length, the shorter length applies.
     #[inline]
     pub fn double_blocks(&self, blocks: &[[u64; 4]], out: &mut [u64]) {
         self.unit.double_blocks(&self.keys, blocks, out);
     }
 
-    /// Hash of one key; the batch form is faster per key.
+    /// Hash of one key. For several keys, the batch function takes less time per key.
     #[inline]
     pub fn one4(&self, key: &FlowKey4) -> u64 {
         let mut out = [0];
@@ -97,7 +99,7 @@ impl Hasher {
         out[0]
     }
 
-    /// Hash of one key; the batch form is faster per key.
+    /// Hash of one key. For several keys, the batch function takes less time per key.
     #[inline]
     pub fn one6(&self, key: &FlowKey6) -> u64 {
         let mut out = [0];
@@ -144,8 +146,8 @@ mod tests {
 
     #[test]
     fn round_of_fips_197_example_is_its_second_state() {
-        // FIPS 197, appendix B: the state at the start of round 1, its round key, and the state at the start of round
-        // 2.
+        // Test vector of FIPS 197, appendix B: the state at the start of round 1, its round key, and the state at the
+        // start of round 2.
         let block = |bytes: [u8; 16]| bytemuck::cast::<_, [u32; 4]>(bytes);
         let start = 0x193d_e3be_a0f4_e22b_9ac6_8d2a_e9f8_4808_u128.to_be_bytes();
         let key = 0xa0fa_fe17_8854_2cb1_23a3_3939_2a6c_7605_u128.to_be_bytes();

@@ -1,13 +1,13 @@
 //! Tables for all per-packet lookups, in memory that the caller provides.
 //!
-//! - [`flow::FlowTable`] finds the record of a flow from a packet of either direction.
+//! - [`flow::FlowTable`] finds the record of a flow for a packet of either direction.
 //! - [`wheel::Wheel`] reports records that may have timed out.
 //! - [`compact::CompactIndex`] finds the records of a [`slab::Slab`].
-//! - [`prefix`] finds routes, and [`qns`] translation rules.
-//! - [`arena`] stores values that are only added.
+//! - [`prefix`] finds routes, and [`qns`] finds translation rules.
+//! - [`arena`] is append-only storage.
 //! - [`reserve`] holds parts that several tables share.
 //! - [`publish`] passes new snapshots to workers.
-//! - [`changes`] determines which earlier decisions a new generation affects.
+//! - [`changes`] determines which earlier decisions are affected by a new generation.
 //!
 //! Unsafe code is limited to [`prefetch`], [`pages`], `simd` and `arena`.
 #![deny(unsafe_code)]

@@ -1,4 +1,4 @@
-//! Memory that the caller provides, as whole cache lines, so that it may come from huge pages or a mapped file.
+//! Memory that the caller provides. It consists of whole cache lines, and may come from huge pages or a mapped file.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -15,7 +15,7 @@ impl Line {
     pub const ZERO: Line = Line([0; 8]);
 }
 
-/// Number of lines that hold `bytes` bytes.
+/// Number of lines that are needed for `bytes` bytes.
 pub const fn lines_of(bytes: usize) -> usize {
     bytes.div_ceil(LINE)
 }

@@ -1,11 +1,11 @@
-//! Huge pages for large tables, so that random accesses need fewer TLB entries.
+//! Huge pages for large tables. Random accesses then need fewer TLB entries.
 #![allow(unsafe_code)]
 
 /// Size of a huge page in bytes.
 const HUGE: usize = 2 << 20;
 
-/// Request huge pages for memory that was not accessed yet (`MADV_HUGEPAGE`), as far as they fit. Otherwise it has
-/// ordinary pages.
+/// Requests huge pages (`MADV_HUGEPAGE`) for the part of `memory` that consists of whole huge pages. The memory must
+/// not have been accessed before.
 pub fn prefer_huge<T>(memory: &[T]) {
     let range = memory.as_ptr_range();
     let start = (range.start as usize).next_multiple_of(HUGE);
@@ -13,7 +13,7 @@ pub fn prefer_huge<T>(memory: &[T]) {
     if start < end && !cfg!(miri) {
         // SAFETY: the range lies in borrowed memory; the kind of pages does not affect its contents.
         let _ = unsafe {
-            // Errors are ignored: a kernel without huge pages uses ordinary ones.
+            // Errors are ignored, because a kernel without huge pages uses pages of normal size.
             rustix::mm::madvise(
                 std::ptr::without_provenance_mut(start),
                 end - start,

@@ -1,63 +1,63 @@
-//! Prefetching of cache lines. It never faults, whatever the address, and does nothing on processors without such an
-//! instruction.
+//! Prefetching of cache lines. A prefetch never faults, whatever its address is. On processors without a prefetch
+//! instruction these functions do nothing.
 #![allow(unsafe_code)]
 
-/// Prefetch the first line of `value` for reading.
+/// Prefetches the first line of `value` for reading.
 #[inline(always)]
 pub fn prefetch_read<T: ?Sized>(value: &T) {
     read(std::ptr::from_ref(value).cast());
 }
 
-/// Prefetch the first line of `value` for writing.
+/// Prefetches the first line of `value` for writing.
 #[inline(always)]
 pub fn prefetch_write<T: ?Sized>(value: &T) {
     write(std::ptr::from_ref(value).cast());
 }
 
-/// Prefetch the line of an address for reading. Any address is harmless.
+/// Prefetches the line of an address for reading. Invalid addresses are harmless.
 #[inline(always)]
 pub fn prefetch_read_address(address: *const u8) {
     read(address);
 }
 
-/// Prefetch the line of an address for writing. Any address is harmless.
+/// Prefetches the line of an address for writing. Invalid addresses are harmless.
 #[inline(always)]
 pub fn prefetch_write_address(address: *const u8) {
     write(address);
 }
 
-/// Prefetch the first line of `slice[index]` for reading. An index beyond the end is harmless.
+/// Prefetches the first line of `slice[index]` for reading. An index out of range is harmless.
 #[inline(always)]
 pub fn prefetch_read_at<T>(slice: &[T], index: usize) {
     read(slice.as_ptr().wrapping_add(index).cast());
 }
 
-/// Prefetch the first line of `slice[index]` into the second-level cache, which allows far more outstanding prefetches
-/// per core than the first level. An index beyond the end is harmless.
+/// Prefetches the first line of `slice[index]` into the second-level cache, where a core can have far more outstanding
+/// prefetches than in the first level. An index out of range is harmless.
 #[inline(always)]
 pub fn prefetch_far_at<T>(slice: &[T], index: usize) {
     far(slice.as_ptr().wrapping_add(index).cast());
 }
 
-/// Prefetch every line of `slice[index]` into the second-level cache.
+/// Prefetches every line of `slice[index]` into the second-level cache.
 #[inline(always)]
 pub fn prefetch_all_far_at<T>(slice: &[T], index: usize) {
     lines(slice, index).for_each(far);
 }
 
-/// Prefetch every line of `slice[index]` for reading. An index beyond the end is harmless.
+/// Prefetches every line of `slice[index]` for reading. An index out of range is harmless.
 #[inline(always)]
 pub fn prefetch_all_read_at<T>(slice: &[T], index: usize) {
     lines(slice, index).for_each(read);
 }
 
-/// Prefetch every line of `slice[index]` for writing. An index beyond the end is harmless.
+/// Prefetches every line of `slice[index]` for writing. An index out of range is harmless.
 #[inline(always)]
 pub fn prefetch_all_at<T>(slice: &[T], index: usize) {
     lines(slice, index).for_each(write);
 }
 
-/// Start addresses of the lines of `slice[index]`.
+/// Start addresses of the cache lines of `slice[index]`.
 #[inline(always)]
 fn lines<T>(slice: &[T], index: usize) -> impl Iterator<Item = *const u8> {
     let first: *const u8 = slice.as_ptr().wrapping_add(index).cast();

@@ -1,39 +1,40 @@
-//! A reserve of parts that several tables share: a table takes a part when needed and returns it, without locks.
+//! A reserve of parts that several tables share. A table takes a part when it needs one, and returns it later, without
+//! locks.
 
 use core::fmt;
 
 use crossbeam_queue::ArrayQueue;
 
-/// Parts that no table uses at present. All are alike.
+/// Parts that no table uses at the moment. All parts are equivalent.
 pub struct Reserve<T> {
     parts: ArrayQueue<T>,
 }
 
 impl<T> Reserve<T> {
-    /// Create a reserve of these parts; `None` if there are none.
+    /// Creates a reserve of these parts; `None` if `parts` is empty.
     pub fn new(parts: Vec<T>) -> Option<Self> {
         if parts.is_empty() {
             return None;
         }
         let queue = ArrayQueue::new(parts.len());
         for part in parts {
-            // The queue has room for each part.
+            // The capacity of the queue is the number of parts, so this succeeds.
             let _ = queue.push(part);
         }
         Some(Self { parts: queue })
     }
 
-    /// Take a part out of the reserve.
+    /// Takes a part from the reserve; `None` if it is empty.
     pub fn allocate(&self) -> Option<T> {
         self.parts.pop()
     }
 
-    /// Return a part to the reserve.
+    /// Returns a part to the reserve.
     pub fn release(&self, part: T) {
         let _ = self.parts.push(part);
     }
 
-    /// Number of available parts at this moment.
+    /// Number of parts in the reserve at the moment.
     pub fn available(&self) -> usize {
         self.parts.len()
     }

@@ -1,36 +1,36 @@
-//! Slab of equally sized records in memory that the caller provides; records are allocated and freed individually.
+//! Slab of records of equal size, in memory that the caller provides. Records are allocated and freed individually.
 
 use bytemuck::Pod;
 
 use crate::memory::Line;
 use crate::prefetch::prefetch_all_at;
 
-/// A record that can store the number of another record while it is free.
+/// A record that, while it is free, can store the number of another record.
 pub trait Linked: Pod {
-    /// The number stored by [`Linked::set_link`].
+    /// The number that was stored by [`Linked::set_link`].
     fn link(&self) -> u32;
-    /// Store a number in a free record.
+    /// Stores a record number in a free record.
     fn set_link(&mut self, link: u32);
 }
 
-/// Records by number.
+/// Allocator of records, which are identified by numbers.
 #[derive(Debug)]
 pub struct Slab<'m, R> {
     records: &'m mut [R],
-    /// Number of the first freed record plus one; 0 if there is none.
+    /// Number of the first record in the list of freed records, plus one; 0 if the list is empty.
     free: u32,
-    /// Number from which on records were never used.
+    /// Number of the first record that was never used.
     fresh: u32,
     live: u32,
 }
 
 impl<'m, R: Linked> Slab<'m, R> {
-    /// Number of memory lines for `records` records.
+    /// Number of memory lines that `records` records need.
     pub const fn lines_for(records: usize) -> usize {
         (records * size_of::<R>()).div_ceil(size_of::<Line>())
     }
 
-    /// Create with at most `records` free records, as many as `memory` holds.
+    /// Creates a slab of free records: as many as `memory` holds, but at most `records`.
     pub fn new(memory: &'m mut [Line], records: usize) -> Self {
         memory.fill(Line::ZERO);
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(memory);
@@ -43,7 +43,7 @@ impl<'m, R: Linked> Slab<'m, R> {
         }
     }
 
-    /// Free all records.
+    /// Frees all records.
     pub fn reset(&mut self) {
         debug_assert_eq!(0, self.live);
         (self.free, self.fresh) = (0, 0);
@@ -70,12 +70,12 @@ impl<'m, R: Linked> Slab<'m, R> {
         self.records.len()
     }
 
-    /// Exclusive upper bound of the record numbers in use.
+    /// Exclusive upper bound of the numbers of records in use.
     pub fn high_water(&self) -> u32 {
         self.fresh
     }
 
-    /// Store a record; returns its number, or `None` if the slab is full.
+    /// Stores a record and returns its number; `None` if the slab is full.
     #[inline]
     pub fn allocate(&mut self, record: R) -> Option<u32> {
         let number = self.free.checked_sub(1).unwrap_or(self.fresh);
@@ -90,7 +90,7 @@ impl<'m, R: Linked> Slab<'m, R> {
         Some(number)
     }
 
-    /// Free a record, which must be in use.
+    /// Frees a record, which must be in use.
     #[inline]
     pub fn release(&mut self, number: u32) {
         if let Some(record) = self.records.get_mut(number as usize) {
@@ -101,25 +101,25 @@ impl<'m, R: Linked> Slab<'m, R> {
         }
     }
 
-    /// Record with this number.
+    /// The record with this number.
     #[inline(always)]
     pub fn get(&self, number: u32) -> Option<&R> {
         self.records.get(number as usize)
     }
 
-    /// Record with this number, mutable.
+    /// The record with this number, mutable.
     #[inline(always)]
     pub fn get_mut(&mut self, number: u32) -> Option<&mut R> {
         self.records.get_mut(number as usize)
     }
 
-    /// Prefetch the record that the next [`Slab::allocate`] writes.
+    /// Prefetches the record that the next [`Slab::allocate`] writes.
     #[inline(always)]
     pub fn prefetch_allocate(&self) {
         self.prefetch(self.free.checked_sub(1).unwrap_or(self.fresh));
     }
 
-    /// Prefetch a record.
+    /// Prefetches a record.
     #[inline(always)]
     pub fn prefetch(&self, number: u32) {
         prefetch_all_at(self.records, number as usize);

@@ -1,11 +1,11 @@
-//! The Toeplitz hash by which cards select a queue (as defined by Microsoft's RSS), in software.
+//! Software implementation of the Toeplitz hash, with which NICs select a receive queue (defined by Microsoft's RSS).
 //!
-//! Every bit of the hash is the parity of the input under a window of the key. The hash is linear over bits, so the
-//! value that one field needs for a desired result can be computed, and keys can be chosen such that some input bits
-//! have no influence. Linearity also means that anyone who knows the key can steer packets at will: the hash assigns
-//! packets to cores, but is never used for tables.
+//! Every bit of the hash is the parity of the input under a window of the key. The hash is linear over bits. Therefore
+//! one can compute the value of a field that yields a desired hash, and choose keys for which some input bits have no
+//! influence. Linearity also means that anyone who knows the key can choose the queue of packets. The hash is used to
+//! distribute packets to cores, but never for tables.
 //!
-//! Inputs are what a card hashes: source address, destination address, source port, destination port, as in the packet,
+//! The input is that of a NIC: source address, destination address, source port and destination port as in the packet,
 //! without the fields that are not selected. Bit 0 is the first bit of the first byte.
 
 mod draw;
@@ -14,7 +14,7 @@ use core::fmt;
 
 pub use draw::{Blocks, Hosts, draw_for_blocks, draw_for_flows, draw_for_hosts, unit_part};
 
-/// Key size in bytes: the longest input needs 40; cards use at most 52.
+/// Size of a key in bytes. The longest input needs 40 bytes; NICs use at most 52.
 pub const KEY_BYTES: usize = 52;
 
 /// Maximum number of hash bits that select a shard.
@@ -25,14 +25,14 @@ pub const MAX_BITS: u32 = 10;
 pub struct Key([u8; KEY_BYTES]);
 
 impl fmt::Debug for Key {
-    /// The key is not printed, because it allows packets to be steered at will.
+    /// The key is secret: anyone who knows it can choose the queue of packets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Key").finish_non_exhaustive()
     }
 }
 
 impl Key {
-    /// The key of Microsoft's verification suite for RSS, padded with zeros after its 40 bytes.
+    /// The key of Microsoft's RSS verification suite: 40 bytes, padded with zeros.
     pub const VERIFICATION: Self = {
         let known = [
             0x6d, 0x5a, 0x56, 0xda, 0x25, 0x5b, 0x0e, 0xc2, 0x41, 0x67, 0x25, 0x3d, 0x43, 0xa3, 0x8f, 0xb0, 0xd0, 0xca,
@@ -48,17 +48,17 @@ impl Key {
         Self(bytes)
     };
 
-    /// Create a key from its bytes.
+    /// Creates a key from its bytes.
     pub const fn new(bytes: [u8; KEY_BYTES]) -> Self {
         Self(bytes)
     }
 
-    /// Bytes of the key, of which a card uses the first 40 or all.
+    /// The bytes of the key. Some NICs use only the first 40 bytes.
     pub const fn bytes(&self) -> &[u8; KEY_BYTES] {
         &self.0
     }
 
-    /// Bit `at`; 0 beyond the end.
+    /// Value of bit `at`; 0 beyond the end of the key.
     pub(crate) fn bit(&self, at: usize) -> bool {
         self.0.get(at / 8).is_some_and(|byte| byte >> (7 - at % 8) & 1 != 0)
     }
@@ -70,12 +70,12 @@ impl Key {
         *byte = if bit { *byte | mask } else { *byte & !mask };
     }
 
-    /// The 64 bits from bit `at` on, the first one highest, 0 beyond the end.
+    /// The 64 bits of the key from bit `at` on, most significant bit first; 0 beyond the end of the key.
     pub fn window(&self, at: usize) -> u64 {
         (at..at + 64).fold(0, |word, at| word << 1 | u64::from(self.bit(at)))
     }
 
-    /// Hash of an input of at most 48 bytes, as a card reports it, computed bit by bit.
+    /// Hash of an input of at most 48 bytes, as a NIC reports it. It is computed bit by bit.
     pub fn hash(&self, input: &[u8]) -> u32 {
         let bits = input.iter().enumerate().flat_map(|(place, byte)| {
             (0..8)
@@ -86,7 +86,7 @@ impl Key {
     }
 }
 
-/// Computes the low hash bits of inputs of up to `64 * WORDS` bits, with one parity per bit.
+/// Computes the low bits of the hash for inputs of up to `64 * WORDS` bits. Each hash bit is computed as one parity.
 #[derive(Clone, Copy)]
 pub struct ParityRows<const WORDS: usize> {
     rows: [[u64; WORDS]; MAX_BITS as usize],
@@ -94,14 +94,14 @@ pub struct ParityRows<const WORDS: usize> {
 }
 
 impl<const WORDS: usize> fmt::Debug for ParityRows<WORDS> {
-    /// The key is not printed.
+    /// The rows contain the key, which is secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Rows").field("bits", &self.bits).finish_non_exhaustive()
     }
 }
 
 impl<const WORDS: usize> ParityRows<WORDS> {
-    /// Create for the low `bits` bits of the hash with a key, at most [`MAX_BITS`].
+    /// Creates the rows of a key for the low `bits` bits of the hash, at most [`MAX_BITS`].
     pub fn new(key: &Key, bits: u32) -> Self {
         let row = |bit: usize| core::array::from_fn(|word| key.window(word * 64 + 31 - bit));
         Self {
@@ -110,7 +110,8 @@ impl<const WORDS: usize> ParityRows<WORDS> {
         }
     }
 
-    /// Low hash bits of an input: its first bit is the highest of the first word; bits after its end are 0.
+    /// Low bits of the hash of an input. The first bit of the input is the most significant bit of the first word; bits
+    /// after the end of the input are 0.
     #[inline(always)]
     pub fn of(&self, input: [u64; WORDS]) -> u32 {
         let mut hash = 0;
@@ -124,26 +125,27 @@ impl<const WORDS: usize> ParityRows<WORDS> {
         hash
     }
 
-    /// Number of hash bits.
+    /// Number of hash bits that are computed.
     #[inline(always)]
     pub fn bits(&self) -> u32 {
         self.bits
     }
 }
 
-/// Low hash bits of four bytes, such as an IPv4 address, by one table lookup per byte; for per-packet use.
+/// Computes the low bits of the hash of four bytes, such as an IPv4 address, with one table lookup per byte. Used for
+/// each packet.
 #[derive(Clone)]
 pub struct ByteTables(Box<[[u16; 256]; 4]>);
 
 impl fmt::Debug for ByteTables {
-    /// The key is not printed.
+    /// The tables contain the key, which is secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Bytes").finish_non_exhaustive()
     }
 }
 
 impl ByteTables {
-    /// Create for the low `bits` bits of the hash with a key, at most [`MAX_BITS`].
+    /// Creates the tables of a key for the low `bits` bits of the hash, at most [`MAX_BITS`].
     pub fn new(key: &Key, bits: u32) -> Self {
         let rows = ParityRows::<1>::new(key, bits);
         let of = |place: usize, byte: usize| rows.of([(byte as u64) << (56 - 8 * place)]) as u16;
@@ -152,7 +154,7 @@ impl ByteTables {
         })))
     }
 
-    /// Low hash bits of four bytes, the first one highest.
+    /// Low bits of the hash of four bytes. The first byte is the most significant one.
     #[inline(always)]
     pub fn of(&self, input: u32) -> u16 {
         let [first, second, third, fourth] = input.to_be_bytes();
@@ -182,7 +184,8 @@ mod tests {
         [address(source).to_vec(), address(destination).to_vec(), ports].concat()
     }
 
-    /// "Verifying the RSS Hash Calculation", Microsoft: by addresses and ports, and by addresses alone.
+    /// Test vectors of Microsoft's "Verifying the RSS Hash Calculation", with addresses and ports, and with addresses
+    /// only.
     #[test]
     fn hash_of_published_vectors_is_the_published_one() {
         let four = [

@@ -1,25 +1,27 @@
-//! Token buckets (RFC 2697, 2698): a rate of tokens, of which a burst is saved up. Time is passed in, in nanoseconds.
+//! Token buckets (RFC 2697, 2698). A bucket is filled with a constant rate of tokens up to a burst size. The caller
+//! passes the time in nanoseconds.
 //!
-//! A [`TokenBucket`] has one owner and is exact. Where many buckets have one rate, or workers share a bucket, its state is one word,
-//! the moment at which it is full again, and a [`TokenRate`] does the arithmetic; a [`SharedTokenBucket`] holds both.
+//! A [`TokenBucket`] has one owner and computes exactly. If many buckets have the same rate, or workers share a bucket,
+//! the state of a bucket is one word, the time at which the bucket will be full. [`TokenRate`] contains the rate and
+//! the arithmetic, and a [`SharedTokenBucket`] contains both the rate and the word.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const SECOND: u64 = 1_000_000_000;
 
-/// A token bucket of one owner: `rate` tokens a second, at most `burst` saved up. Exact: a token is a second's worth of
-/// `rate`ths of nanoseconds, and nothing is rounded.
+/// A token bucket with one owner, which gets `rate` tokens per second up to `burst` tokens. The level is counted in
+/// tokens times 10^9, so that nothing is rounded.
 #[derive(Clone, Copy, Debug)]
 pub struct TokenBucket {
     rate: u64,
-    /// Tokens times nanoseconds in a second.
+    /// Burst size in tokens times 10^9.
     burst: u64,
     level: u64,
     last: u64,
 }
 
 impl TokenBucket {
-    /// A full bucket. `rate` 0 never refills; `burst` is cut to 18 billion.
+    /// Creates a full bucket. With `rate` 0 it is never refilled. `burst` is limited to 18 billion tokens.
     pub const fn new(rate: u64, burst: u64, now: u64) -> Self {
         let burst = burst.saturating_mul(SECOND);
         Self {
@@ -30,7 +32,7 @@ impl TokenBucket {
         }
     }
 
-    /// An empty bucket.
+    /// Creates an empty bucket.
     pub const fn empty(rate: u64, burst: u64, now: u64) -> Self {
         Self {
             level: 0,
@@ -38,13 +40,13 @@ impl TokenBucket {
         }
     }
 
-    /// Take one token; false where there is none. Time that goes back adds nothing.
+    /// Takes one token. Returns false if there is none. If the time decreases, no tokens are added.
     #[inline]
     pub fn take(&mut self, now: u64) -> bool {
         self.take_many(1, now)
     }
 
-    /// Take `tokens` together (a packet's bytes), or none and false.
+    /// Takes `tokens` tokens, such as the bytes of a packet. If there are fewer, takes none and returns false.
     #[inline]
     pub fn take_many(&mut self, tokens: u64, now: u64) -> bool {
         self.level = self.level(now);
@@ -57,12 +59,12 @@ impl TokenBucket {
         taken
     }
 
-    /// Whether there is a token.
+    /// Whether the bucket has at least one token.
     pub fn has_token(&self, now: u64) -> bool {
         self.level(now) >= SECOND
     }
 
-    /// The moment from which on there is a token: `now` where there is one. With `rate` 0 the end of time.
+    /// The time from which on the bucket has a token: `now` if it has one, and `u64::MAX` if `rate` is 0.
     pub fn next_token(&self, now: u64) -> u64 {
         match SECOND.saturating_sub(self.level(now)) {
             0 => now,
@@ -80,34 +82,38 @@ impl TokenBucket {
     }
 }
 
-/// Binary digits behind the point of a nanosecond in a bucket's word: the time of a packet at 100 Gbit/s is right to a hundredth.
+/// Number of binary digits after the point in a bucket's word, which counts nanoseconds. The duration of a packet at
+/// 100 Gbit/s is represented with an error of at most 1 %.
 const WORD_DIGITS: u32 = 5;
 
-/// Further digits of the time of a token: rates of bits are as exact as those of packets.
+/// Number of additional binary digits in the duration of a token. With them, rates in bits are as exact as rates in
+/// packets.
 const TOKEN_DIGITS: u32 = 29;
 
-/// What is added to a time before these are cut off.
+/// Added to a duration before the additional digits are removed, so that the result is rounded up.
 const ROUND_UP: u64 = (1 << TOKEN_DIGITS) - 1;
 
-/// The longest time that a bucket saves up, or is overdrawn by: two years. The moment of a word that lies further ahead is taken to
-/// have passed, since words wrap around after 18 years.
+/// Maximum duration that a bucket can accumulate or owe: two years. A word that lies further ahead is considered to be
+/// in the past, because words wrap around after 18 years.
 const MAX_TIME: u64 = 1 << 61;
 
-/// The rate and the burst of token buckets whose state is one word: the moment at which the bucket is full again (the theoretical
-/// arrival time of the generic cell rate algorithm, ITU-T I.371). A bucket whose word is 0 is full.
+/// Rate and burst of token buckets whose state is one word: the time at which the bucket will be full (the theoretical
+/// arrival time of the generic cell rate algorithm, ITU-T I.371). A bucket with the word 0 is full.
 ///
-/// Times are rounded up to 1/32 nanosecond for each taking: never more than the rate passes. The clock may start anywhere and wrap
-/// around. Where it goes back, tokens are missing until it is there again.
+/// Durations are rounded up to 1/32 nanosecond each time tokens are taken, so that the rate is never exceeded. The
+/// clock may start at any value and may wrap around. If the time decreases, tokens are missing until the clock reaches
+/// its former value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TokenRate {
-    /// Time of a token, in parts of a nanosecond with all digits.
+    /// Duration of one token, in nanoseconds with all binary digits after the point.
     token: u64,
-    /// Time of the tokens that are saved up, in those of words.
+    /// Duration of the burst, in nanoseconds with the binary digits of a word.
     depth: u64,
 }
 
 impl TokenRate {
-    /// `per_second` tokens, of which `burst` are saved up: as many pass at once one by one. 0 per second lets none pass.
+    /// Creates a rate for tokens that are taken one by one. A burst of `burst` packets passes. With `per_second` 0, no
+    /// packet passes.
     #[inline]
     pub const fn new(per_second: u64, burst: u64) -> Self {
         let rate = Self::without_burst(per_second);
@@ -117,7 +123,8 @@ impl TokenRate {
         }
     }
 
-    /// As [`TokenRate::new`], for tokens that are taken many at a time, as the bits of a packet are: `burst` are saved up as a whole.
+    /// Creates a rate for tokens that are taken in large numbers, such as the bits of packets. The duration of a burst
+    /// is rounded only once.
     #[inline]
     pub const fn for_sizes(per_second: u64, burst: u64) -> Self {
         let rate = Self::without_burst(per_second);
@@ -127,7 +134,7 @@ impl TokenRate {
         }
     }
 
-    /// What comes in `nanoseconds` is saved up, and `min_burst` tokens at least.
+    /// Creates a rate whose burst is the number of tokens in `nanoseconds`, but at least `min_burst` tokens.
     pub const fn with_burst_time(per_second: u64, nanoseconds: u64, min_burst: u64) -> Self {
         let whole = per_second as u128 * nanoseconds as u128 / SECOND as u128;
         let whole = if whole > u64::MAX as u128 {
@@ -158,13 +165,13 @@ impl TokenRate {
         Self { depth, ..self }
     }
 
-    /// The word once a token has been taken, or none where there is none.
+    /// The word after one token was taken; `None` if there is none.
     #[inline]
     pub const fn take(&self, full_at: u64, now: u64) -> Option<u64> {
         self.take_time(full_at, self.time_of_one(), now)
     }
 
-    /// The word once `tokens` have been taken together, or none where there are fewer.
+    /// The word after `tokens` tokens were taken; `None` if there are fewer.
     #[inline]
     pub const fn take_many(&self, full_at: u64, tokens: u64, now: u64) -> Option<u64> {
         self.take_time(full_at, self.time(tokens), now)
@@ -181,7 +188,8 @@ impl TokenRate {
         }
     }
 
-    /// The word once `tokens` have been taken, whether they were there or not: what is overdrawn is paid back first.
+    /// The word after `tokens` tokens were taken, even if there are fewer. Missing tokens become a debt, which is
+    /// repaid before further tokens are available.
     #[inline]
     pub const fn charge(&self, full_at: u64, tokens: u64, now: u64) -> u64 {
         let now = now.wrapping_mul(1 << WORD_DIGITS);
@@ -189,7 +197,7 @@ impl TokenRate {
         word(now, if debt < MAX_TIME { debt } else { MAX_TIME })
     }
 
-    /// Whole tokens that are there.
+    /// Number of whole tokens in the bucket.
     #[inline]
     pub const fn tokens(&self, full_at: u64, now: u64) -> u64 {
         let time = self
@@ -206,12 +214,12 @@ impl TokenRate {
         }
     }
 
-    /// Whether nothing is missing.
+    /// Whether the bucket is full.
     pub const fn is_full(&self, full_at: u64, now: u64) -> bool {
         debt(full_at, now.wrapping_mul(1 << WORD_DIGITS)) == 0
     }
 
-    /// [`TokenRate::take`] of a word that workers share: whether there was one.
+    /// Takes one token from a bucket whose word is shared by workers. Returns false if there is none.
     #[inline]
     pub fn take_shared(&self, full_at: &AtomicU64, now: u64) -> bool {
         full_at
@@ -219,7 +227,7 @@ impl TokenRate {
             .is_ok()
     }
 
-    /// The time of tokens, in parts of a nanosecond as words have them.
+    /// Duration of `tokens` tokens, in nanoseconds with the binary digits of a word.
     #[inline]
     const fn time(&self, tokens: u64) -> u64 {
         let time = tokens as u128 * self.token as u128 + ROUND_UP as u128;
@@ -229,21 +237,21 @@ impl TokenRate {
         }
     }
 
-    /// The time of one token.
+    /// Duration of one token, in nanoseconds with the binary digits of a word.
     #[inline]
     const fn time_of_one(&self) -> u64 {
         (self.token + ROUND_UP) >> TOKEN_DIGITS
     }
 }
 
-/// How far ahead of `now` the moment of a word is.
+/// Duration from `now` until the bucket is full.
 #[inline]
 const fn debt(full_at: u64, now: u64) -> u64 {
     let debt = full_at.wrapping_sub(now);
     if full_at == 0 || debt > 2 * MAX_TIME { 0 } else { debt }
 }
 
-/// The word of a moment: any but 0.
+/// Word of a bucket that will be full at `now + debt`. It is never 0.
 #[inline]
 const fn word(now: u64, debt: u64) -> u64 {
     match now.wrapping_add(debt) {
@@ -252,7 +260,7 @@ const fn word(now: u64, debt: u64) -> u64 {
     }
 }
 
-/// A token bucket that workers share, without a lock.
+/// A token bucket that workers share without a lock.
 #[derive(Debug)]
 pub struct SharedTokenBucket {
     rate: TokenRate,
@@ -260,7 +268,7 @@ pub struct SharedTokenBucket {
 }
 
 impl SharedTokenBucket {
-    /// A full bucket.
+    /// Creates a full bucket.
     pub const fn new(rate: TokenRate) -> Self {
         Self {
             rate,
@@ -268,18 +276,18 @@ impl SharedTokenBucket {
         }
     }
 
-    /// Its rate and burst.
+    /// Rate and burst of the bucket.
     pub fn rate(&self) -> TokenRate {
         self.rate
     }
 
-    /// Take one token; false where there is none.
+    /// Takes one token. Returns false if there is none.
     #[inline]
     pub fn take(&self, now: u64) -> bool {
         self.rate.take_shared(&self.full_at, now)
     }
 
-    /// Take `tokens` together, or none and false.
+    /// Takes `tokens` tokens. If there are fewer, takes none and returns false.
     #[inline]
     pub fn take_many(&self, tokens: u64, now: u64) -> bool {
         self.full_at
@@ -289,14 +297,14 @@ impl SharedTokenBucket {
             .is_ok()
     }
 
-    /// Whole tokens that are there. Workers that look at once may all take them with [`SharedTokenBucket::charge`]: what is
-    /// overdrawn is paid back later.
+    /// Number of whole tokens in the bucket. If several workers read it simultaneously, each may take all of them with
+    /// [`SharedTokenBucket::charge`]; the resulting debt is repaid later.
     #[inline]
     pub fn tokens(&self, now: u64) -> u64 {
         self.rate.tokens(self.full_at.load(Ordering::Relaxed), now)
     }
 
-    /// Take `tokens`, whether they are there or not.
+    /// Takes `tokens` tokens, even if there are fewer.
     #[inline]
     pub fn charge(&self, tokens: u64, now: u64) {
         let _ = self

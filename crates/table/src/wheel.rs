@@ -1,14 +1,14 @@
-//! The timer wheel: reports records of a flow table that may have timed out.
+//! The timer wheel reports records of a flow table that may have timed out.
 //!
-//! It neither sorts nor scans: records are linked into lists, one per span of time. The packet path only stores the
-//! time at which it last saw a flow. When a record's span begins, the wheel queries the record through a callback, and
-//! the record expires or is rearmed. A record may be queried early, because far timeouts are in coarse spans and are
-//! rearmed into finer ones, but never late: `advance` queries everything due by then, as far as its budget allows, and
-//! continues at the next call.
+//! The wheel neither sorts nor scans records. Records are linked into lists, one for each span of time. For each
+//! packet, the fast path only stores the time in the record. When the span of a record begins, the wheel queries a
+//! callback, which lets the record expire or rearms it. A record may be queried early, because distant timeouts are in
+//! coarse spans from which they are rearmed into finer ones. It is never queried late: `advance` queries all records
+//! that are due, as far as its budget permits, and continues in the next call.
 //!
-//! Time is counted in ticks of the caller's choice; 10 to 100 ms per tick suit timeouts from a second to days. The
-//! spans of the three levels, 64 spans each, are 1, 64 and 4,096 ticks long; records due beyond them are queried every
-//! 258,048 ticks.
+//! Time is counted in ticks. The caller chooses their duration; 10 to 100 ms are suitable for timeouts from one second
+//! to several days. The wheel has three levels of 64 spans, which are 1, 64 and 4,096 ticks long. Records that are due
+//! later are queried every 258,048 ticks.
 
 use crate::flow::{FlowTable, Links, Previous, Record, RecordIndex};
 
@@ -16,21 +16,21 @@ use crate::flow::{FlowTable, Links, Previous, Record, RecordIndex};
 pub type Tick = u64;
 
 const LEVELS: usize = 3;
-/// Number of bits of a span number in a level.
+/// Number of bits of a span number in one level.
 const BITS: u32 = 6;
 const SPANS: usize = 1 << BITS;
-/// Lists per span: as many records can be fetched from memory at once.
+/// Number of lists in a span, and so the number of records that can be fetched from memory simultaneously.
 const CHAINS: usize = 8;
 
-/// Maximum number of records unlinked together.
+/// Maximum number of records that are unlinked together.
 const TAKEN: usize = 64;
 
-/// Result of a query of a record.
+/// Result of the callback for a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimerAction {
     /// The record is no longer scheduled. The caller removes it from the table after `advance`.
     Expire,
-    /// Query again at this tick, or at the tick after now if that is later.
+    /// Query the record again at this tick, or at the next tick if that is later.
     Rearm(Tick),
 }
 
@@ -39,21 +39,21 @@ pub enum TimerAction {
 pub struct Progress {
     /// Number of records queried.
     pub checked: u32,
-    /// Whether no due record is left.
+    /// Whether all due records were queried.
     pub caught_up: bool,
 }
 
-/// Timers of the records of one flow table.
+/// Timer wheel for the records of one flow table.
 #[derive(Clone, Debug)]
 pub struct Wheel {
-    /// First record of each list, packed as in [`Links`].
+    /// Index of the first record in each list, in the format of [`Links`].
     heads: [[[u32; CHAINS]; SPANS]; LEVELS],
-    /// One bit per span: it has records.
+    /// Bitmap of the spans that have records, for each level.
     occupied: [u64; LEVELS],
-    /// All spans that began before this tick are empty; those that begin at it may not be.
+    /// All spans that began before this tick are empty. Spans that begin at this tick may have records.
     current: Tick,
     scheduled: u32,
-    /// List to which the next record is added.
+    /// List of a span to which the next record is added.
     turn: usize,
 }
 
@@ -79,7 +79,7 @@ impl Span {
 }
 
 impl Wheel {
-    /// Create an empty wheel at tick `now`.
+    /// Creates an empty wheel at tick `now`.
     pub fn new(now: Tick) -> Self {
         Wheel {
             heads: [[[0; CHAINS]; SPANS]; LEVELS],
@@ -90,17 +90,18 @@ impl Wheel {
         }
     }
 
-    /// Number of records on the wheel.
+    /// Number of scheduled records.
     pub fn len(&self) -> usize {
         self.scheduled as usize
     }
 
-    /// Whether no record is on the wheel.
+    /// Whether no record is scheduled.
     pub fn is_empty(&self) -> bool {
         self.scheduled == 0
     }
 
-    /// Schedule a record to be queried at tick `due`, replacing an earlier schedule. False if the record is not in use.
+    /// Schedules a record to be queried at tick `due`. Replaces an earlier schedule of the record. Returns false if the
+    /// record is not in use.
     pub fn schedule<R: Record>(&mut self, table: &mut FlowTable<'_, R>, index: RecordIndex, due: Tick) -> bool {
         if !table.get(index).is_some_and(|record| record.links().is_live()) {
             return false;
@@ -110,7 +111,7 @@ impl Wheel {
         true
     }
 
-    /// Take a record off the wheel. False if it was not on it.
+    /// Cancels the schedule of a record. Returns false if it was not scheduled.
     pub fn cancel<R: Record>(&mut self, table: &mut FlowTable<'_, R>, index: RecordIndex) -> bool {
         let Some(record) = table.get_mut(index) else {
             return false;
@@ -138,7 +139,7 @@ impl Wheel {
         true
     }
 
-    /// Take a record off the wheel and remove it from the table; see [`FlowTable::remove`].
+    /// Cancels the schedule of a record and removes it from the table; see [`FlowTable::remove`].
     pub fn remove<R: Record>(
         &mut self,
         table: &mut FlowTable<'_, R>,
@@ -153,8 +154,8 @@ impl Wheel {
         table.remove(index, forward_hash, reverse_hash)
     }
 
-    /// Query the records that are due at tick `now`, at most `budget`; the next call continues with the rest. During
-    /// `ask` the record is off the wheel.
+    /// Queries the records that are due at tick `now`, at most `budget` of them; the next call continues with the rest.
+    /// During the callback `ask` the record is not scheduled.
     pub fn advance<R: Record>(
         &mut self,
         table: &mut FlowTable<'_, R>,
@@ -207,7 +208,7 @@ impl Wheel {
         None
     }
 
-    /// Begin of the next span that has records. No span that begins at the current tick has any.
+    /// Tick at which the next span with records begins. Spans that begin at the current tick must be empty.
     fn next_begin(&self) -> Option<Tick> {
         let begins = (0..LEVELS).filter(|&level| self.occupied[level] != 0).map(|level| {
             let shift = BITS * level as u32;
@@ -220,7 +221,7 @@ impl Wheel {
         begins.min()
     }
 
-    /// Span of a tick after the current one: of the finest level that reaches so far, or the last span.
+    /// Span for a tick after the current one: in the finest level that extends so far, otherwise the last span.
     fn span(&self, due: Tick) -> Span {
         for level in 0..LEVELS {
             let shift = BITS * level as u32;
@@ -259,7 +260,7 @@ impl Wheel {
         let heads = &mut self.heads[span.level][span.number];
         heads[chain] = Links::pack(first);
         let bit = 1 << span.number;
-        // Read the heads one by one: a load of all of them would wait until the store above has reached the cache.
+        // The heads are loaded one by one, because one wide load would wait until the preceding store has reached the cache.
         if first.is_some() {
             self.occupied[span.level] |= bit;
         } else if (1..CHAINS).all(|k| heads[(chain + k) % CHAINS] == 0) {
@@ -267,8 +268,9 @@ impl Wheel {
         }
     }
 
-    /// Unlink records from the lists of a span, at most `most` and as many as fit; returns their number. A list's next
-    /// record is known only after its first is loaded, so one record of each list is fetched at a time.
+    /// Unlinks up to `most` records from the lists of a span, as far as `taken` has space. Returns their number. The
+    /// second record of a list is known only after the first was loaded, so the first records of all lists are fetched
+    /// together.
     fn take<R: Record>(
         &mut self,
         table: &mut FlowTable<'_, R>,

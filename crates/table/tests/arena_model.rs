@@ -1,5 +1,5 @@
-//! Model test: compiles the arena's source with the types of a model checker, for interleavings of appending and
-//! reading threads.
+//! Model test of the arena: compiles its source with the types of a model checker, which explores interleavings of
+//! appending and reading threads.
 
 #![allow(dead_code, missing_docs)]
 
@@ -7,7 +7,7 @@ mod sync {
     pub use loom::sync::Mutex;
     pub use loom::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
 
-    /// A value whose accesses are checked for data races.
+    /// A memory cell whose accesses the model checker examines for data races.
     pub struct Cell<T>(loom::cell::UnsafeCell<T>);
 
     impl<T> Cell<T> {

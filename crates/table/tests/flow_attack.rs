@@ -1,4 +1,4 @@
-//! Flows that linear hashes can't distinguish are distributed by the flow table like any others.
+//! Tests that flows that collide under linear hashes are distributed in the flow table like any other flows.
 
 #![cfg(not(miri))]
 
@@ -37,8 +37,9 @@ fn key6(input: &[u8]) -> FlowKey6 {
     FlowKey6 { tuple, protocol: 17 }
 }
 
-/// Check that 65,536 hashes are distinct, and that each group of 12 bits that selects a position is distributed
-/// randomly over 4,096 values: 16 on average; more than 48 in one has a probability of one in a million.
+/// Checks that 65,536 hashes are distinct, and that every group of 12 bits that selects a position is distributed
+/// randomly over 4,096 values. The mean is 16 hashes per value; the probability of more than 48 for any value is one in
+/// a million.
 fn assert_spread(hashes: &[u64]) {
     assert_eq!(hashes.len(), hashes.iter().collect::<HashSet<_>>().len());
     for shift in [0, 10, 20, 32, 42, 52] {

@@ -1,4 +1,4 @@
-//! Prefix tables compared with a list that is searched linearly.
+//! Tests of prefix tables: the results equal those of a list with linear search.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use sluice_table::prefix::{Address, Match, NO_ROUTE, PrefixTable, Quiescence};
 
-/// All routes; the longest match is found by a linear search.
+/// Model of a table: all routes in a list with linear search.
 struct Linear<A>(BTreeMap<(A, u8), u32>);
 
 impl<A: Address> Linear<A> {
@@ -25,12 +25,12 @@ impl<A: Address> Linear<A> {
 struct Edit<A> {
     prefix: A,
     length: u8,
-    /// `None` removes the route.
+    /// New value; `None` removes the route.
     value: Option<u32>,
 }
 
 fn edits<A: Address>(address: impl Strategy<Value = A>) -> impl Strategy<Value = Vec<Edit<A>>> {
-    // Few values and clustered lengths, so that routes nest, merge and are removed again.
+    // Few different values and clustered lengths, so that routes nest, merge and are removed again.
     let length = prop_oneof![0..=A::BITS, Just(0), Just(A::BITS), Just(8), Just(16), Just(24)];
     let value = prop_oneof![3 => (0u32..4).prop_map(Some), 1 => Just(Some(0x7f_ffff)), 2 => Just(None)];
     let edit = (address, length, value).prop_map(|(address, length, value)| Edit {
@@ -93,7 +93,7 @@ fn agrees<A: Address>(edits: Vec<Edit<A>>, probes: Vec<A>, front_from: usize) ->
         .collect();
     prop_assert_eq!(expected.len(), table.len(0));
     prop_assert_eq!(expected, table.iter(0).collect::<Vec<_>>());
-    // Empty again: nothing matches, and every block has been freed.
+    // The table is empty again: no address matches, and all blocks are free.
     for edit in &edits {
         table.remove(0, edit.prefix, edit.length).unwrap();
     }
@@ -200,7 +200,7 @@ fn lookups_during_changes_see_old_or_new_routes() {
                     for _ in 0..64 {
                         address = address.wrapping_mul(0x9e37_79b9).wrapping_add(0x7f4a_7c15);
                         let inside = 0x0a00_0000 | address >> 8;
-                        // The value of a longer route is the third byte of its prefix, plus 2.
+                        // The value of a longer route is the third byte of its prefix plus 2.
                         let found = view.lookup(0, inside);
                         let own = (inside >> 8 & 0xff) + 2;
                         assert!(found == Some(1) || found == Some(own), "{inside:x}: {found:?}");
@@ -231,7 +231,7 @@ fn lookups_during_changes_see_old_or_new_routes() {
 fn routes_of_one_router_are_no_others() {
     let quiescence = Arc::new(Quiescence::new(0));
     let mut table = PrefixTable::<u32>::with(quiescence, 300, 8);
-    // Router 7 gets an array over the first 16 bits, its neighbours do not; router 9 has only a default route.
+    // Router 7 gets an array over the first 16 bits, but its adjacent routers do not. Router 9 has only a default route.
     for net in 0..20u32 {
         table.insert(7, 0x0a00_0000 | net << 8, 24, net).unwrap();
     }

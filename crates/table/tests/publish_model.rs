@@ -1,5 +1,5 @@
-//! Model test: compiles the source of the publication protocol with the types of a model checker, for interleavings of
-//! a publisher and its readers.
+//! Model test of publication: compiles the source of the protocol with the types of a model checker, which explores
+//! interleavings of a publisher and its readers.
 
 #![allow(dead_code, missing_docs)]
 
@@ -7,7 +7,7 @@ mod sync {
     pub use loom::sync::Arc;
     pub use loom::sync::atomic::{AtomicU64, Ordering};
 
-    /// An atomic exchange, as in the library.
+    /// Replacement of the library's atomic exchange.
     #[derive(Debug)]
     pub struct Root<T>(loom::sync::Mutex<Arc<T>>);
 
@@ -31,7 +31,7 @@ mod protocol;
 use loom::thread;
 use protocol::Publisher;
 
-/// A snapshot that only the thread that created it may free.
+/// A snapshot that may be freed only by the thread that created it.
 struct Snapshot {
     number: u64,
     maker: thread::ThreadId,
@@ -50,7 +50,7 @@ impl Drop for Snapshot {
     }
 }
 
-/// Explore every interleaving with at most this many preemptions.
+/// Explores every interleaving with at most this number of preemptions.
 fn explored(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);

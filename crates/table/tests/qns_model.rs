@@ -1,5 +1,5 @@
-//! Model test: compiles the sources of QNS with the atomics of a model checker, and explores every interleaving of a
-//! writer and a reader within a bound of preemptions.
+//! Model test of QNS: compiles its sources with the atomics of a model checker, which explores every interleaving of a
+//! writer and a reader up to a bound of preemptions.
 
 #![allow(dead_code, missing_docs)]
 
@@ -56,7 +56,7 @@ fn table<A: key::Address>(buckets: u32) -> QnsTable<A> {
     QnsTable::with_thresholds([1, 2], [usize::MAX; 2], buckets)
 }
 
-/// A prefix of 8 bits whose rules' hashes have the two low bits `ending`.
+/// A prefix of 8 bits. The hashes of its rules have the two low bits `ending`.
 fn prefix(table: &QnsTable<u32>, ending: u64) -> u32 {
     let reader = table.reader();
     let hash = |prefix: &u32| reader.shared.hasher.block(key::block_of(&rule(*prefix, 8, None)));
@@ -67,7 +67,7 @@ fn prefix(table: &QnsTable<u32>, ending: u64) -> u32 {
         .expect("one of many")
 }
 
-/// A rule; rules of one prefix share a bucket.
+/// A rule. All rules of one prefix share a bucket.
 fn rule<A>(prefix: A, length: u8, protocol: Option<u8>) -> Key<A> {
     Key {
         context: 0,
@@ -105,13 +105,13 @@ fn reader_during_insertion_sees_the_old_or_the_new_rule() {
             let other = reader.lookup(&asked(0x0a00_0001, 6)).map(|found| found.value.word);
             assert_eq!(Some(1), other);
         });
-        // The second rule splits the only bucket.
+        // The insertion of the second rule splits the only bucket.
         table.insert(&rule(0x0a80_0000, 9, None), says(2)).unwrap();
         looking.join().unwrap();
     });
 }
 
-/// Of three buckets the second is split next: rules whose hashes end in 3 move, those that end in 1 stay.
+/// The second of three buckets is split next: rules whose hashes end in 3 are moved, and those that end in 1 remain.
 fn grown(ending: u64, look: fn(&reader::QnsReader<u32>, Query<u32>) -> Option<u64>) {
     explored(3, move || {
         let mut table = table::<u32>(3);
@@ -157,7 +157,7 @@ fn batch_during_growth_sees_the_rules_that_move() {
     grown(3, batch);
 }
 
-/// Of three rules in one bucket the first is removed; the third, which was in an overflow line, takes its place.
+/// The first of three rules in a bucket is removed. The third rule is moved from an overflow line to the free slot.
 fn removed(preemptions: usize, afterwards: fn(&mut QnsTable<u32>)) {
     explored(preemptions, move || {
         let mut table = table::<u32>(3);

@@ -1,4 +1,4 @@
-//! QNS compared with a list that is searched linearly.
+//! Tests of QNS: the results equal those of a list with linear search.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use sluice_table::prefix::Address as _;
 use sluice_table::qns::{Address, Key, Match, QnsError, QnsReader, QnsTable, Query, Value4, Value6};
 
-/// Values of a family by number.
+/// Creates values of an address family from numbers.
 trait Family: Address {
     fn says(number: u16) -> Self::Value;
 }
@@ -26,7 +26,7 @@ impl Family for u128 {
     }
 }
 
-/// The most specific of all matching rules.
+/// The most specific of all matching rules, by linear search.
 fn linear<A: Family>(rules: &BTreeMap<Key<A>, u16>, query: &Query<A>) -> Option<Match<A::Value>> {
     let matching = rules.iter().filter(|(key, _)| {
         key.context == query.context
@@ -52,7 +52,8 @@ fn linear<A: Family>(rules: &BTreeMap<Key<A>, u16>, query: &Query<A>) -> Option<
         })
 }
 
-/// A rule that is added or changed (to a value by number), or removed (`None`).
+/// A modification: the rule is added or its value is changed (to the value with this number), or the rule is removed
+/// (`None`).
 type Edit<A> = (Key<A>, Option<u16>);
 
 fn key<A: Family>(address: impl Strategy<Value = A>) -> impl Strategy<Value = Key<A>> {
@@ -157,7 +158,7 @@ fn agrees<A: Family>(
     for (key, value) in all {
         prop_assert_eq!(rules.get(&key).map(|number| A::says(*number)), Some(value));
     }
-    // Empty again: nothing matches, and no bitmap has a bit set.
+    // The table is empty again: no query matches, and no bit of a bitmap is set.
     for key in rules.keys() {
         prop_assert!(table.remove(key).is_some());
     }
@@ -264,7 +265,7 @@ fn lines_of_rules_that_went_are_used_again() {
     assert!(table.bytes() <= bytes + bytes / 2, "{} of {bytes}", table.bytes());
 }
 
-/// Value of a rule in these tests: its own prefix.
+/// Value of a rule in these tests: its prefix.
 fn says(key: &Key<u32>) -> Value4 {
     Value4 {
         word: u64::from(key.prefix) << 16 | u64::from(key.length),
@@ -281,7 +282,7 @@ fn asked(reader: &QnsReader<u32>, from: &mut u32, seen: &mut u64) {
     let mut matches = [None; 64];
     reader.lookup_batch(&queries, &mut matches);
     for (query, found) in queries.iter().zip(matches) {
-        // The rule for 10.0.0.0/8 always exists; the value of every rule is its own prefix.
+        // The rule for 10.0.0.0/8 always exists, and the value of every rule is its prefix.
         for found in [found, reader.lookup(query)] {
             let found: Match<Value4> = found.unwrap();
             let expected = u64::from(query.address.masked(found.length)) << 16 | u64::from(found.length);
@@ -321,7 +322,7 @@ fn lookups_during_changes_and_growth_see_old_or_new_rules() {
                 length,
                 ..rule(0)
             };
-            // In the second half more rules are removed than added.
+            // In the second half of the rounds, more rules are removed than added.
             if draw >> 10 & 3 < if round < 30_000 { 3 } else { 1 } {
                 table.insert(&key, says(&key)).unwrap();
             } else {

@@ -10,7 +10,7 @@ fn fold(sum: u64) -> u16 {
 }
 
 /// Folded one's-complement sum of the bytes as big-endian 16-bit words; an odd last byte is padded with zero. The sum
-/// over data that includes its correct checksum is 0xffff.
+/// over data that includes its own correct checksum is 0xffff.
 #[inline]
 pub fn sum(bytes: &[u8]) -> u16 {
     let (words, tail) = bytes.as_chunks::<8>();
@@ -32,19 +32,19 @@ pub fn sum(bytes: &[u8]) -> u16 {
     if let [last] = tail {
         odd += u16::from_ne_bytes([*last, 0]) as u64;
     }
-    // One's-complement sums do not depend on byte order; only the result does.
+    // A one's-complement sum can be computed in any byte order. Only its result is byte-swapped accordingly.
     u16::from_be(fold(
         (even & 0xffff_ffff) + (even >> 32) + (odd & 0xffff_ffff) + (odd >> 32),
     ))
 }
 
-/// Checksum of bytes whose checksum field is zero.
+/// Internet checksum of bytes. Their checksum field must be zero.
 #[inline]
 pub fn checksum(bytes: &[u8]) -> u16 {
     !sum(bytes)
 }
 
-/// Sum of two sums.
+/// One's-complement sum of two folded sums.
 #[inline(always)]
 pub fn add(a: u16, b: u16) -> u16 {
     let (sum, carry) = a.overflowing_add(b);
@@ -65,26 +65,26 @@ pub fn pseudo6(source: u128, destination: u128, protocol: u8, length: u16) -> u1
     fold(addresses + protocol as u64 + length as u64)
 }
 
-/// Change of a checksum by replaced words: `~m + m'` of RFC 1624, folded.
+/// Change of a checksum caused by replaced words: `~m + m'` of RFC 1624, folded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Delta(pub u16);
 
 impl Delta {
-    /// Add the replacement of a 16-bit word `old` by `new`.
+    /// Add the effect of replacing the 16-bit word `old` by `new`.
     #[inline(always)]
     #[must_use]
     pub fn word(self, old: u16, new: u16) -> Self {
         Self(fold(self.0 as u64 + (!old) as u64 + new as u64))
     }
 
-    /// Add the replacement of a 32-bit word `old` by `new`, aligned to 16 bits.
+    /// Add the effect of replacing the 32-bit word `old` by `new`, aligned to 16 bits.
     #[inline(always)]
     #[must_use]
     pub fn double(self, old: u32, new: u32) -> Self {
         Self(fold(self.0 as u64 + (!old) as u64 + new as u64))
     }
 
-    /// Add the replacement of a 64-bit word `old` by `new`, aligned to 16 bits.
+    /// Add the effect of replacing the 64-bit word `old` by `new`, aligned to 16 bits.
     #[inline(always)]
     #[must_use]
     pub fn quad(self, old: u64, new: u64) -> Self {
@@ -92,14 +92,14 @@ impl Delta {
             .double(old as u32, new as u32)
     }
 
-    /// The inverse change.
+    /// The change that cancels this one.
     #[inline(always)]
     #[must_use]
     pub fn inverse(self) -> Self {
         Self(!self.0)
     }
 
-    /// The combination of both changes.
+    /// The sum of two changes.
     #[inline(always)]
     #[must_use]
     pub fn and(self, other: Self) -> Self {

@@ -6,26 +6,26 @@ use crate::layers::{Class, Fragment, Layers};
 use crate::packet::Packet;
 use crate::{checksum, icmp, icmpv6, ipv6};
 
-/// Number of data bytes, which the reply repeats.
+/// Number of data bytes in a request. The reply repeats them.
 const DATA: usize = 8;
 
 /// Length of a message in bytes.
 const LENGTH: usize = 8 + DATA;
 
-/// Fields that an echo request and its reply share.
+/// Fields that are equal in an echo request and its reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Echo {
     /// Identifier of the echo messages.
     pub identifier: u16,
     /// Sequence number of the echo messages.
     pub sequence: u16,
-    /// Data that the reply repeats.
+    /// Data of the request, which the reply repeats.
     pub data: u64,
 }
 
 impl Echo {
-    /// Read the fields of an echo reply; `None` if the frame is not an unfragmented echo reply with this amount of
-    /// data.
+    /// Read the fields of an echo reply. `None` if the frame is not an unfragmented echo reply with exactly 8
+    /// bytes of data.
     pub fn replied(frame: &[u8], layers: &Layers) -> Option<Self> {
         let message = layers.payload(frame);
         let reply = match (layers.class, layers.protocol) {
@@ -41,7 +41,7 @@ impl Echo {
         })
     }
 
-    /// Write the request to the zeroed `message`; `pseudo` is the sum of its pseudo-header.
+    /// Write the request to the zeroed `message`; `pseudo` is the sum of the pseudo-header, or 0 for IPv4.
     fn write(self, message: &mut [u8], kind: u8, pseudo: u16) {
         icmp::KIND.write(message, kind);
         icmp::IDENTIFIER.write(message, self.identifier);
@@ -52,7 +52,7 @@ impl Echo {
         icmp::CHECKSUM.write(message, !checksum::add(checksum::sum(message), pseudo));
     }
 
-    /// Make `packet` the request between two IPv4 addresses; false, without effect, if the buffer is too small.
+    /// Make `packet` an echo request between two IPv4 addresses; false, without effect, if the buffer is too small.
     pub fn emit4(self, packet: &mut Packet<'_>, link: Link, source: u32, destination: u32) -> bool {
         let body = ethernet::begin(packet, link, ethertype::IPV4, ipv4::LENGTH + LENGTH);
         let Some((header, message)) = body.and_then(|body| body.split_at_mut_checked(ipv4::LENGTH)) else {
@@ -70,7 +70,7 @@ impl Echo {
         true
     }
 
-    /// Make `packet` the request between two IPv6 addresses; false, without effect, if the buffer is too small.
+    /// Make `packet` an echo request between two IPv6 addresses; false, without effect, if the buffer is too small.
     pub fn emit6(self, packet: &mut Packet<'_>, link: Link, source: u128, destination: u128) -> bool {
         let body = ethernet::begin(packet, link, ethertype::IPV6, ipv6::LENGTH + LENGTH);
         let Some((header, message)) = body.and_then(|body| body.split_at_mut_checked(ipv6::LENGTH)) else {

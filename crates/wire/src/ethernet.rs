@@ -26,29 +26,29 @@ pub mod ethertype {
     pub const VLAN: u16 = 0x8100;
     /// An 802.1ad service tag.
     pub const SERVICE_VLAN: u16 = 0x88a8;
-    /// Service tags before 802.1ad.
+    /// EtherTypes of service tags that were used before 802.1ad.
     pub const QINQ: [u16; 2] = [0x9100, 0x9200];
     /// EtherTypes of tags and headers that may carry IP but are not parsed: MPLS (RFC 5332), PPPoE sessions (RFC 2516),
-    /// PPP, older service tags, MACsec, provider backbone bridges, tags of 802.1BR and of virtual interfaces, Ethernet
-    /// in Ethernet, TRILL (RFC 6325), network service headers (RFC 8300), compressed TCP (RFC 1701).
+    /// PPP, service tags before 802.1ad, MACsec, provider backbone bridges, 802.1BR and VN tags, Ethernet in Ethernet,
+    /// TRILL (RFC 6325), network service headers (RFC 8300), compressed TCP (RFC 1701).
     pub const ENCAPSULATIONS: [u16; 14] = [
         0x8847, 0x8848, 0x8864, 0x880b, 0x9300, 0x88e5, 0x88e7, 0x893f, 0x8926, 0x6558, 0x22f3, 0x8903, 0x894f, 0x876b,
     ];
 }
 
-/// Maximum length in an 802.3 frame; larger values are EtherTypes.
+/// Maximum value of the length field in an 802.3 frame. Larger values are EtherTypes.
 const MAX_802_3: u16 = 1500;
 
-/// Whether the data after an EtherType (behind VLAN tags) may contain IP in a header that is not parsed: one of
-/// [`ethertype::ENCAPSULATIONS`], or LLC (RFC 1042).
+/// Whether `body`, the data after an EtherType behind any VLAN tags, may contain IP inside a header that is not parsed:
+/// one of [`ethertype::ENCAPSULATIONS`], or LLC (RFC 1042).
 pub fn hides_ip(kind: u16, body: &[u8]) -> bool {
     if kind > MAX_802_3 {
         return ethertype::ENCAPSULATIONS.contains(&kind);
     }
     match body {
-        // The SAP of IP.
+        // LLC with the service access point (SAP) of IP.
         [0x06, 0x06, ..] => true,
-        // SNAP with the organisation code for EtherTypes, or that for bridges (802.1H).
+        // LLC/SNAP with the organisation code for EtherTypes (RFC 1042), or with the one for bridge tunnels (802.1H).
         [0xaa, 0xaa, 0x03, 0, 0, 0 | 0xf8, high, low, ..] => {
             let kind = u16::from_be_bytes([*high, *low]);
             matches!(kind, ethertype::IPV4 | ethertype::IPV6)
@@ -81,7 +81,7 @@ pub fn multicast6(group: u128) -> Mac {
 }
 
 impl<B: AsMut<[u8]> + AsRef<[u8]>> Ethernet<B> {
-    /// Set both MAC addresses, to forward the frame.
+    /// Set both MAC addresses of a frame that is forwarded.
     #[inline(always)]
     pub fn set_addresses(&mut self, destination: Mac, source: Mac) {
         self.set_destination(destination);

@@ -1,9 +1,9 @@
-//! Faults of packets, each declared once with its counter name and help text.
+//! Faults of packets. Each is declared once with its counter name and help text.
 
 use crate::named;
 
 named! {
-    /// Why a packet is not fit to be forwarded. Each is a drop reason of its own.
+    /// Why a packet must not be forwarded. Each fault is a separate drop reason.
     pub enum Fault {
         ShortFrame "short-frame" "The frame ends before its Ethernet header or tags do.";
         LongFrame "long-frame" "The frame is longer than 65,535 bytes.";

@@ -1,5 +1,5 @@
-//! Header fields: an offset and a number type. Reading beyond the end returns zero, and writing there has no effect, so
-//! no accessor of this crate can panic.
+//! Header fields: an offset and a number type. A read beyond the end of the header returns zero, and a write there has
+//! no effect, so no accessor of this crate can panic.
 
 /// A big-endian number at a fixed offset of a header.
 #[derive(Clone, Copy, Debug)]

@@ -7,21 +7,21 @@ use crate::packet::Packet;
 /// Maximum length of IPv4 options in bytes.
 const OPTIONS: usize = 40;
 
-/// Fragmentation of a datagram. Fragments can be fragmented again.
+/// Fragmentation of one IPv4 datagram, which may itself be a fragment.
 #[derive(Clone, Debug)]
 pub struct Fragments<'f> {
     frame: &'f [u8],
     layers: Layers,
-    /// Bytes of payload in the first fragment, and in each further one.
+    /// Number of payload bytes in the first fragment.
     first: usize,
     later: usize,
-    /// Options of the further fragments, padded to words.
+    /// The options that later fragments carry, padded to 32-bit words.
     copied: [u8; OPTIONS],
     copied_length: usize,
 }
 
 impl<'f> Fragments<'f> {
-    /// Fragment the datagram of `frame` so that no fragment exceeds `mtu`; `None` if it is not IPv4 or `mtu` leaves
+    /// Fragment the datagram of `frame` so that no fragment exceeds `mtu`. `None` if it is not IPv4, or if `mtu` leaves
     /// less than 8 bytes for payload. The caller must check whether the datagram may be fragmented (see
     /// [`Ipv4::dont_fragment`]).
     pub fn new(frame: &'f [u8], layers: &Layers, mtu: u16) -> Option<Self> {
@@ -112,7 +112,7 @@ impl<'f> Fragments<'f> {
     }
 }
 
-/// Options that every fragment carries, padded to words with zero, and their length.
+/// The options that must be copied to every fragment, padded with zero to 32-bit words, and their length in bytes.
 fn copied_options(options: &[u8]) -> ([u8; OPTIONS], usize) {
     let mut copied = [0; OPTIONS];
     let mut length = 0;

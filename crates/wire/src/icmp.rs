@@ -52,8 +52,8 @@ pub mod unreachable {
     pub const PROHIBITED: u8 = 13;
 }
 
-/// Kind of a message of this type: error, query, reply to a query (RFC 5508, section 2), or none of these. The latter
-/// includes the obsolete information requests (RFC 5508, REQ-10c; RFC 6918).
+/// Class of an ICMP message type: error, query, reply to a query (RFC 5508, section 2), or none of these. The obsolete
+/// information requests are in none of these classes (RFC 5508, REQ-10c; RFC 6918).
 #[inline]
 pub fn flags(kind: u8) -> Flags {
     match kind {
@@ -64,7 +64,7 @@ pub fn flags(kind: u8) -> Flags {
     }
 }
 
-/// Request type that belongs to a reply type; a request type is returned unchanged.
+/// The request type that corresponds to a reply type. A request type is returned unchanged.
 #[inline]
 pub fn request(kind: u8) -> u8 {
     match kind {
@@ -75,14 +75,14 @@ pub fn request(kind: u8) -> u8 {
     }
 }
 
-/// An ICMP error: type, code and second word.
+/// An ICMP error: type, code, and the second 32-bit word of the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Error {
     /// ICMP type of the error.
     pub kind: u8,
     /// ICMP code of the error.
     pub code: u8,
-    /// Second word: pointer, MTU, or 0.
+    /// Second 32-bit word of the message: pointer, MTU, redirect gateway, or 0.
     pub parameter: u32,
 }
 
@@ -94,7 +94,7 @@ impl Error {
         parameter: 0,
     };
 
-    /// Destination unreachable, by code.
+    /// Destination unreachable with this code.
     pub const fn unreachable(code: u8) -> Error {
         Error {
             kind: kind::UNREACHABLE,
@@ -103,7 +103,7 @@ impl Error {
         }
     }
 
-    /// Redirect for a host to another gateway (RFC 1812, section 5.2.7.2).
+    /// Redirect for a host: use another gateway (RFC 1812, section 5.2.7.2).
     pub const fn redirect(gateway: u32) -> Error {
         Error {
             kind: kind::REDIRECT,
@@ -112,7 +112,7 @@ impl Error {
         }
     }
 
-    /// The datagram must not be fragmented but exceeds the next hop's MTU (RFC 1191).
+    /// The datagram exceeds the next hop's MTU but must not be fragmented (RFC 1191).
     pub const fn fragmentation_needed(mtu: u16) -> Error {
         Error {
             kind: kind::UNREACHABLE,
@@ -125,8 +125,8 @@ impl Error {
 /// Maximum length in bytes of an IPv4 datagram that carries an ICMP error (RFC 1812, section 4.3.2.3).
 pub const MAX_ERROR: usize = 576;
 
-/// Whether an ICMP error may be sent about an IPv4 packet (RFC 1812, section 4.3.2.7): not about ICMP errors, later
-/// fragments, packets to a group address, and packets whose source is not a single host.
+/// Whether an ICMP error may be sent for an IPv4 packet (RFC 1812, section 4.3.2.7). It must not be sent for an ICMP
+/// error, a fragment other than the first, a packet to a group address, or a packet whose source is not a single host.
 pub fn may_report(frame: &[u8], layers: &Layers) -> bool {
     let datagram = layers.datagram(frame);
     let (source, destination) = (ipv4::SOURCE.read(datagram), ipv4::DESTINATION.read(datagram));
@@ -140,8 +140,8 @@ pub fn may_report(frame: &[u8], layers: &Layers) -> bool {
         && !matches!(source >> 24, 0 | 127)
 }
 
-/// Make `packet` an ICMP error from `source` to `destination` about `datagram`, which is quoted up to a total of 576
-/// bytes; false, without effect, if the buffer is too small.
+/// Make `packet` an ICMP error from `source` to `destination` that quotes `datagram`, with a maximum total length of
+/// 576 bytes; false, without effect, if the buffer is too small.
 pub fn emit_error(
     packet: &mut Packet<'_>,
     link: Link,
@@ -160,7 +160,7 @@ pub fn emit_error(
         return false;
     };
     ipv4::VERSION_LENGTH.write(header, 0x45);
-    // Type of service: internetwork control (RFC 1812, section 4.3.2.5).
+    // The type of service has the precedence "internetwork control" (RFC 1812, section 4.3.2.5).
     ipv4::SERVICE.write(header, 0xc0);
     ipv4::TOTAL_LENGTH.write(header, total as u16);
     ipv4::FRAGMENT.write(header, ipv4::DONT_FRAGMENT);
@@ -179,8 +179,8 @@ pub fn emit_error(
     true
 }
 
-/// Whether a packet is an echo request, or a fragment of one. For later fragments virtual reassembly has set the values
-/// that take the place of ports.
+/// Whether a packet is an echo request or a fragment of one. In `layers` of a later fragment, virtual reassembly must
+/// have set the port fields, because such a fragment has no ICMP header.
 pub fn is_echo_request(frame: &[u8], layers: &Layers) -> bool {
     let told = layers.destination_port.wrapping_sub(layers.source_port) == kind::ECHO_REQUEST.into();
     layers.class == Class::Ipv4
@@ -191,8 +191,8 @@ pub fn is_echo_request(frame: &[u8], layers: &Layers) -> bool {
         }
 }
 
-/// Turn an echo request, or each of its fragments, into the reply from `source`, in place; false, without effect, for
-/// other packets. The caller sets the Ethernet header.
+/// Turn an echo request, or a fragment of one, into a reply from `source`, in place; false, without effect, for other
+/// packets. The caller sets the Ethernet header.
 pub fn answer_echo(frame: &mut [u8], layers: &Layers, source: u32) -> bool {
     if !is_echo_request(frame, layers) {
         return false;

@@ -54,9 +54,9 @@ pub mod protocol {
 
 /// Types of IPv4 options.
 pub mod option {
-    /// Option that ends the options.
+    /// End of the option list.
     pub const END: u8 = 0;
-    /// Option that pads by one byte.
+    /// No operation: padding of one byte.
     pub const NOTHING: u8 = 1;
     /// Loose source route.
     pub const LOOSE_SOURCE_ROUTE: u8 = 131;
@@ -71,14 +71,14 @@ impl<B: AsRef<[u8]>> Ipv4<B> {
         ((self.version_length() & 0x0f) as usize) << 2
     }
 
-    /// Whether routers must not fragment the datagram.
+    /// Whether the don't-fragment flag is set, so that routers must not fragment the datagram.
     #[inline(always)]
     pub fn dont_fragment(&self) -> bool {
         self.fragment() & DONT_FRAGMENT != 0
     }
 
-    /// Whether the datagram is atomic: unfragmented and not to be fragmented, so that its IP ID has no meaning (RFC
-    /// 6864, section 4).
+    /// Whether the datagram is atomic: it is not fragmented and must not be fragmented, so its IP ID has no meaning
+    /// (RFC 6864, section 4).
     #[inline(always)]
     pub fn is_atomic(&self) -> bool {
         self.fragment() & (DONT_FRAGMENT | MORE_FRAGMENTS | FRAGMENT_OFFSET) == DONT_FRAGMENT
@@ -121,7 +121,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Ipv4<B> {
         self.set_checksum(field);
     }
 
-    /// Decrement the TTL and update the header checksum; a TTL of 0 stays.
+    /// Decrement the TTL and update the header checksum. A TTL of 0 is not changed.
     #[inline(always)]
     pub fn decrement_ttl(&mut self) {
         let ttl = self.ttl();
@@ -141,14 +141,14 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Ipv4<B> {
 #[inline(always)]
 pub fn decrement_header_ttl(header: &mut [u8; LENGTH]) {
     header[8] = header[8].wrapping_sub(1);
-    // Decrementing the TTL decreases the 16-bit word of TTL and protocol by 256, and increases the complement of the
-    // sum by 256. Bytes are used in memory order, because one's-complement sums do not depend on byte order.
+    // Decrementing the TTL subtracts 256 from the 16-bit word of TTL and protocol, and therefore adds 256 to the complement of the sum. The bytes are
+    // added in memory order, because one's-complement sums do not depend on byte order.
     let field = u32::from(u16::from_ne_bytes([header[10], header[11]])) + u32::from(0x0100u16.to_be());
     let field = (field + u32::from(field >= 0xffff)) as u16;
     header[10..12].copy_from_slice(&field.to_ne_bytes());
 }
 
-/// Check that every option lies within the options, and, if source routes are refused, that no option is one.
+/// Check that every option lies within the option list and, if source routes are refused, that none is a source route.
 pub fn check_options(options: &[u8], refuse_source_routes: bool) -> Result<(), Fault> {
     let mut rest = options;
     while let Some((&kind, tail)) = rest.split_first() {

@@ -15,7 +15,7 @@ header! {
 }
 
 impl<B: AsRef<[u8]>> Ipv6<B> {
-    /// Traffic class: DSCP (6 bits) and ECN (2).
+    /// Traffic class: 6 bits of DSCP and 2 bits of ECN.
     pub fn traffic_class(&self) -> u8 {
         (self.version_class_flow() >> 20) as u8
     }
@@ -73,22 +73,22 @@ pub mod extension {
 pub struct Chain {
     /// Protocol after the extension headers.
     pub protocol: u8,
-    /// Offset of the first byte after them, relative to the IPv6 header.
+    /// Offset of the first byte after the extension headers, relative to the IPv6 header.
     pub end: usize,
     /// Number of extension headers.
     pub count: usize,
-    /// Offset of the byte that contains the protocol after the chain.
+    /// Offset of the next-header byte that contains the protocol after the extension headers.
     pub names_protocol: usize,
     /// Offset of the fragment header, if present.
     pub fragment: Option<usize>,
-    /// Segments left in a routing header; above 0, the destination is not the final one.
+    /// Segments left in a routing header. If greater than 0, the destination address is not the final destination.
     pub segments_left: u8,
 }
 
 /// Parse the extension headers of a datagram that starts with its IPv6 header. In a fragment other than the first,
 /// parsing ends after the fragment header. The number of headers is not limited, because hosts do not limit it either
-/// (RFC 8200, section 4). Each is at least 8 bytes long, so there are at most as many steps as an eighth of the
-/// datagram's bytes.
+/// (RFC 8200, section 4). Each header has at least 8 bytes, so parsing takes at most one step for 8 bytes of the
+/// datagram.
 pub fn walk(datagram: &[u8]) -> Result<Chain, Fault> {
     let mut chain = Chain {
         protocol: NEXT_HEADER.read(datagram),

@@ -13,7 +13,7 @@ pub type Context = u32;
 pub enum Direction {
     /// Direction of the session's first packet.
     Forward = 0,
-    /// Direction of the answers.
+    /// Direction of packets that answer the session's first packet.
     Reverse = 1,
 }
 
@@ -28,8 +28,8 @@ impl Direction {
     }
 }
 
-/// IPv4 addresses, ports and context: 16 bytes, compared as two words. For ICMP queries, the port of the requesting
-/// host is the identifier, and the other port is the sum of the identifier and the request's type.
+/// IPv4 addresses, ports and context: 16 bytes, compared as two words. In ICMP queries, the identifier is used as the
+/// port of the requesting host, and the sum of the identifier and the request's type as the other port.
 #[derive(Clone, Copy, Debug, Default, Eq, Pod, Zeroable)]
 #[repr(C, align(8))]
 pub struct Tuple4 {
@@ -37,16 +37,16 @@ pub struct Tuple4 {
     pub source: u32,
     /// Destination address.
     pub destination: u32,
-    /// Source port; for an ICMP query as described above.
+    /// Source port; for ICMP queries see [`Tuple4`].
     pub source_port: u16,
-    /// Destination port; for an ICMP query as described above.
+    /// Destination port; for ICMP queries see [`Tuple4`].
     pub destination_port: u16,
     /// Context of the flow.
     pub context: Context,
 }
 
 impl PartialEq for Tuple4 {
-    /// Compares whole words instead of fields, because the other record has just been loaded from memory.
+    /// Whole words are compared instead of fields, because the other tuple was just loaded from memory.
     #[inline(always)]
     fn eq(&self, other: &Self) -> bool {
         bytemuck::cast::<Self, u128>(*self) == bytemuck::cast::<Self, u128>(*other)
@@ -59,7 +59,7 @@ impl std::hash::Hash for Tuple4 {
     }
 }
 
-/// IPv6 addresses, ports and context: 40 bytes. Ports of ICMPv6 queries are set as in [`Tuple4`].
+/// IPv6 addresses, ports and context: 40 bytes. Ports of ICMPv6 queries are defined as in [`Tuple4`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Pod, Zeroable)]
 #[repr(C, align(8))]
 pub struct Tuple6 {
@@ -67,9 +67,9 @@ pub struct Tuple6 {
     pub source: [u64; 2],
     /// Destination address, as two big-endian numbers: high half first.
     pub destination: [u64; 2],
-    /// Source port; for an ICMP query as in [`Tuple4`].
+    /// Source port; for ICMPv6 queries see [`Tuple4`].
     pub source_port: u16,
-    /// Destination port; for an ICMP query as in [`Tuple4`].
+    /// Destination port; for ICMPv6 queries see [`Tuple4`].
     pub destination_port: u16,
     /// Context of the flow.
     pub context: Context,
@@ -96,7 +96,7 @@ pub struct FlowKey6 {
 macro_rules! reversed {
     ($key:ident, $tuple:ident) => {
         impl $key {
-            /// Key of the answers if nothing is translated.
+            /// Key of the opposite direction if nothing is translated.
             #[inline(always)]
             pub fn reversed(&self) -> Self {
                 let t = &self.tuple;

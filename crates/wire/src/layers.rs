@@ -1,4 +1,5 @@
-//! Offsets of the layers of a frame, and the header fields that nodes need: parsed once, stored in 18 bytes.
+//! The layers of a frame: offsets of its headers, and the header fields that nodes need. A frame is parsed once, and
+//! the result takes 18 bytes.
 
 use core::hint::select_unpredictable;
 
@@ -26,16 +27,16 @@ pub enum Class {
     Other,
 }
 
-/// Position of a packet in its datagram.
+/// Which fragment of its datagram a packet is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Fragment {
-    /// The whole datagram.
+    /// The packet is a whole datagram.
     #[default]
     Whole,
-    /// The first fragment, which has ports.
+    /// The packet is the first fragment, which has the ports.
     First,
-    /// A later fragment, which has no transport header.
+    /// The packet is a later fragment, which has no transport header.
     Later,
 }
 
@@ -52,9 +53,10 @@ impl Flags {
     pub const BROADCAST: Flags = Flags(0x04);
     /// An ICMP or ICMPv6 error, which quotes another packet.
     pub const ICMP_ERROR: Flags = Flags(0x08);
-    /// An ICMP query, ICMPv6 echo request, or a reply to one; the port of the requesting host is the identifier.
+    /// An ICMP query, an ICMPv6 echo request, or a reply to one. Its identifier is used as the port of the requesting
+    /// host.
     pub const ICMP_QUERY: Flags = Flags(0x10);
-    /// With [`Flags::ICMP_QUERY`]: it is a reply.
+    /// Set together with [`Flags::ICMP_QUERY`] if the message is a reply.
     pub const ICMP_REPLY: Flags = Flags(0x20);
     /// An unfragmented TCP or UDP packet over IPv4 without options, or over IPv6 without extension headers.
     pub const PLAIN: Flags = Flags(0x40);
@@ -73,18 +75,22 @@ impl Flags {
     }
 }
 
-/// The layers of one frame. Offsets are relative to the frame's first byte.
+/// The layers of one frame. Offsets are relative to the first byte of the frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Layers {
     /// Offset of the IP or ARP header, after VLAN tags.
     pub l3: u16,
-    /// Offset of the transport header; in a later fragment, of its payload. For ARP and others: as `l3`.
+    /// Offset of the transport header; in a later fragment, offset of the payload. Equal to `l3` for ARP and other
+    /// protocols.
     pub l4: u16,
-    /// End of the IP datagram, without Ethernet padding. For ARP and others: the frame's length.
+    /// Offset of the end of the IP datagram, which excludes Ethernet padding. For ARP and other protocols, the length
+    /// of the frame.
     pub end: u16,
-    /// Source port of TCP, UDP or UDP-Lite, or the value in its place for an ICMP query; otherwise 0.
+    /// Source port of TCP, UDP or UDP-Lite; for an ICMP query the value described at [`crate::key::Tuple4`]; otherwise
+    /// 0.
     pub source_port: u16,
-    /// Destination port of TCP, UDP or UDP-Lite, or the value in its place for an ICMP query; otherwise 0.
+    /// Destination port of TCP, UDP or UDP-Lite; for an ICMP query the value described at [`crate::key::Tuple4`];
+    /// otherwise 0.
     pub destination_port: u16,
     /// Transport protocol, after extension headers.
     pub protocol: u8,
@@ -94,7 +100,7 @@ pub struct Layers {
     pub tcp_flags: u8,
     /// Protocol above Ethernet.
     pub class: Class,
-    /// Position of the packet in its datagram.
+    /// Which fragment of its datagram the packet is.
     pub fragment: Fragment,
     /// Number of VLAN tags: 0 to 2.
     pub tags: u8,
@@ -105,11 +111,11 @@ pub struct Layers {
 const _: () = assert!(size_of::<Layers>() <= 24 && size_of::<Result<Layers, Fault>>() <= 24);
 
 /// Fast path: parse an untagged, unfragmented TCP or UDP packet over IPv4 without options. `head` is the beginning of a
-/// frame of `length` bytes. Flags of the Ethernet destination are not set.
+/// frame of `length` bytes. The flags for multicast and broadcast are not set.
 #[inline(always)]
 pub fn parse_fast(head: &[u8; 54], length: usize) -> Option<Layers> {
     const L4: usize = ethernet::LENGTH + ipv4::LENGTH;
-    // EtherType, version and header length; without type of service and total length.
+    // EtherType, IP version and header length. The lowest byte is 0 in place of the type of service.
     let kind = u32::from_be_bytes([head[12], head[13], head[14], 0]);
     let total = u16::from_be_bytes([head[16], head[17]]) as usize;
     let fragment = u16::from_ne_bytes([head[20], head[21]]) & (ipv4::MORE_FRAGMENTS | ipv4::FRAGMENT_OFFSET).to_be();
@@ -138,9 +144,9 @@ pub fn parse_fast(head: &[u8; 54], length: usize) -> Option<Layers> {
     })
 }
 
-/// Parse the layers of a frame as far as needed to locate them. Validity is checked separately (see
-/// [`crate::validity::validate`]). An untagged, unfragmented TCP or UDP packet over IPv4 without options takes the fast
-/// path.
+/// Parse the layers of a frame. Only those fields are checked that are needed to locate the headers;
+/// [`crate::validity::validate`] checks the rest. An untagged, unfragmented TCP or UDP packet over IPv4 without options
+/// takes the fast path.
 #[inline(always)]
 pub fn parse(frame: &[u8]) -> Result<Layers, Fault> {
     if let Some(head) = frame.first_chunk()
@@ -150,7 +156,7 @@ pub fn parse(frame: &[u8]) -> Result<Layers, Fault> {
         layers.flags = layers.flags.with(destination_flags(destination));
         return Ok(layers);
     }
-    // The slow path writes to a separate variable, so that the fast path stays in registers.
+    // The slow path writes to a separate variable, so that the compiler keeps the fast path's result in registers.
     let mut layers = Layers::default();
     match parse_any(frame, &mut layers) {
         None => Ok(layers),
@@ -265,14 +271,15 @@ fn network6(frame: &[u8], layers: &mut Layers) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Mark an unfragmented TCP or UDP packet as plain if its headers are adjacent.
+/// Set [`Flags::PLAIN`] for an unfragmented TCP or UDP packet if its IP and transport headers are adjacent.
 fn mark_plain(layers: &mut Layers, adjacent: bool) {
     if adjacent && layers.fragment == Fragment::Whole && matches!(layers.protocol, protocol::TCP | protocol::UDP) {
         layers.flags = layers.flags.with(Flags::PLAIN);
     }
 }
 
-/// Position in its datagram of a packet with these extension headers. An atomic fragment counts as whole (RFC 6946).
+/// Which fragment of its datagram a packet with these extension headers is. An atomic fragment counts as a whole
+/// datagram (RFC 6946).
 pub(crate) fn chain_fragment(datagram: &[u8], chain: &Chain) -> Fragment {
     let field = chain.fragment.map_or(0, |at| {
         ipv6::fragment::OFFSET_MORE.read(datagram.get(at..).unwrap_or_default())
@@ -312,13 +319,12 @@ fn transport(frame: &[u8], layers: &mut Layers) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Ports of a transport header that contains at least the ports, or 8 bytes for ICMP; `None` for ICMP errors and other
-/// messages. Sets the ICMP flags.
+/// Ports of a transport header. TCP and UDP payloads must contain at least the ports, ICMP payloads at least 8 bytes.
+/// `None` for ICMP errors and other messages. Sets the ICMP flags.
 ///
-/// For an ICMP query, the values in place of ports depend on the requesting host and the kind of request, so that two
-/// hosts that send requests to each other with the same identifier have separate flows. The port of the requesting host
-/// is the identifier, and the other port is the sum of the identifier and the request's type. In the reply both are
-/// exchanged.
+/// In an ICMP query, the identifier is used as the port of the requesting host, and the sum of the identifier and the
+/// request's type as the other port. In the reply both are exchanged. Thus two hosts that send requests to each other
+/// with the same identifier have separate flows.
 pub(crate) fn ports(payload: &[u8], protocol: u8, flags: &mut Flags) -> Option<(u16, u16)> {
     if matches!(protocol, protocol::TCP | protocol::UDP | protocol::UDP_LITE) {
         let head = payload.first_chunk::<4>()?;
@@ -342,7 +348,7 @@ pub(crate) fn ports(payload: &[u8], protocol: u8, flags: &mut Flags) -> Option<(
         })
 }
 
-/// Headers of a plain packet.
+/// Headers of a plain packet ([`Flags::PLAIN`]).
 #[derive(Debug)]
 pub struct Plain<'f, const N: usize> {
     /// Ethernet header and VLAN tags.
@@ -379,7 +385,7 @@ impl Layers {
     }
 
     /// Link, IP and transport header, mutable, of a plain packet ([`Flags::PLAIN`]) whose IP header has `N` bytes.
-    /// `None` for other packets, and if the frame ends before 20 bytes of the transport header.
+    /// `None` for other packets, or if the frame has less than 20 bytes from the transport header on.
     #[inline(always)]
     pub fn plain_mut<'f, const N: usize>(&self, frame: &'f mut [u8]) -> Option<Plain<'f, N>> {
         if !self.flags.has(Flags::PLAIN) {
@@ -395,7 +401,7 @@ impl Layers {
         })
     }
 
-    /// The `k`-th VLAN tag, starting at the outermost.
+    /// The `k`-th VLAN tag. Tag 0 is the outermost.
     #[inline(always)]
     pub fn tag(&self, frame: &[u8], k: usize) -> Option<Tag> {
         if k < self.tags as usize {
@@ -405,7 +411,7 @@ impl Layers {
         }
     }
 
-    /// Key of an IPv4 packet; the addresses are zero if `frame` is not the frame that was parsed.
+    /// Flow key of an IPv4 packet. The addresses are zero if they lie beyond the end of `frame`.
     #[inline(always)]
     pub fn key4(&self, frame: &[u8], context: Context) -> FlowKey4 {
         let at = self.l3 as usize + ipv4::SOURCE.offset;
@@ -427,7 +433,7 @@ impl Layers {
         }
     }
 
-    /// Key of an IPv6 packet; the addresses are zero if `frame` is not the frame that was parsed.
+    /// Flow key of an IPv6 packet. The addresses are zero if they lie beyond the end of `frame`.
     #[inline(always)]
     pub fn key6(&self, frame: &[u8], context: Context) -> FlowKey6 {
         let at = self.l3 as usize + ipv6::SOURCE.offset;

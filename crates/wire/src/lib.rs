@@ -1,12 +1,12 @@
 //! Header views of bytes, validity checks, incremental checksums, and flow keys.
 //!
-//! Nothing here owns a buffer: a [`Packet`] borrows the buffer that a driver provides for the duration of a burst.
+//! This crate owns no buffers: a [`Packet`] borrows the buffer that a driver provides for the duration of a burst.
 //!
-//! **Contract of every view and function in this crate.** A view's constructor checks the length once and returns
-//! `None` if the fixed part of the header does not fit. Afterwards no accessor panics, whatever the bytes are: a number
-//! read beyond the end is zero, and a write there has no effect. [`layers::parse`] returns offsets within the parsed
-//! frame; used with another frame they yield other bytes or none, but are safe. Numbers are in host byte order, lengths
-//! and offsets in bytes.
+//! **Contract of every view and function in this crate.** The constructor of a view checks the length once, and returns
+//! `None` if the fixed part of the header does not fit. Afterwards no accessor panics for any contents: a read beyond
+//! the end returns zero, and a write there has no effect. [`layers::parse`] returns offsets within the parsed frame. It
+//! is safe to use them with another frame, but they may refer to unrelated or missing bytes. Numbers are in host byte
+//! order; lengths and offsets are in bytes.
 #![forbid(unsafe_code)]
 
 pub mod arp;

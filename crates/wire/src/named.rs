@@ -1,9 +1,10 @@
-//! Enums of reasons, faults and causes, each variant declared once with its counter's name and its help text.
+//! Enums of reasons, faults and causes. Each variant is declared once, with its counter name and its help text.
 
-/// Declares an enum whose variants have a name, by which counters, traces and documents show them, and help for the operator,
-/// which is their documentation too. Derives `Clone`, `Copy`, `Debug`, `PartialEq`, `Eq` and `Hash`; attributes add others.
+/// Declares an enum. Each variant has a name, which counters, traces and documents show, and a help text for operators,
+/// which is also its documentation. Derives `Clone`, `Copy`, `Debug`, `PartialEq`, `Eq` and `Hash`; attributes add
+/// further traits.
 ///
-/// Variants are numbered in the order in which they are declared. Two of one name do not compile.
+/// Variants are numbered in the order of their declaration. Two variants with the same name do not compile.
 ///
 /// ```
 /// sluice_wire::named! {
@@ -37,15 +38,15 @@ macro_rules! named {
         }
 
         impl $enum {
-            /// Every variant, in the order of their numbers: `ALL[k] as usize == k`.
+            /// All variants in the order of their numbers: `ALL[k] as usize == k`.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
 
-            /// The name in counters, lists and documents.
+            /// Name of the variant in counters, lists and documents.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)+ }
             }
 
-            /// The meaning, for an operator.
+            /// Help text of the variant for operators.
             pub const fn help(self) -> &'static str {
                 match self { $(Self::$variant => $help,)+ }
             }
@@ -55,7 +56,7 @@ macro_rules! named {
     };
 }
 
-/// Whether no name occurs twice: what [`named!`](crate::named!) checks of a declaration when it is compiled.
+/// Whether all names are distinct. [`named!`](crate::named!) checks this at compile time.
 pub const fn are_distinct(names: &[&str]) -> bool {
     let mut second = 1;
     while second < names.len() {
@@ -90,7 +91,7 @@ mod tests {
     use super::*;
 
     named! {
-        /// For the tests.
+        /// Example enum of the tests.
         #[derive(PartialOrd, Ord)]
         enum Colour {
             Green "green" "As a leaf is.";

@@ -1,4 +1,4 @@
-//! Neighbour discovery (RFC 4861): validated messages, and those that a router sends.
+//! Neighbour discovery (RFC 4861): validation of received messages, and creation of the messages that a router sends.
 
 use crate::ethernet::Link;
 use crate::fault::Fault;
@@ -31,7 +31,7 @@ pub const TARGET: Field<u128> = Field::at(8);
 pub struct Advertised {
     /// The sender is a router.
     pub router: bool,
-    /// The message answers a solicitation.
+    /// The message is the response to a solicitation.
     pub solicited: bool,
     /// The message overrides existing entries.
     pub overriding: bool,
@@ -47,14 +47,14 @@ pub enum Message {
     },
     /// Router advertisement.
     RouterAdvertisement {
-        /// Lifetime as default router in seconds; 0 if it is none.
+        /// Lifetime of the default router in seconds; 0 if the sender is not a default router.
         lifetime: u16,
         /// Link-layer address of the sender, if included.
         source_link: Option<Mac>,
     },
     /// Neighbour solicitation.
     NeighbourSolicitation {
-        /// Address to resolve.
+        /// Address whose MAC is requested.
         target: u128,
         /// Link-layer address of the sender, if included.
         source_link: Option<Mac>,
@@ -141,7 +141,7 @@ fn link_options(options: &[u8]) -> Option<(Option<Mac>, Option<Mac>)> {
     Some((source, target))
 }
 
-/// Address in a link-layer address option.
+/// Position of the address in a link-layer address option.
 const LINK: Field<Mac> = Field::at(2);
 
 /// The solicited-node multicast group of `target` (RFC 4291, section 2.7.1).
@@ -169,9 +169,10 @@ fn link_option(message: &mut [u8], offset: usize, kind: u8, address: Mac) {
     }
 }
 
-/// Make `packet` a neighbour solicitation for `target` from `source` to `destination`: the target itself (with its MAC
-/// in `link`) to probe reachability, or its [`solicited_node`] group. With an unspecified source it is duplicate
-/// address detection and contains no link-layer address. False, without effect, if the buffer is too small.
+/// Make `packet` a neighbour solicitation for `target` from `source` to `destination`. To probe reachability,
+/// `destination` is the target and `link` contains its MAC; otherwise it is the target's [`solicited_node`] group. An
+/// unspecified source means duplicate address detection; such a message contains no link-layer address. False, without
+/// effect, if the buffer is too small.
 pub fn emit_solicitation(packet: &mut Packet<'_>, link: Link, source: u128, destination: u128, target: u128) -> bool {
     let length = if source == 0 { 24 } else { 32 };
     let head = (kind::NEIGHBOUR_SOLICITATION, 0);
@@ -186,7 +187,8 @@ pub fn emit_solicitation(packet: &mut Packet<'_>, link: Link, source: u128, dest
     true
 }
 
-/// Make `packet` an advertisement that `target` is at `link.source`; false, without effect, if the buffer is too small.
+/// Make `packet` an advertisement of `link.source` as the MAC of `target`; false, without effect, if the buffer is too
+/// small.
 pub fn emit_advertisement(
     packet: &mut Packet<'_>,
     link: Link,
@@ -209,7 +211,7 @@ pub fn emit_advertisement(
 /// A redirect to a better first hop (RFC 4861, section 4.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Redirect {
-    /// The better first hop: the destination itself, or a router by its link-local address.
+    /// The better first hop: the destination itself, or the link-local address of a router.
     pub target: u128,
     /// Destination to which the redirect applies.
     pub destination: u128,
@@ -217,8 +219,8 @@ pub struct Redirect {
     pub target_link: Option<Mac>,
 }
 
-/// Make `packet` a redirect about `datagram`, which is quoted in words of 8 bytes up to a total of 1,280 bytes; false,
-/// without effect, if the buffer is too small.
+/// Make `packet` a redirect that quotes `datagram` in units of 8 bytes, with a maximum total length of 1,280 bytes;
+/// false, without effect, if the buffer is too small.
 pub fn emit_redirect(
     packet: &mut Packet<'_>,
     link: Link,
@@ -264,7 +266,7 @@ pub struct Prefix {
     pub length: u8,
     /// Whether the prefix is on-link.
     pub on_link: bool,
-    /// Whether hosts may configure addresses in it autonomously (RFC 4862).
+    /// Whether hosts may autonomously configure addresses from the prefix (RFC 4862).
     pub autonomous: bool,
     /// Valid lifetime in seconds.
     pub valid: u32,
@@ -275,13 +277,13 @@ pub struct Prefix {
 /// Contents of a router advertisement (RFC 4861, section 4.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Router<'a> {
-    /// Hop limit for hosts; 0 leaves it unspecified.
+    /// Hop limit that hosts should use; 0 leaves it unspecified.
     pub hop_limit: u8,
     /// Whether addresses are available by DHCPv6.
     pub managed: bool,
     /// Whether other configuration is available by DHCPv6.
     pub other: bool,
-    /// Lifetime as default router in seconds; 0 if it is none.
+    /// Lifetime of the default router in seconds; 0 if the router is not a default router.
     pub lifetime: u16,
     /// MTU of the link; `None` omits the option.
     pub mtu: Option<u32>,

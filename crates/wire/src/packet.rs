@@ -1,4 +1,4 @@
-//! A borrowed packet: a window into a buffer.
+//! A borrowed packet: a window of a buffer.
 
 use crate::ethernet;
 
@@ -6,7 +6,7 @@ use crate::ethernet;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Checksums {
-    /// Not verified: the validity check computes them.
+    /// The device has not verified the checksums. The validity check computes them.
     #[default]
     Unverified = 0,
     /// The device has verified the L3 and L4 checksums.
@@ -15,16 +15,16 @@ pub enum Checksums {
     BadL3 = 2,
     /// The device reports an incorrect L4 checksum.
     BadL4 = 3,
-    /// A local sender left the L4 checksum to offload: the field contains the folded pseudo-header sum.
+    /// A local sender left the L4 checksum to checksum offload: the field contains the folded sum of the pseudo-header.
     LeftToOffload = 4,
 }
 
-/// Position of a frame in its buffer, and its checksum state. The owner of the buffer, possibly C code, stores it, so
-/// the layout is fixed.
+/// Position of a frame in its buffer, and its checksum state. The owner of the buffer stores the window and may be C
+/// code, so the layout is fixed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Window {
-    /// Offset of the frame's first byte in the buffer: the headroom.
+    /// Offset of the frame's first byte in the buffer, equal to the headroom.
     pub start: u16,
     /// Length of the frame in bytes, without the frame check sequence.
     pub length: u16,
@@ -40,7 +40,7 @@ pub struct Packet<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// Create from a buffer; a window that exceeds the buffer is limited to it.
+    /// Create a packet from a buffer and a window. A window that exceeds the buffer is reduced to fit.
     #[inline(always)]
     pub fn new(room: &'a mut [u8], window: &'a mut Window) -> Self {
         let limit = room.len().min(u16::MAX as usize) as u16;
@@ -49,14 +49,14 @@ impl<'a> Packet<'a> {
         Self { room, window }
     }
 
-    /// Create from a buffer and a window that lies within it, which the owner of the buffer guarantees. Otherwise the
-    /// packet is empty.
+    /// Create a packet from a buffer and a window. The owner of the buffer guarantees that the window lies within the
+    /// buffer; otherwise the packet is empty.
     #[inline(always)]
     pub fn within(room: &'a mut [u8], window: &'a mut Window) -> Self {
         Self { room, window }
     }
 
-    /// An empty packet without a buffer, as a placeholder for an empty entry.
+    /// An empty packet without a buffer, used as a placeholder.
     #[inline(always)]
     pub fn empty(window: &'a mut Window) -> Self {
         *window = Window::default();
@@ -91,7 +91,7 @@ impl<'a> Packet<'a> {
         self.window.length as usize
     }
 
-    /// Checksum state.
+    /// Checksum state reported by the device.
     #[inline(always)]
     pub fn checksums(&self) -> Checksums {
         self.window.checksums
@@ -116,7 +116,7 @@ impl<'a> Packet<'a> {
         room.saturating_sub(self.window.start as usize + self.len())
     }
 
-    /// Extend by `bytes` at the front; false, without effect, if the headroom is too small.
+    /// Extend the frame by `bytes` at the front; false, without effect, if the headroom is too small.
     #[inline(always)]
     pub fn grow_front(&mut self, bytes: usize) -> bool {
         if bytes > self.headroom() {
@@ -127,7 +127,7 @@ impl<'a> Packet<'a> {
         true
     }
 
-    /// Remove `bytes` at the front; false, without effect, if the frame is shorter.
+    /// Remove `bytes` at the front of the frame; false, without effect, if the frame is shorter.
     #[inline(always)]
     pub fn trim_front(&mut self, bytes: usize) -> bool {
         if bytes > self.len() {
@@ -138,8 +138,9 @@ impl<'a> Packet<'a> {
         true
     }
 
-    /// Truncate the frame to its datagram, which ends at `end`, because padding and trailers belong to one link and may
-    /// contain anything. A frame of minimum length keeps its length, padded with zero (RFC 894, RFC 1042).
+    /// Truncate the frame at the end of its datagram, `end`, because padding and trailers are meaningful only on their
+    /// link and may contain anything. A frame of minimum length keeps its length; its padding is zeroed (RFC 894, RFC
+    /// 1042).
     #[inline(never)]
     pub fn cut_trailer(&mut self, end: usize) {
         if end >= self.len() {
@@ -148,7 +149,7 @@ impl<'a> Packet<'a> {
         let length = end.max(self.len().min(ethernet::MIN_FRAME));
         self.window.length = length as u16;
         let frame = self.bytes_mut();
-        // Fast case: most are TCP segments without data, whose padding lies in the last word.
+        // Fast case: most of these frames are TCP segments without data, whose padding lies in the last 8 bytes.
         if let Some(last) = frame.last_chunk_mut::<8>()
             && let kept = (end + 8).wrapping_sub(length)
             && kept < 8
@@ -159,7 +160,7 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// Set the length by moving the end; false, without effect, if the buffer is too small.
+    /// Set the length by moving the end of the frame; false, without effect, if the buffer is too small.
     #[inline(always)]
     pub fn set_len(&mut self, length: usize) -> bool {
         if length > self.len() + self.tailroom() {

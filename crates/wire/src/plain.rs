@@ -1,7 +1,7 @@
 //! Fast path: parses and validates the most common packets in one pass.
 //!
-//! Both functions accept only packets that are valid under every policy. For all other packets they return `None`, and
-//! [`crate::layers::parse`] and [`crate::validity::validate`] handle them.
+//! Both functions accept only packets that are valid under every policy. They return `None` for all other packets,
+//! which [`crate::layers::parse`] and [`crate::validity::validate`] handle.
 
 use core::hint::select_unpredictable;
 
@@ -14,8 +14,8 @@ use crate::layers::{self, Class, Flags, Fragment, Layers};
 use crate::packet::Checksums;
 use crate::validity::{self, Validity};
 
-/// Layers of an unfragmented TCP or UDP packet to `mac` after `tags` VLAN tags, over IPv4 without options. The tags are
-/// not checked.
+/// Parse an unfragmented TCP or UDP packet over IPv4 without options, addressed to `mac`, after `tags` VLAN tags. The
+/// VLAN tags are not checked.
 #[inline(always)]
 pub fn plain4(frame: &[u8], tags: usize, checksums: Checksums, mac: &Mac) -> Option<Layers> {
     let (frame, ours) = behind(frame, tags, mac)?;
@@ -29,8 +29,8 @@ pub fn plain4(frame: &[u8], tags: usize, checksums: Checksums, mac: &Mac) -> Opt
     good.then(|| shifted(layers, tags))
 }
 
-/// The frame without its VLAN tags (with wrong MAC addresses), and whether it is addressed to `mac`. Its length fits
-/// the offsets in `Layers`.
+/// The frame without its VLAN tags, and whether it is addressed to `mac`. The first 12 bytes of the result are not its
+/// MAC addresses. Its length fits the offsets in `Layers`.
 #[inline(always)]
 fn behind<'f>(frame: &'f [u8], tags: usize, mac: &Mac) -> Option<(&'f [u8], bool)> {
     let ours = frame.first_chunk()? == mac;
@@ -38,7 +38,7 @@ fn behind<'f>(frame: &'f [u8], tags: usize, mac: &Mac) -> Option<(&'f [u8], bool
     frame.get(4 * tags..frame.len().min(longest)).map(|frame| (frame, ours))
 }
 
-/// Shift the offsets of layers by VLAN tags.
+/// Add the length of the VLAN tags to the offsets of layers.
 #[inline(always)]
 fn shifted(layers: Layers, tags: usize) -> Layers {
     let bytes = 4 * tags as u16;
@@ -51,22 +51,23 @@ fn shifted(layers: Layers, tags: usize) -> Layers {
     }
 }
 
-/// The destination of a packet that a router only has to route, and whether the frame has bytes after its datagram.
-/// Such a packet follows `tags` VLAN tags, is not fragmented, is addressed to `mac`, is IPv4 without options, has a
-/// unicast destination, has at least 20 bytes after the IP header, and has a TTL that allows another hop. Its payload
-/// is not checked, except for the checksum if the device has not verified it; nor are the VLAN tags.
+/// Check whether a packet needs only routing. Returns its destination, and whether the frame has bytes after the
+/// datagram. The packet follows `tags` VLAN tags, is not fragmented, is addressed to `mac`, is IPv4 without options,
+/// has a unicast destination, has at least 20 bytes after the IP header, and has a TTL that permits another hop.
+/// Neither the VLAN tags nor the payload are checked, except for the payload's checksum if the device has not verified
+/// it.
 #[inline(always)]
 pub fn transit4(frame: &[u8], tags: usize, checksums: Checksums, mac: &Mac) -> Option<(u32, bool)> {
     let link = u64::from_le_bytes(*frame.first_chunk()?);
-    // Skip the tags: EtherType and data as in an untagged frame.
+    // Skip the VLAN tags, so that EtherType and data have the offsets of an untagged frame.
     let frame = frame.get(4 * tags..)?;
     let head: &[u8; ethernet::LENGTH + ipv4::LENGTH] = frame.first_chunk()?;
     let [a, b, c, d, e, f] = *mac;
-    // EtherType, version and header length, type of service, total length.
+    // EtherType, IP version and header length, type of service, total length.
     let kind = u64::from_be_bytes([
         head[12], head[13], head[14], head[15], head[16], head[17], head[18], head[19],
     ]);
-    // Fragment field and TTL in memory order.
+    // Fragment field and TTL, in memory order.
     let life = u32::from_ne_bytes([head[20], head[21], head[22], head[23]]);
     let [more, offset] = (ipv4::MORE_FRAGMENTS | ipv4::FRAGMENT_OFFSET).to_be_bytes();
     let total = (kind >> 16) as u16 as usize;
@@ -109,8 +110,8 @@ fn has_valid_checksums(frame: &[u8]) -> bool {
     }
 }
 
-/// Layers of an unfragmented TCP or UDP packet to `mac` after `tags` VLAN tags, over IPv6 without extension headers.
-/// The tags are not checked.
+/// Parse an unfragmented TCP or UDP packet over IPv6 without extension headers, addressed to `mac`, after `tags` VLAN
+/// tags. The VLAN tags are not checked.
 #[inline(always)]
 pub fn plain6(frame: &[u8], tags: usize, checksums: Checksums, mac: &Mac) -> Option<Layers> {
     const L4: usize = ethernet::LENGTH + ipv6::LENGTH;

@@ -1,4 +1,4 @@
-//! The packet quoted by an ICMP or ICMPv6 error, located so that translation can rewrite it.
+//! Locates the packet that an ICMP or ICMPv6 error quotes, so that translation can rewrite it.
 
 use crate::fault::Fault;
 use crate::ipv4::{self, Ipv4, protocol};
@@ -9,9 +9,9 @@ use crate::layers::{Class, Flags, Fragment, Layers, chain_fragment, ports};
 /// A quoted packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quoted {
-    /// Layers, as offsets within the enclosing frame. `end` is the end of the quoted bytes, usually before the end of
-    /// the original datagram: at least 8 bytes follow `l4`, more are not guaranteed. An ICMP query is marked as in a
-    /// packet.
+    /// Layers of the quoted packet, as offsets within the enclosing frame. `end` is the end of the quoted bytes,
+    /// usually before the end of the original datagram. At least 8 bytes follow `l4`. The flags for ICMP queries are
+    /// set as for a packet.
     pub layers: Layers,
 }
 
@@ -35,14 +35,14 @@ pub fn quoted(frame: &[u8], layers: &Layers) -> Result<Quoted, Fault> {
     quoted_with(frame, layers, 8)
 }
 
-/// Like [`quoted`], but sufficient only to identify the flow: after `l4` only the ports of TCP or UDP may be present.
-/// Some hosts quote less than the 8 bytes of RFC 792, because they count IP options as part of these.
+/// Like [`quoted`], but sufficient only to identify the flow: possibly only the ports of TCP or UDP follow `l4`. Some
+/// hosts quote less than the 8 bytes that RFC 792 requires, because they include IP options in the count.
 #[inline]
 pub fn quoted_flow(frame: &[u8], layers: &Layers) -> Result<Quoted, Fault> {
     quoted_with(frame, layers, 4)
 }
 
-/// `ports_end`: required bytes of the transport header for TCP and UDP; 8 for other protocols.
+/// `ports_end` is the required number of transport header bytes for TCP and UDP. Other protocols require 8.
 fn quoted_with(frame: &[u8], layers: &Layers, ports_end: usize) -> Result<Quoted, Fault> {
     if !layers.flags.has(Flags::ICMP_ERROR) || layers.fragment != Fragment::Whole {
         return Err(Fault::NotAnError);

@@ -23,7 +23,7 @@ header! {
 
 /// TCP control flags.
 pub mod flag {
-    /// Finish: the sender has no more data.
+    /// Finish: the sender sends no further data.
     pub const FIN: u8 = 0x01;
     /// Synchronise sequence numbers.
     pub const SYN: u8 = 0x02;
@@ -39,9 +39,9 @@ pub mod flag {
 
 /// Types of TCP options.
 pub mod option {
-    /// Option that ends the options.
+    /// End of the option list.
     pub const END: u8 = 0;
-    /// Option that pads by one byte.
+    /// No operation: padding of one byte.
     pub const NOTHING: u8 = 1;
     /// Maximum segment size.
     pub const MAXIMUM_SEGMENT_SIZE: u8 = 2;
@@ -85,8 +85,8 @@ impl<B: AsRef<[u8]>> Tcp<B> {
 }
 
 impl<B: AsRef<[u8]> + AsMut<[u8]>> Tcp<B> {
-    /// Clamp the MSS option of a SYN to `max` and update the checksum; an incorrect checksum stays incorrect. False,
-    /// without effect, if there is no MSS option or its value is not larger.
+    /// Limit the MSS option of a SYN to `max` and update the checksum; an incorrect checksum stays incorrect. False,
+    /// without effect, if the option is missing or its value does not exceed `max`.
     pub fn clamp_mss(&mut self, max: u16) -> bool {
         let Some(at) = self.mss_offset() else {
             return false;
@@ -97,7 +97,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Tcp<B> {
             return false;
         }
         size.write(self.bytes_mut(), max);
-        // At an odd offset the value spans two words of the sum, with its bytes swapped.
+        // At an odd offset the value spans two 16-bit words of the sum, with its bytes swapped.
         let delta = match at % 2 {
             0 => Delta::default().word(offered, max),
             _ => Delta::default().word(offered.swap_bytes(), max.swap_bytes()),
@@ -107,8 +107,8 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Tcp<B> {
         true
     }
 }
-/// Contents of a reset (RFC 9293, sections 3.5.1 and 3.10.7.1), which is sent from the destination of the segment that
-/// it answers.
+/// Contents of a reset (RFC 9293, sections 3.5.1 and 3.10.7.1) that answers a segment. Its source is the destination of
+/// that segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reset {
     /// Source port and destination port.
@@ -119,8 +119,8 @@ pub struct Reset {
 }
 
 impl Reset {
-    /// The reset that answers a segment with `length` bytes in the datagram; `None` for a reset, and for a truncated
-    /// header.
+    /// The reset that answers a segment of a datagram with `length` payload bytes; `None` if the segment is itself a
+    /// reset or its header is truncated.
     pub fn to(segment: &[u8], length: usize) -> Option<Self> {
         let header = Tcp::new(segment.get(..LENGTH)?)?;
         let flags = header.flags();
@@ -148,9 +148,9 @@ impl Reset {
         })
     }
 
-    /// Replace a data segment by a reset that is forwarded in its place to its destination: it resets the connection
-    /// like a reset from the original sender, and contains none of the data. False, without effect, if the segment does
-    /// not belong to an established connection.
+    /// Replace a data segment by a reset, which is forwarded to the segment's destination instead. The reset closes the
+    /// connection as if the original sender had reset it, and contains none of the data. False, without effect, if the
+    /// segment does not belong to an established connection.
     pub fn replace(packet: &mut Packet<'_>, layers: &Layers) -> bool {
         let (l3, l4) = (usize::from(layers.l3), usize::from(layers.l4));
         let Some(header) = packet.bytes().get(l4..).and_then(Tcp::new) else {
@@ -192,7 +192,7 @@ impl Reset {
         true
     }
 
-    /// Write the reset to the beginning of the zeroed `message`; `pseudo` is the sum of its pseudo-header.
+    /// Write the reset to the beginning of the zeroed `message`; `pseudo` is the sum of the pseudo-header.
     fn write(self, message: &mut [u8], pseudo: u16) {
         SOURCE_PORT.write(message, self.ports.0);
         DESTINATION_PORT.write(message, self.ports.1);
@@ -203,7 +203,7 @@ impl Reset {
         CHECKSUM.write(message, !checksum::add(checksum::sum(message), pseudo));
     }
 
-    /// Make `packet` the reset between two IPv4 addresses; false, without effect, if the buffer is too small.
+    /// Make `packet` a reset between two IPv4 addresses; false, without effect, if the buffer is too small.
     pub fn emit4(self, packet: &mut Packet<'_>, link: Link, source: u32, destination: u32) -> bool {
         let body = ethernet::begin(packet, link, ethertype::IPV4, ipv4::LENGTH + LENGTH);
         let Some((header, message)) = body.and_then(|body| body.split_at_mut_checked(ipv4::LENGTH)) else {
@@ -222,7 +222,7 @@ impl Reset {
         true
     }
 
-    /// Make `packet` the reset between two IPv6 addresses; false, without effect, if the buffer is too small.
+    /// Make `packet` a reset between two IPv6 addresses; false, without effect, if the buffer is too small.
     pub fn emit6(self, packet: &mut Packet<'_>, link: Link, source: u128, destination: u128) -> bool {
         let body = ethernet::begin(packet, link, ethertype::IPV6, ipv6::LENGTH + LENGTH);
         let Some((header, message)) = body.and_then(|body| body.split_at_mut_checked(ipv6::LENGTH)) else {

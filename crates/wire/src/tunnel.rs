@@ -16,21 +16,21 @@ pub mod vxlan {
         "VXLAN network identifier (24 bits) and reserved bits (8)." network: u32 = NETWORK @ 4, set_network;
     }
 
-    /// Flag: the identifier is valid.
+    /// Flag: the network identifier (VNI) is valid.
     pub const HAS_NETWORK: u32 = 0x0800_0000;
-    /// Number of bits of an identifier.
+    /// Number of bits of a network identifier (VNI).
     pub const BITS: u32 = 24;
     /// The port assigned by IANA.
     pub const PORT: u16 = 4789;
 
-    /// VXLAN identifier (VNI) after a UDP header; `None` if there is none. Reserved bits are ignored.
+    /// Network identifier (VNI) of a VXLAN header; `None` if the header has none. Reserved bits are ignored.
     #[inline]
     pub fn read(header: &[u8]) -> Option<u32> {
         let header = Vxlan::new(header)?;
         (header.flags() & HAS_NETWORK != 0).then(|| header.network() >> 8)
     }
 
-    /// Write a header with this identifier.
+    /// Write a VXLAN header with this network identifier (VNI).
     #[inline]
     pub fn write(header: &mut [u8], identifier: u32) {
         FLAGS.write(header, HAS_NETWORK);
@@ -56,23 +56,23 @@ pub mod gre {
     pub const HAS_CHECKSUM: u16 = 0x8000;
     /// Flag: a key follows.
     pub const HAS_KEY: u16 = 0x2000;
-    /// Length of a header with a key.
+    /// Length in bytes of a GRE header with a key.
     pub const LENGTH_WITH_KEY: usize = LENGTH + 4;
 
-    /// A parsed header.
+    /// Fields of a parsed GRE header.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Read {
         /// EtherType of the payload.
         pub inside: u16,
         /// Key, if present.
         pub key: Option<u32>,
-        /// Length of the header, which is the offset of the payload.
+        /// Length of the header in bytes, which is also the offset of the payload.
         pub length: usize,
     }
 
-    /// Parse the header at the beginning of `payload`, the whole payload of the outer packet. `None` if it is
+    /// Parse the GRE header at the beginning of `payload`, the payload of the outer packet. `None` if the header is
     /// truncated, its checksum is incorrect, or it has an unsupported feature: sequence numbers, source routes, another
-    /// version, reserved bits.
+    /// version, or reserved bits.
     #[inline]
     pub fn read(payload: &[u8]) -> Option<Read> {
         let header = Gre::new(payload)?;
@@ -96,18 +96,19 @@ pub mod gre {
         })
     }
 
-    /// Whether the datagram of a frame is a keepalive: a packet with the tunnel's own endpoints, back to its sender,
-    /// with GRE of type 0 and this key. Routers send keepalives inside tunnel packets, to check that they are returned.
+    /// Whether the datagram of a frame is a GRE keepalive: a GRE packet of protocol type 0 with this key, whose
+    /// destination is the tunnel endpoint that sent it. A router sends the keepalive inside a tunnel packet, and the
+    /// peer returns it by normal forwarding.
     pub fn is_keepalive(frame: &[u8], layers: &Layers, key: Option<u32>) -> bool {
         layers.protocol == protocol::GRE
             && layers.fragment == Fragment::Whole
             && read(layers.payload(frame)).is_some_and(|header| header.inside == KEEPALIVE && header.key == key)
     }
 
-    /// Protocol type of a keepalive: no payload.
+    /// Protocol type of a keepalive, which has no payload.
     pub const KEEPALIVE: u16 = 0;
 
-    /// Write a header, which must have room for the key if there is one.
+    /// Write a GRE header. `header` must have space for the key if there is one.
     #[inline]
     pub fn write(header: &mut [u8], inside: u16, key: Option<u32>) {
         FLAGS.write(header, if key.is_some() { HAS_KEY } else { 0 });
@@ -118,14 +119,14 @@ pub mod gre {
     }
 }
 
-/// Mask of the ECN bits in a type of service or traffic class (RFC 3168).
+/// Mask of the ECN bits in the type of service or traffic class (RFC 3168).
 pub const CONGESTION: u8 = 3;
 
 /// ECN value: congestion experienced.
 pub const EXPERIENCED: u8 = 3;
 
-/// ECN of the inner packet after decapsulation (RFC 6040, section 4.2); `None` if the packet must be dropped, because
-/// its sender does not support ECN.
+/// ECN value of the inner packet after decapsulation (RFC 6040, section 4.2). `None` if the packet must be dropped,
+/// because congestion was marked but its sender does not support ECN.
 #[inline]
 pub fn combine(outer: u8, inner: u8) -> Option<u8> {
     match (outer & CONGESTION, inner & CONGESTION) {
@@ -137,7 +138,7 @@ pub fn combine(outer: u8, inner: u8) -> Option<u8> {
     }
 }
 
-/// Type of service or traffic class of a datagram of this EtherType; 0 if it is not IP.
+/// Type of service or traffic class of a datagram with the EtherType `kind`; 0 if it is not IP.
 #[inline]
 pub fn service(kind: u16, datagram: &[u8]) -> u8 {
     match kind {
@@ -147,8 +148,8 @@ pub fn service(kind: u16, datagram: &[u8]) -> u8 {
     }
 }
 
-/// Update the ECN of a decapsulated datagram of this EtherType from `outer`, the outer header's type of service. False
-/// if the datagram must be dropped.
+/// Set the ECN value of a decapsulated datagram with the EtherType `kind`; `outer` is the type of service of the outer
+/// header. False if the datagram must be dropped.
 #[inline]
 pub fn copy_ecn(kind: u16, datagram: &mut [u8], outer: u8) -> bool {
     let inner = service(kind, datagram);
@@ -179,7 +180,7 @@ mod tests {
 
     #[test]
     fn marks_combine_as_rfc_6040_says() {
-        // RFC 6040, figure 4: rows are inner, columns outer ECN values: Not-ECT, ECT(0), ECT(1), CE.
+        // RFC 6040, figure 4: one row for each inner ECN value. The columns are the outer values Not-ECT, ECT(0), ECT(1) and CE.
         let columns = [0, 2, 1, 3];
         let rows = [
             (0, [Some(0), Some(0), Some(0), None]),
@@ -204,7 +205,7 @@ mod tests {
         for cut in 0..8 {
             assert_eq!(None, gre::read(&bytes[..cut]));
         }
-        // Flags: routing, sequence number, strict source route, recursion, reserved flags, version.
+        // The unsupported flags: routing, sequence number, strict source route, recursion, reserved flags, version.
         for flags in [0x4000_u16, 0x1000, 0x0800, 0x0100, 0x0080, 0x0001] {
             bytes[..2].copy_from_slice(&flags.to_be_bytes());
             assert_eq!(None, gre::read(&bytes), "{flags:x}");

@@ -11,7 +11,8 @@ header! {
     "Checksum over pseudo-header, header and data; over IPv4, 0 where the sender made none." checksum: u16 = CHECKSUM @ 6, set_checksum;
 }
 
-/// Bytes covered by the checksum of a UDP-Lite packet. Its coverage field takes the place of UDP's length; 0 means all.
+/// Number of bytes covered by the checksum of a UDP-Lite packet. The coverage field replaces the length field of UDP; 0
+/// means the whole packet.
 /// `None` if the coverage is less than the header or exceeds the packet (RFC 3828, section 3.1).
 #[inline]
 pub fn coverage(packet: &[u8]) -> Option<usize> {

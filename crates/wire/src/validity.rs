@@ -1,5 +1,5 @@
-//! Checks whether a packet may be forwarded: lengths, unverified checksums, martian addresses, invalid fragments and
-//! flags. A separate step after [`crate::layers::parse`].
+//! Checks whether a packet may be forwarded: lengths, checksums that the device has not verified, martian addresses,
+//! invalid fragments and flags. The checks follow [`crate::layers::parse`] as a separate step.
 
 use core::hint::select_unpredictable;
 
@@ -14,19 +14,20 @@ use crate::{arp, checksum, icmp, icmpv6, ipv4, ipv6, tcp, udp};
 /// Checks that an operator may disable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// Reject addresses that can't be a source or destination (martians).
+    /// Reject addresses that are not permitted as source or destination (martians).
     pub martians: bool,
-    /// Also reject addresses of 240.0.0.0/4; otherwise they count as host addresses, except 255.255.255.255.
+    /// Also reject addresses of 240.0.0.0/4. If not set, they count as host addresses, except for 255.255.255.255.
     pub reserved: bool,
     /// Reject IPv4 source routes. IPv6 routing headers of type 0 are always rejected (RFC 5095).
     pub source_routes: bool,
-    /// Reject invalid lengths and flags of TCP and UDP headers. A router need not check them (RFC 1812, section 5.2.2).
-    /// Checksums are always checked, because one that a local sender left to offload would otherwise stay incorrect.
+    /// Reject invalid lengths and flags in TCP and UDP headers. RFC 1812 (section 5.2.2) does not require this of
+    /// routers. Checksums are always checked, because otherwise an incomplete checksum that a local sender left to
+    /// offload could be forwarded.
     pub headers: bool,
 }
 
 impl Default for Policy {
-    /// All checks are enabled.
+    /// The default policy enables all checks.
     fn default() -> Self {
         Self {
             martians: true,
@@ -40,16 +41,16 @@ impl Default for Policy {
 /// Result for a packet without fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Validity {
-    /// Everything that was checked is valid.
+    /// All checked parts of the packet are valid.
     Valid,
-    /// A local sender left the TCP or UDP checksum to offload: the field contains the folded pseudo-header sum.
-    /// [`complete_checksum`] computes the checksum.
+    /// The packet is valid, but a local sender left its TCP or UDP checksum to offload: the field contains the folded
+    /// sum of the pseudo-header. [`complete_checksum`] computes the checksum.
     LeftToOffload,
 }
 
-/// Validate a packet parsed by [`crate::layers::parse`]. Checksums are computed only if the device has not verified
-/// them, and transport checksums only for unfragmented packets. A TCP or UDP packet over IPv4 without options takes the
-/// fast path.
+/// Validate a packet that was parsed by [`crate::layers::parse`]. Checksums are verified only if the device has not
+/// verified them, and transport checksums only in unfragmented packets. A TCP or UDP packet over IPv4 without options
+/// takes the fast path.
 #[inline(always)]
 pub fn validate(frame: &[u8], checksums: Checksums, layers: &Layers, policy: &Policy) -> Result<Validity, Fault> {
     if layers.flags.has(Flags::PLAIN)
@@ -71,8 +72,8 @@ pub fn validate(frame: &[u8], checksums: Checksums, layers: &Layers, policy: &Po
     validate_any(frame, checksums, layers, policy)
 }
 
-/// Whether the fields of a plain packet are valid and its addresses certainly not martian, without checksums; `head` is
-/// the beginning of its IP header.
+/// Whether the fields of a plain packet are valid, and its addresses certainly not martian. `head` is the beginning of
+/// its IP header. Checksums are not verified.
 #[inline(always)]
 pub(crate) fn has_valid_fields(head: &[u8; 34], protocol: u8, room: u16, tcp_flags: u8) -> bool {
     let Some(transport) = head.last_chunk() else {
@@ -83,8 +84,8 @@ pub(crate) fn has_valid_fields(head: &[u8; 34], protocol: u8, room: u16, tcp_fla
     has_valid_lengths(transport, protocol, room, tcp_flags) && suspect == 0 && source != destination
 }
 
-/// Whether the lengths in a TCP or UDP header fit the packet, and its flags are valid. Branch-free with respect to the
-/// protocol, because the mix of protocols is unpredictable.
+/// Whether the lengths in a TCP or UDP header fit the packet, and its flags are valid. The code does not branch on the
+/// protocol, because the mix of TCP and UDP is unpredictable.
 #[inline(always)]
 pub(crate) fn has_valid_lengths(transport: &[u8; 14], protocol: u8, room: u16, tcp_flags: u8) -> bool {
     let tcp = protocol == protocol::TCP;
@@ -92,12 +93,12 @@ pub(crate) fn has_valid_lengths(transport: &[u8; 14], protocol: u8, room: u16, t
     let length = u16::from_be_bytes([transport[4], transport[5]]);
     let claimed = select_unpredictable(tcp, data_offset, length);
     let least = select_unpredictable(tcp, tcp::LENGTH as u16, udp::LENGTH as u16);
-    // UDP has no flags.
+    // UDP has no flags, so a valid TCP value is substituted.
     let flags = select_unpredictable(tcp, tcp_flags, flag::ACK);
     claimed >= least && claimed <= room && !has_invalid_flags(flags)
 }
 
-/// By the first byte of an address: whether it may be invalid as a source or destination.
+/// For each value of an address's first byte: whether the address may be invalid as a source or destination.
 const SUSPECT: [u8; 256] = {
     let mut table = [0; 256];
     let mut net = 0;
@@ -116,7 +117,7 @@ const SUSPECT: [u8; 256] = {
 const BAD_SOURCE: u8 = 1;
 const BAD_DESTINATION: u8 = 2;
 
-/// Whether the checksums of a plain packet are correct; `head` is its beginning.
+/// Whether the checksums of a plain packet are correct; `head` is the beginning of the packet.
 #[inline(never)]
 pub(crate) fn has_valid_checksums(frame: &[u8], layers: Layers, head: &[u8; 34]) -> bool {
     let covered = if layers.protocol == protocol::TCP {
@@ -137,10 +138,10 @@ pub(crate) fn has_valid_checksums(frame: &[u8], layers: Layers, head: &[u8; 34])
     checksum::sum(header) == 0xffff && (none || checksum::add(checksum::sum(payload), pseudo) == 0xffff)
 }
 
-/// Whether an address can be a remote host's: not in networks 0, 127 and from 224 on.
+/// Whether an address can belong to a remote host: its first byte is not 0, 127, or 224 and above.
 #[inline(always)]
 pub(crate) fn is_unicast(address: u32) -> bool {
-    // First byte from 1 to 223, except 127.
+    // The first byte is in the range 1 to 223, and is not 127.
     (address >> 24).wrapping_sub(1) < 223 && address >> 24 != 127
 }
 
@@ -151,7 +152,7 @@ const fn is_suspect(address: u32, reserved: u32) -> bool {
     (net == 0) | (net == 127) | (net >= reserved)
 }
 
-/// One bit for each invalid combination of the six flags.
+/// Bitmap of invalid flag combinations: one bit for each value of the six flags.
 const NONSENSE: u64 = {
     let mut set = 1;
     let mut flags = 1;
@@ -194,8 +195,8 @@ fn validate_any(frame: &[u8], checksums: Checksums, layers: &Layers, policy: &Po
             if policy.headers {
                 transport(payload, layers)?;
             }
-            // Before the last segment of a routing header, the destination in the pseudo-header is not the packet's
-            // destination.
+            // Before the last segment of a routing header is reached, the destination in the pseudo-header differs from
+            // the packet's destination.
             if segments_left > 0 {
                 Ok(Validity::Valid)
             } else {
@@ -206,7 +207,7 @@ fn validate_any(frame: &[u8], checksums: Checksums, layers: &Layers, policy: &Po
         Fragment::First if !policy.headers => Ok(Validity::Valid),
         Fragment::First => match transport(payload, layers) {
             Err(Fault::BadTcpOffset) => Err(Fault::TinyFragment),
-            // The UDP length covers all fragments together.
+            // The UDP length is that of the whole datagram, so it need not match this fragment.
             Ok(()) | Err(Fault::BadUdpLength) => Ok(Validity::Valid),
             Err(fault) => Err(fault),
         },
@@ -254,14 +255,14 @@ fn network6(datagram: &[u8], checksums: Checksums, layers: &Layers, policy: &Pol
     if let Some(at) = chain.fragment {
         let field = ipv6::fragment::Fragment::new(datagram.get(at..).unwrap_or_default()).ok_or(Fault::BadOptions)?;
         let length = datagram.len().saturating_sub(at + ipv6::fragment::LENGTH);
-        // The reassembled datagram includes all headers before the fragment header.
+        // The maximum length applies to the reassembled datagram, which includes all headers before the fragment header.
         let most = (u16::MAX as usize).saturating_sub(at.saturating_sub(ipv6::LENGTH));
         fragment(layers, field.offset(), field.more(), length, most)?;
     }
     Ok(chain.segments_left)
 }
 
-/// Validate a fragment of `length` bytes at `offset` of a payload with at most `most` bytes.
+/// Validate a fragment with `length` payload bytes at `offset`. The reassembled payload must not exceed `most` bytes.
 fn fragment(layers: &Layers, offset: usize, more: bool, length: usize, most: usize) -> Result<(), Fault> {
     if offset + length > most {
         return Err(Fault::FragmentTooLong);
@@ -276,8 +277,8 @@ fn fragment(layers: &Layers, offset: usize, more: bool, length: usize, most: usi
 }
 
 /// Reject sources and destinations that must not be forwarded according to RFC 1812 (section 5.3.7) and RFC 6890. An
-/// unspecified source is allowed for a client that requests an address (RFC 2131). Addresses of 240.0.0.0/4 are
-/// rejected if `reserved` is set.
+/// unspecified source is permitted for a client that requests an address by DHCP (RFC 2131). Addresses of 240.0.0.0/4
+/// are rejected if `reserved` is set.
 fn martian4(source: u32, destination: u32, layers: &Layers, reserved: bool) -> Result<(), Fault> {
     let is_host = |address: u32| !reserved && address >> 28 == 0xf && address != u32::MAX;
     let asks = layers.protocol == protocol::UDP && layers.destination_port == 67 && destination == u32::MAX;
@@ -295,8 +296,8 @@ fn martian4(source: u32, destination: u32, layers: &Layers, reserved: bool) -> R
 }
 
 /// Reject sources and destinations that must not be forwarded according to RFC 4291: multicast sources, loopback and
-/// IPv4-mapped addresses, and an unspecified source except for ICMPv6 to a group (duplicate address detection, router
-/// solicitation, listener reports).
+/// IPv4-mapped addresses, and unspecified sources. An unspecified source is permitted in ICMPv6 messages to a group
+/// (duplicate address detection, router solicitation, listener reports).
 pub(crate) fn martian6(source: u128, destination: u128, layers: &Layers) -> Result<(), Fault> {
     let reserved = |address: u128| address == 1 || address >> 32 == 0xffff;
     let group = destination >> 120 == 0xff;
@@ -353,13 +354,13 @@ fn transport(payload: &[u8], layers: &Layers) -> Result<(), Fault> {
     }
 }
 
-/// Coverage of the transport checksum of an unfragmented packet.
+/// The part of an unfragmented packet that its transport checksum covers.
 struct Covered {
     /// Offset of the checksum field in the payload.
     field: usize,
     /// Number of covered payload bytes.
     length: usize,
-    /// Sum of the pseudo-header, or 0 if there is none.
+    /// Sum of the pseudo-header; 0 if the protocol uses none.
     pseudo: u16,
 }
 
@@ -372,8 +373,8 @@ fn covered(datagram: &[u8], payload: &[u8], layers: &Layers) -> Option<Covered> 
         (protocol::ICMPV6, Class::Ipv6) => (icmpv6::CHECKSUM.offset, payload.len()),
         _ => return None,
     };
-    // UDP-Lite's pseudo-header contains the length of the whole packet, whatever the coverage is (RFC 3828, section
-    // 3.1).
+    // The pseudo-header of UDP-Lite contains the length of the whole packet, independent of the coverage (RFC 3828,
+    // section 3.1).
     let told = if layers.protocol == protocol::UDP_LITE {
         payload.len()
     } else {
@@ -404,8 +405,8 @@ pub(crate) fn transport_checksum(
     layers: &Layers,
 ) -> Result<Validity, Fault> {
     let port_protocol = matches!(layers.protocol, protocol::TCP | protocol::UDP);
-    // A missing UDP checksum is accepted, also over IPv6, because tunnel packets may omit it and must be forwarded (RFC
-    // 6936, section 5).
+    // A UDP checksum of 0 (none) is accepted for IPv6 as well, because tunnel packets may omit the checksum and must be
+    // forwarded (RFC 6936, section 5).
     let none = || layers.protocol == protocol::UDP && udp::CHECKSUM.read(payload) == 0;
     match checksums {
         Checksums::Vouched => return Ok(Validity::Valid),
@@ -430,20 +431,20 @@ pub(crate) fn transport_checksum(
     }
 }
 
-/// Validate a reassembled datagram: `payload` is its payload, and `datagram` one of its fragments, with the `layers` of
-/// that fragment.
+/// Validate a reassembled datagram. `payload` is its payload. `datagram` is one of its fragments, and `layers` are the
+/// layers of that fragment.
 pub fn validate_assembled(datagram: &[u8], payload: &[u8], layers: &Layers) -> Result<Validity, Fault> {
     transport(payload, layers)?;
-    // Before the last segment of a routing header, the destination in the pseudo-header is not the packet's
-    // destination.
+    // Before the last segment of a routing header is reached, the destination in the pseudo-header differs from the
+    // packet's destination.
     if layers.class == Class::Ipv6 && ipv6::walk(datagram)?.segments_left > 0 {
         return Ok(Validity::Valid);
     }
     transport_checksum(datagram, payload, Checksums::Unverified, layers)
 }
 
-/// Compute and write the TCP, UDP, UDP-Lite, ICMP or ICMPv6 checksum of an unfragmented packet. Other packets and
-/// fragments are not changed.
+/// Compute and write the TCP, UDP, UDP-Lite, ICMP or ICMPv6 checksum of an unfragmented packet. Fragments and packets
+/// of other protocols are not changed.
 pub fn complete_checksum(frame: &mut [u8], layers: &Layers) {
     if layers.fragment != Fragment::Whole {
         return;
@@ -456,7 +457,7 @@ pub fn complete_checksum(frame: &mut [u8], layers: &Layers) {
     field.write(payload, 0);
     let sum = checksum::sum(payload.get(..covered.length).unwrap_or_default());
     let value = !checksum::add(sum, covered.pseudo);
-    // A UDP checksum of 0 means that there is none (RFC 768), and UDP-Lite forbids it (RFC 3828, section 3.1).
+    // A UDP checksum field of 0 means that the packet has no checksum (RFC 768). UDP-Lite forbids the value 0 (RFC 3828, section 3.1).
     field.write(
         payload,
         if value == 0 && matches!(layers.protocol, protocol::UDP | protocol::UDP_LITE) {

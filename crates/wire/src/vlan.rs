@@ -5,7 +5,7 @@ use crate::field::header;
 use crate::packet::Packet;
 
 header! {
-    /// The part of a VLAN tag after its tag protocol identifier: control information, and the EtherType of the payload.
+    /// The part of a VLAN tag after the tag protocol identifier: tag control information, and EtherType of the payload.
     Vlan 4
     "Priority (3 bits), drop eligible (1), VLAN (12)." control: u16 = CONTROL @ 0, set_control;
     "EtherType of what follows." ethertype: u16 = ETHERTYPE @ 2, set_ethertype;
@@ -16,7 +16,7 @@ header! {
 pub struct Tag {
     /// Tag protocol identifier: 0x8100, 0x88a8, 0x9100 or 0x9200.
     pub protocol: u16,
-    /// Priority (3 bits), drop eligible (1), VLAN (12).
+    /// Tag control information: priority (3 bits), drop eligible (1 bit), VLAN (12 bits).
     pub control: u16,
 }
 
@@ -37,7 +37,7 @@ impl Tag {
         }
     }
 
-    /// This tag with another priority (0 to 7), not drop eligible.
+    /// This tag with another priority (0 to 7) and without drop eligibility.
     #[must_use]
     pub fn with_priority(self, priority: u8) -> Self {
         Self {
@@ -46,8 +46,8 @@ impl Tag {
         }
     }
 
-    /// Whether it is a priority tag without a VLAN: a frame with only such a tag counts as untagged (IEEE 802.1Q,
-    /// section 6.9).
+    /// Whether the tag is a priority tag, which has VLAN 0. A frame with only a priority tag counts as untagged (IEEE
+    /// 802.1Q, section 6.9).
     #[inline(always)]
     pub fn is_priority(self) -> bool {
         self.id() == 0
@@ -78,7 +78,7 @@ pub fn is_tag(protocol: u16) -> bool {
     protocol == ethertype::VLAN || protocol == ethertype::SERVICE_VLAN || ethertype::QINQ.contains(&protocol)
 }
 
-/// The `k`-th tag of a frame, starting at the outermost.
+/// The `k`-th tag of a frame. Tag 0 is the outermost.
 #[inline]
 pub fn tag(frame: &[u8], k: usize) -> Option<Tag> {
     let bytes = frame.get(12 + 4 * k..)?.first_chunk::<4>()?;
@@ -89,7 +89,7 @@ pub fn tag(frame: &[u8], k: usize) -> Option<Tag> {
     is_tag(tag.protocol).then_some(tag)
 }
 
-/// Add an outermost tag; false, without effect, if the headroom or the frame is too small.
+/// Add a tag as the outermost one; false, without effect, if the headroom or the frame is too small.
 pub fn push(packet: &mut Packet<'_>, tag: Tag) -> bool {
     if packet.len() < crate::ethernet::LENGTH || !packet.grow_front(4) {
         return false;
@@ -105,8 +105,8 @@ pub fn push(packet: &mut Packet<'_>, tag: Tag) -> bool {
     true
 }
 
-/// Remove an outermost priority tag; the next tag, if any, gets its priority. No effect if the outermost tag has a
-/// VLAN.
+/// Remove an outermost priority tag. The next tag, if any, takes over its priority. No effect if the outermost tag has
+/// a VLAN.
 pub fn pop_priority(packet: &mut Packet<'_>) {
     let Some(outer) = tag(packet.bytes(), 0).filter(|tag| tag.is_priority()) else {
         return;
@@ -119,7 +119,7 @@ pub fn pop_priority(packet: &mut Packet<'_>) {
     }
 }
 
-/// Mask of priority and drop eligibility in a tag's control information.
+/// Mask of priority and drop eligibility in the tag control information.
 pub const PRIORITY: u16 = 0xf000;
 
 /// Remove and return the outermost tag, if any.

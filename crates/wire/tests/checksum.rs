@@ -1,10 +1,10 @@
-//! Checksums compared with known sums and with a simple computation.
+//! Tests of checksums against known sums and against a simple computation.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 use sluice_wire::checksum::{self, Delta, add, pseudo4, pseudo6, sum};
 
-/// A direct implementation of RFC 1071.
+/// Direct implementation of RFC 1071 as a reference.
 fn plain(bytes: &[u8]) -> u16 {
     let mut sum = 0u32;
     for word in bytes.chunks(2) {
@@ -58,7 +58,7 @@ proptest! {
         bytes in vec(any::<u8>(), 24..64), word: u16, double: u32, quad: u64,
     ) {
         let mut changed = bytes.clone();
-        // A checksum is 0 only over bytes that are all zero except for words of 0xffff, which is not the case here.
+        // A checksum is 0 only if every word is 0 or 0xffff. These bytes contain other words.
         changed[22] = 1;
         let mut bytes = bytes;
         bytes[22] = 1;
@@ -73,7 +73,7 @@ proptest! {
         let (old, new) = (!plain(&bytes), !plain(&changed));
         prop_assert_eq!(new, delta.apply(old));
         prop_assert_eq!(old, delta.inverse().apply(new));
-        // An incorrect checksum keeps the same error.
+        // The incremental update preserves the error of an incorrect checksum.
         let wrong = old ^ 0x0100;
         prop_assert_ne!(new, delta.apply(wrong));
         let undone = delta.inverse().apply(delta.apply(wrong));

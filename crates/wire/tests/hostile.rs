@@ -1,4 +1,4 @@
-//! Arbitrary bytes, and the corpus of the fuzz target: nothing panics.
+//! Tests that arbitrary bytes and the corpus of the fuzz target cause no panic.
 
 use proptest::prelude::*;
 use sluice_testkit::{hostile, strategy};

@@ -1,4 +1,4 @@
-//! Packets that a router creates, parsed by `etherparse` and checked by our own validity.
+//! Tests of packets that a router creates: they are parsed by `etherparse` and checked by the validity check.
 
 use etherparse::{Ipv4Slice, SlicedPacket, TransportSlice};
 use proptest::prelude::*;
@@ -14,9 +14,9 @@ const LINK: Link = Link {
     destination: [2, 0, 0, 0, 0, 8],
 };
 
-/// The frame that `make` writes, checked to be valid.
+/// The frame that `make` writes. The function also validates it.
 fn made(make: impl FnOnce(&mut Packet<'_>) -> bool) -> Vec<u8> {
-    // Old contents of the buffer must not remain in the packet.
+    // The buffer has old contents, which must not remain in the packet.
     let mut room = [0xa5; 2048];
     let mut window = Window {
         start: 128,
@@ -159,14 +159,14 @@ fn echo_requests_that_are_made_read_as_such_and_their_replies_are_told() {
     assert_eq!((128, 0, second, data.clone()), message(&six));
     let replied = |frame: &[u8]| Echo::replied(frame, &parse(frame).unwrap());
     assert_eq!([None, None], [replied(&four), replied(&six)]);
-    // The reply that a host sends.
+    // The reply that a host would send.
     let mut reply = six.clone();
     let layers = parse(&reply).unwrap();
     assert!(icmpv6::answer_echo(&mut reply, &layers, asked6));
     assert_eq!(Some(echo), replied(&reply));
     let reply = icmp4_echo_reply("198.51.100.9", "192.0.2.1", 0x1234, 0x5678);
     assert_eq!(Some(echo), replied(&reply.clone().payload(&data).build()));
-    // A reply with less data, or in fragments, is not accepted.
+    // A reply with less data is not accepted, nor is a fragmented one.
     assert_eq!(None, replied(&reply.clone().payload(&data[..7]).build()));
     assert_eq!(None, replied(&reply.payload(&data).fragment(0, true, 7).build()));
 }
@@ -302,7 +302,7 @@ fn tags_pushed_and_popped_leave_the_frame() {
     assert_eq!(plain.build(), lent.bytes());
 }
 
-/// The datagram's payload reassembled from fragments, each of which is checked.
+/// Reassembles the payload of a datagram from fragments, and validates each fragment.
 fn reassembled(frames: &[Vec<u8>], l3: usize, mtu: usize) -> Vec<u8> {
     let mut payload = Vec::new();
     for (k, bytes) in frames.iter().enumerate() {
@@ -337,7 +337,7 @@ proptest! {
             })
             .collect();
         prop_assert_eq!(layers.payload(&bytes), &reassembled(&frames, layers.l3 as usize, mtu as usize)[..]);
-        // Only options with the copy flag are in later fragments (RFC 791: record route and timestamps are not).
+        // Later fragments contain only options with the copy flag (RFC 791); record route and timestamp options don't have it.
         let copied = header.options.first().is_some_and(|kind| kind & 0x80 != 0);
         for later in frames.iter().skip(1) {
             let options = if copied { &header.options[..] } else { &[] };

@@ -1,4 +1,4 @@
-//! A frame for every fault, and frames that are accepted.
+//! Tests of the validity check: a frame for every fault, and frames without fault.
 
 use sluice_testkit::packet::*;
 use sluice_wire::{Checksums, Fault, Policy, Validity, complete_checksum, ndp, parse, quoted, validate};
@@ -26,7 +26,7 @@ fn udp_over_6() -> Frame {
     udp6("[2001:db8::1]:4000", "[2001:db8:1::1]:53").payload(b"who is where")
 }
 
-/// IPv6 with raw bytes of this protocol after the header.
+/// An IPv6 frame with raw bytes of this protocol after the IPv6 header.
 fn raw6(protocol: u8, payload: &[u8]) -> Frame {
     let transport = Transport::Raw(IpNumber(protocol));
     frame6(
@@ -37,7 +37,7 @@ fn raw6(protocol: u8, payload: &[u8]) -> Frame {
     .payload(payload)
 }
 
-/// Frames that are faulty if their checksums are not verified.
+/// Faulty frames, whose checksums the device has not verified.
 fn faulty() -> Vec<(Fault, Vec<u8>)> {
     let segment = [0, 80, 0, 80, 0, 0, 0, 0, 0, 0, 0, 0, 0x50, 0x10, 0, 0, 0, 0, 0, 0];
     let raw4 = |payload: &[u8], protocol: u8| {
@@ -176,7 +176,7 @@ fn faulty() -> Vec<(Fault, Vec<u8>)> {
 
 #[test]
 fn validity_of_faulty_frames_names_the_fault() {
-    // Header bytes were changed after the checksum was computed, so compute it again unless the checksum is the fault.
+    // Bytes of the header were changed after its checksum was computed. Compute the checksum again, unless it is the fault.
     for (fault, bytes) in faulty() {
         let capture = sluice_testkit::capture::on_failure("validity-of-faulty-frames", [&bytes]);
         let mut bytes = bytes;

@@ -1,4 +1,4 @@
-//! The graph of nodes: its nodes and edges, the conditions of the edges, and the part that a snapshot uses.
+//! The graph of nodes: nodes, edges, conditions of the edges, and the part of the graph that a snapshot uses.
 //!
 //! Tests compare the picture in `docs/architecture.md` and the traces of packets with this table.
 
@@ -13,13 +13,13 @@ use crate::snapshot::{Interface, Snapshot};
 /// An edge of the graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Edge {
-    /// The node that the edge leads from.
+    /// Name of the node at which the edge begins.
     pub from: &'static str,
-    /// The node that the edge leads to.
+    /// Name of the node to which the edge leads.
     pub to: &'static str,
-    /// Condition for the edge in one to three words; empty if the node has no other edge.
+    /// Condition of the edge in one to three words; empty if it is the only edge of its node.
     pub why: &'static str,
-    /// What a snapshot must configure for the edge: all of these bits.
+    /// Bit set of what a snapshot must configure, so that packets can take the edge.
     needs: u16,
 }
 
@@ -40,11 +40,11 @@ pub fn node(name: &str) -> Option<&'static Node> {
     NODES.iter().find(|node| node.name == name)
 }
 
-/// The edges that packets of a snapshot may take, optionally of one router.
+/// The edges that packets can take under a snapshot, for all routers or for one.
 pub fn live(snapshot: &Snapshot, stages: &Stages, router: Option<RouterIndex>) -> Vec<Edge> {
     let has = has(snapshot, stages, router);
     let live = edges().filter(|edge| edge.needs & !has == 0);
-    // Remove edges from nodes that no packet reaches.
+    // Remove edges from nodes that no packet can reach.
     let mut edges: Vec<_> = live.collect();
     loop {
         let reached = |name: &str| name == "receive" || name == "host" || edges.iter().any(|edge| edge.to == name);
@@ -63,7 +63,7 @@ fn has(snapshot: &Snapshot, stages: &Stages, router: Option<RouterIndex>) -> u16
     };
     let inspection = snapshot.inspection.as_deref();
     let applications = snapshot.applications.as_deref();
-    // A worker that parses and has the sessions itself doesn't hand packets off.
+    // A worker with all stages of its packets doesn't hand packets off.
     let is_local = stages.workers(Part::Session).is_empty();
     let mut has = needs::ALWAYS;
     for (number, interface) in (0..).zip(&snapshot.interfaces).filter(|(_, interface)| of(interface)) {

@@ -45,18 +45,18 @@ use crate::snapshot::{self, Nat, PortLayouts, Snapshot, StartParameters};
 use crate::worker::request::{WorkerHandle, channel};
 use crate::worker::{Worker, WorkerParts};
 
-/// Limits of neighbours.
+/// Limits of the neighbour table and of parked packets.
 #[derive(Clone, Copy, Debug)]
 pub struct NeighbourLimits {
     /// Maximum number of neighbours.
     pub capacity: usize,
-    /// Timing of resolution.
+    /// Timing of neighbour resolution.
     pub timing: Timing,
-    /// Maximum number of packets that wait for one neighbour.
+    /// Maximum number of packets that are parked for one neighbour.
     pub parked: usize,
-    /// Maximum number of packets that wait for all neighbours.
+    /// Maximum number of packets that are parked for all neighbours together.
     pub parked_in_all: usize,
-    /// How long they wait, in nanoseconds.
+    /// Maximum time for which a packet is parked, in nanoseconds.
     pub patience: u64,
 }
 
@@ -78,29 +78,29 @@ pub enum ControlPlaneError {
     /// The routes don't fit the FIB.
     #[error(transparent)]
     Routes(#[from] FibError),
-    /// A shard's memory does not fit.
+    /// The memory of a shard has a wrong size.
     #[error(transparent)]
     Shard(#[from] ShardError),
-    /// There are no workers, or fewer than the shards were distributed to.
+    /// There are no workers, or a shard is assigned to a worker that doesn't exist.
     #[error("worker {0} is named, but there are only {1}")]
     Workers(WorkerIndex, usize),
-    /// Shards are assigned to workers that have other stages.
+    /// Shards are assigned to a worker without the session stage.
     #[error("worker {0} has a shard, but its stages do not process sessions")]
     Stage(WorkerIndex),
     /// Application identification is not available.
     #[error(transparent)]
     Applications(#[from] sluice_inspect::applications::Error),
-    /// More neighbours or interfaces than an adjacency index can represent.
+    /// There are more neighbours or interfaces than an adjacency index can represent.
     #[error(
         "at most {} neighbours and {} interfaces are possible",
         AdjacencyIndex::MAX_NEIGHBOURS,
         AdjacencyIndex::MAX_INTERFACES
     )]
     TooMany,
-    /// The counters have room for fewer interfaces.
+    /// There are more interfaces than counters for interfaces.
     #[error("{0} interfaces, but there is room for {1} only")]
     MoreInterfaces(usize, usize),
-    /// The memory for port allocations was reserved for smaller pools.
+    /// The memory that was reserved for port allocations at start is too small for the new pools.
     #[error("the pools need {needed} bytes for their port leases, {reserved} were reserved at the start")]
     PoolsTooLarge {
         /// Memory in bytes that the new pools need.
@@ -108,13 +108,13 @@ pub enum ControlPlaneError {
         /// Memory in bytes that is reserved.
         reserved: usize,
     },
-    /// A pool has mappings, subscribers or computed ports, which require all flows of a host in one shard.
+    /// A pool has mappings, subscribers or computed ports. These require that all flows of a host belong to one shard.
     #[error(
         "steering distributes the flows of a host over shards, but a pool or a destination rule needs them in one shard"
     )]
     Apart,
-    /// Pool migration is not complete. Sessions may still hold ports that the pools have lost; a pool that regained such a port would
-    /// allocate it twice.
+    /// Pool migration is not complete. Sessions may still use ports that the pools no longer contain. If a pool got such a port
+    /// back, it would allocate the port twice.
     #[error("the last change of pools is still ending sessions without a port")]
     Unsettled,
     /// New inspection rules can't be created.
@@ -135,35 +135,35 @@ pub struct ControlPlane {
     counters: Vec<Arc<WorkerCounters>>,
     writer: Option<NeighbourWriter>,
     waiting: ParkedCounts,
-    /// Sends new inspection rules to shards and workers.
+    /// Sends new inspection rules to the shards and workers.
     renewals: RuleUpdates,
     /// IP ID counters that all shards share.
     drawn: Arc<IpIdCounters>,
-    /// Memory of each shard.
+    /// Sizes of each shard's memory.
     lines: ShardMemory,
-    /// Lines of memory that shards share.
+    /// Number of memory lines that all shards share.
     reserved: usize,
     conflicts: Arc<Conflicts>,
     /// Capacity of each shard for allocations of IPv4 and IPv6 pools.
     room: [Capacity; 2],
-    /// The previous layouts. They are kept so that they are freed here, not by the last worker that uses them.
+    /// The previous port layouts. They are kept so that this thread frees them, and not the last worker that uses them.
     before: PortLayouts,
-    /// By interface, how often its link has come up.
+    /// How often the link of each interface has come up.
     ups: Arc<[AtomicU32]>,
-    /// Individual rules have changed that sessions do not follow yet.
+    /// Whether individual NAT rules have changed since sessions were last revalidated.
     edited: bool,
-    /// Changes of individual filter rules that sessions do not follow yet.
+    /// Changes of individual filter rules since sessions were last revalidated.
     filter_changed: [Changed; 2],
-    /// When sessions last followed changes.
+    /// Time of the last generation that revalidates sessions.
     followed: u64,
     now: Now,
 }
 
-/// Minimum nanoseconds between two generations that follow changes of individual rules and routes. Together with the time that a session may
-/// be out of date, a session that is no longer allowed ends within a second.
+/// Minimum interval, in nanoseconds, between two generations that let sessions follow changes of individual rules and routes.
+/// Together with the maximum delay of revalidation, a session that is no longer permitted ends within a second.
 pub const FOLLOW: u64 = 400_000_000;
 
-/// Set which interfaces are point-to-point links with a single neighbour.
+/// Set which interfaces are point-to-point links, which have a single neighbour.
 fn set_pairs(neighbours: &Neighbours, snapshot: &Snapshot) {
     for (number, interface) in (0..).zip(&snapshot.interfaces) {
         neighbours.set_pair(number, interface.is_pair());
@@ -171,7 +171,7 @@ fn set_pairs(neighbours: &Neighbours, snapshot: &Snapshot) {
 }
 
 impl ControlPlane {
-    /// A control plane for `workers` workers with its first snapshot and the routes by router.
+    /// Creates the control plane for `workers` workers, with the first snapshot and the routes of each router.
     pub fn new(
         start: StartParameters,
         mut snapshot: Snapshot,
@@ -211,7 +211,7 @@ impl ControlPlane {
         let mut fib = Fib::new(quiescence.clone());
         let mut ribs = Ribs::new(Default::default(), start.secret);
         ribs.apply_all(routes, |_| false, &mut fib, &mut next_hops, now.nanoseconds)?;
-        // No session exists yet that these changes could concern.
+        // No session exists that the changes could affect.
         fib.take_changed();
         set_quotas(&mut ribs, &snapshot);
         let (interfaces, shards) = (snapshot.interfaces.len().max(start.interfaces), start.owners.len());
@@ -252,7 +252,7 @@ impl ControlPlane {
         })
     }
 
-    /// Memory of each shard.
+    /// Sizes of each shard's memory.
     pub fn lines(&self) -> ShardMemory {
         self.lines
     }
@@ -262,21 +262,21 @@ impl ControlPlane {
         &self.conflicts
     }
 
-    /// Lines of memory that shards share.
+    /// Number of memory lines that all shards share.
     pub fn reserved(&self) -> usize {
         self.reserved
     }
 
-    /// The shared capacity of shards, in memory of [`ControlPlane::reserved`] lines, for [`Worker::share`].
+    /// Creates the shared capacity of the shards, in memory of [`ControlPlane::reserved`] lines, for [`Worker::share`].
     ///
     /// # Errors
-    /// The memory does not fit.
+    /// The memory is too small.
     pub fn reserves<'m>(&mut self, memory: &'m mut [Line]) -> Result<SharedCapacity<'m>, ControlPlaneError> {
         Ok(SharedCapacity::new(&self.start, self.snapshot.current(), memory).map_err(ShardError::Table)?)
     }
 
-    /// Create the worker `own`. `memory` returns [`ShardMemory::total`] lines for each of its shards, by the shard's number. Must be called
-    /// once for each worker.
+    /// Creates the worker `own`. `memory` returns [`ShardMemory::total`] lines for the shard with a given number, and is called
+    /// for each shard of the worker. Must be called once for each worker.
     pub fn worker<'m>(
         &mut self,
         own: WorkerIndex,
@@ -387,7 +387,7 @@ impl ControlPlane {
         Ok((worker, counter))
     }
 
-    /// The inspection state of a worker, and the receiving end of its alerts.
+    /// Creates the inspection state of a worker, and the receiving end of its alerts.
     fn inspecting(
         snapshot: &Snapshot,
         start: &StartParameters,
@@ -417,8 +417,8 @@ impl ControlPlane {
         })))
     }
 
-    /// Apply a new snapshot and new routes by router as one commit, or refuse both. Memory is limited to the interfaces of the start, and to
-    /// its pools with some reserve. This sets the snapshot's generation, port layouts and owner.
+    /// Applies a new snapshot and new routes of all routers as one commit, or rejects both. Memory is limited to the interfaces
+    /// and pools at start, with some reserve. Sets the generation, the port layouts and the owner of the snapshot.
     pub fn commit(&mut self, mut snapshot: Snapshot, routes: &[RouteSet]) -> Result<u32, ControlPlaneError> {
         let most = self.counters.first().map_or(0, |counters| counters.interfaces.len());
         if snapshot.interfaces.len() > most {
@@ -457,7 +457,7 @@ impl ControlPlane {
             |routers: &[snapshot::Router], number| routers.get(usize::from(number)).map(|router| router.name.clone());
         let others = |number| name(before, number) != name(after, number);
         let (fib, next_hops) = (&mut self.fib, &mut self.next_hops);
-        // The FIB may use new links immediately, so their kind must be set first.
+        // The kinds of new links must be set first, because the FIB may use the links immediately.
         for (number, interface) in (0..).zip(&snapshot.interfaces) {
             if interface.is_pair() {
                 self.neighbours.set_pair(number, true);
@@ -490,8 +490,8 @@ impl ControlPlane {
         Ok(generation)
     }
 
-    /// Update a port whose device has changed: `change` updates the newest snapshot's interfaces and the transmitting worker of the port.
-    /// `routes` are those of all routers, with link-local addresses derived from the new MAC addresses.
+    /// Updates a port whose device has changed. `change` modifies the newest snapshot's interfaces and the port's transmitting
+    /// worker. `routes` are the routes of all routers, with link-local addresses derived from the new MAC addresses.
     pub fn change_device(
         &mut self,
         change: impl FnOnce(&mut Snapshot),
@@ -507,14 +507,14 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// Change individual NAT rules of the newest snapshot. New flows follow immediately, sessions after [`ControlPlane::follow_changes`]. The
-    /// next commit replaces all rules.
+    /// Modifies individual NAT rules of the newest snapshot. New flows use them immediately, existing sessions after
+    /// [`ControlPlane::follow_changes`]. The next commit replaces all rules.
     pub fn edit_rules<F: Family, R>(&mut self, edit: impl FnOnce(&Nat<F>) -> R) -> R {
         self.edited = true;
         edit(self.snapshot.current().nat::<F>())
     }
 
-    /// Record an added or removed filter rule. New flows follow immediately, sessions after [`ControlPlane::follow_changes`].
+    /// Records an added or removed filter rule. New flows use it immediately, existing sessions after [`ControlPlane::follow_changes`].
     pub fn filter_changed(&mut self, rule: &CompiledRule) {
         self.edited = true;
         let [four, six] = &mut self.filter_changed;
@@ -522,7 +522,7 @@ impl ControlPlane {
         rule.v6.iter().for_each(|rule| filter::mark::<V6>(six, rule));
     }
 
-    /// Replace the filters. They must be equal to the newest ones except for rules that are also passed to [`ControlPlane::filter_changed`].
+    /// Replaces the filters. The new filters must equal the newest ones, except for rules that are also passed to [`ControlPlane::filter_changed`].
     pub fn replace_filter(&mut self, filters: Arc<Filters>) {
         let mut snapshot = self.snapshot.current().clone();
         if !snapshot.routers.iter().any(|router| router.filters) {
@@ -537,8 +537,8 @@ impl ControlPlane {
         self.snapshot.publish(snapshot);
     }
 
-    /// Let sessions follow changes of individual rules and routes, at most every [`FOLLOW`] nanoseconds. Must be called periodically. Returns
-    /// the generation if it is a new one.
+    /// Publishes a generation, so that sessions follow changes of individual rules and routes, at most every [`FOLLOW`]
+    /// nanoseconds. Must be called periodically. Returns the generation if a new one was published.
     pub fn follow_changes(&mut self, now: Now) -> Option<u32> {
         self.now = now;
         if !(self.edited || self.fib.has_changed()) || now.nanoseconds.saturating_sub(self.followed) < FOLLOW {
@@ -558,12 +558,12 @@ impl ControlPlane {
         Some(generation)
     }
 
-    /// Whether the reserved memory suffices for the pools of a snapshot, and pools may change now.
+    /// Checks that the reserved memory suffices for the pools of a snapshot, and that pools may change now.
     pub fn admits_pools(&self, snapshot: &Snapshot) -> Result<(), ControlPlaneError> {
         self.new_leases(snapshot).map(|_| ())
     }
 
-    /// The port layouts of a snapshot. `None` if they are unchanged.
+    /// The port layouts of a snapshot; `None` if they have not changed.
     fn new_leases(&self, snapshot: &Snapshot) -> Result<Option<PortLayouts>, ControlPlaneError> {
         let steering = &self.start.steering;
         if !steering.admits(&snapshot.nat4) || !steering.admits(&snapshot.nat6) {
@@ -590,8 +590,8 @@ impl ControlPlane {
         }
     }
 
-    /// Whether pool migration is complete: shards allocate from the new pools, and no session holds a port that no pool owns. Pools can't
-    /// change until then.
+    /// Whether pool migration is complete: all shards allocate from the new pools, and no session uses a port that no pool
+    /// contains. Until then, pools can't be changed.
     pub fn is_migrated(&self) -> bool {
         let generation = u64::from(self.snapshot.current().leases.generation);
         self.counters
@@ -599,7 +599,7 @@ impl ControlPlane {
             .all(|worker| worker.leases_settled.get() == generation)
     }
 
-    /// Free memory that no worker uses any more. Must be called periodically.
+    /// Frees memory that no worker uses any longer. Must be called periodically.
     pub fn collect(&mut self) {
         self.snapshot.collect();
         self.renewals.collect();
@@ -617,14 +617,14 @@ impl ControlPlane {
         &self.start
     }
 
-    /// Change the RIB of a router and update its routes. Packets without sessions follow immediately, sessions after
-    /// [`ControlPlane::follow_changes`]. Returns `false` if the router doesn't exist.
+    /// Changes the RIB of a router and updates its routes. Packets without sessions use the new routes immediately, sessions
+    /// after [`ControlPlane::follow_changes`]. Returns `false` if the router doesn't exist.
     pub fn change_routes(&mut self, router: RouterIndex, change: impl FnOnce(&mut Rib)) -> bool {
         self.ribs.change(router, &mut self.fib, &mut self.next_hops, change)
     }
 
-    /// Set the link state of an interface. Routes through an interface whose link is down are not used; its own addresses stay. Interfaces are
-    /// initially up. Sessions follow after [`ControlPlane::follow_changes`]. Returns `false` if the state is unchanged.
+    /// Sets the link state of an interface; initially it is up. Routes through an interface that is down are not used, but the gateway's addresses on
+    /// it remain. Sessions follow after [`ControlPlane::follow_changes`]. Returns `false` if the state is unchanged.
     pub fn set_link(&mut self, interface: InterfaceIndex, up: bool) -> bool {
         let snapshot = self.snapshot.current();
         let router = snapshot.router_of(interface);
@@ -643,7 +643,7 @@ impl ControlPlane {
         is_news
     }
 
-    /// Set whether routes may use an uplink's gateway, given by its interface and address. Returns `false` if the state is unchanged.
+    /// Sets whether routes may use the gateway of an uplink, which is given by its interface and address. Returns `false` if the state is unchanged.
     pub fn set_gateway(&mut self, gateway: (InterfaceIndex, sluice_route::Address), up: bool) -> bool {
         let snapshot = self.snapshot.current();
         let router = snapshot.router_of(gateway.0);
@@ -654,7 +654,7 @@ impl ControlPlane {
         })
     }
 
-    /// The RIBs of the routers.
+    /// The RIBs of all routers.
     pub fn ribs(&self) -> &Ribs {
         &self.ribs
     }
@@ -664,22 +664,22 @@ impl ControlPlane {
         &self.fib
     }
 
-    /// The next hops.
+    /// The next-hop table.
     pub fn next_hops(&self) -> &NextHopWriter {
         &self.next_hops
     }
 
-    /// The neighbour table, from which lists are made.
+    /// The neighbour table, for listings.
     pub fn neighbours(&self) -> &Arc<Neighbours> {
         &self.neighbours
     }
 
-    /// Numbers of packets that wait for neighbours.
+    /// Numbers of packets that are parked for neighbours.
     pub fn waiting(&self) -> &ParkedCounts {
         &self.waiting
     }
 
-    /// Counters of each worker, by its number.
+    /// Counters of all workers, by worker number.
     pub fn counters(&self) -> &[Arc<WorkerCounters>] {
         &self.counters
     }

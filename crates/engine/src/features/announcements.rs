@@ -1,5 +1,5 @@
-//! Announcements of own addresses (gratuitous ARP, unsolicited neighbour advertisements): at the start, when the link comes up,
-//! and when an address or the MAC address of an interface changes (RFC 5227, 2.3; RFC 4861, 7.2.6).
+//! Announcements of the gateway's addresses: gratuitous ARP and unsolicited neighbour advertisements. They are sent at start,
+//! when a link comes up, and when an address or the MAC of an interface changes (RFC 5227, 2.3; RFC 4861, 7.2.6).
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -11,17 +11,19 @@ use sluice_route::Address;
 use crate::packet::task::AddressPosition;
 use crate::snapshot::{Interface, Snapshot};
 
-/// Number of announcements of each address, and the nanoseconds between them (RFC 5227: `ANNOUNCE_NUM`, `ANNOUNCE_INTERVAL`).
+/// Number of announcements of each address, and interval between them in nanoseconds (RFC 5227: `ANNOUNCE_NUM`,
+/// `ANNOUNCE_INTERVAL`).
 const ANNOUNCE: (u8, u64) = (2, 2_000_000_000);
 
-/// Limits per step: addresses checked, announcements sent, and the nanoseconds until the next step.
+/// Limits of one step: number of examined addresses, number of sent announcements, and nanoseconds until the next step.
 const STEP: (usize, usize, u64) = (64, 4, 1_000_000);
 
-/// Minimum prefix length of networks that are searched for translated outside addresses: at most 65,536 addresses.
+/// Minimum prefix length of networks that are searched for translated outside addresses. It limits the search to 65,536
+/// addresses.
 const SEARCHED: u8 = 16;
 
 impl AddressPosition {
-    /// The address at this position. `None` if it is not to be announced.
+    /// The address at this position; `None` if the address must not be announced.
     pub fn address(self, interface: &Interface, snapshot: &Snapshot) -> Option<Address> {
         let &(own, length) = interface.link.addresses.get(usize::from(self.network))?;
         let Address::V4(four) = own else {
@@ -33,7 +35,7 @@ impl AddressPosition {
         let network = four & u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or(0);
         let address = network.checked_add(self.offset)?;
         let plain = Address::V4(address);
-        // If two addresses are in one network, the first of them covers the whole network.
+        // If two addresses are in one network, the network is searched only for the first of them.
         let before = interface.link.addresses.iter().take(usize::from(self.network));
         let is_known = |&(other, bits): &(Address, u8)| {
             bits >= SEARCHED
@@ -44,7 +46,7 @@ impl AddressPosition {
         (is_ours && !before.copied().any(|one| is_known(&one))).then_some(plain)
     }
 
-    /// The next position to check.
+    /// The next position to examine.
     fn next(self, interface: &Interface) -> Self {
         let entry = interface.link.addresses.get(usize::from(self.network));
         let size = match entry {
@@ -68,23 +70,23 @@ impl AddressPosition {
     }
 }
 
-/// Announcement progress of an interface.
+/// State of the announcements of an interface.
 #[derive(Clone, Debug, Default)]
 struct Announcing {
-    /// The commit for which the digest was last checked.
+    /// The commit for which the digest was last computed.
     committed: Option<u32>,
     /// Digest of the MAC address and the addresses that were announced.
     announced: u64,
-    /// How often the link had come up.
+    /// Number of times that the link had come up at the last check.
     ups: u32,
-    /// Announcements left for each address, and the time of the next step in nanoseconds.
+    /// Number of remaining announcements of each address. `next` is the time of the next step in nanoseconds.
     left: u8,
     next: u64,
     began: u64,
     place: AddressPosition,
 }
 
-/// Announcements of all interfaces.
+/// State of the announcements of all interfaces.
 #[derive(Debug)]
 pub struct Announcements {
     of_interface: Vec<Announcing>,
@@ -92,7 +94,7 @@ pub struct Announcements {
 }
 
 impl Announcements {
-    /// Announcements for interfaces. `ups` counts how often the link of each has come up.
+    /// Creates the state. `ups` counts how often the link of each interface has come up.
     pub fn new(ups: Arc<[AtomicU32]>) -> Self {
         Self {
             of_interface: vec![Announcing::default(); ups.len()],
@@ -100,7 +102,7 @@ impl Announcements {
         }
     }
 
-    /// Announce the addresses that are due.
+    /// Sends the announcements that are due.
     pub fn advance(&mut self, snapshot: &Snapshot, now: u64, mut announce: impl FnMut(u16, AddressPosition)) {
         for &number in snapshot.announcing.iter() {
             let (Some(interface), Some(one), Some(ups)) = (
@@ -130,7 +132,7 @@ impl Announcements {
     }
 }
 
-/// A digest of everything that is to be announced.
+/// A digest of the MAC and of all addresses that must be announced.
 fn digest(interface: &Interface, snapshot: &Snapshot) -> u64 {
     let mut hasher = FxHasher::default();
     interface.mac.hash(&mut hasher);
@@ -140,7 +142,7 @@ fn digest(interface: &Interface, snapshot: &Snapshot) -> u64 {
     if interface.outside {
         snapshot.leases.generation.hash(&mut hasher);
     }
-    // Never 0, which stands for nothing announced.
+    // The digest is never 0, which means that nothing was announced.
     hasher.finish() | 1
 }
 
@@ -176,7 +178,8 @@ impl Announcing {
     }
 }
 
-/// Whether an address on a link is a translated outside address, which the gateway answers with the interface's MAC address.
+/// Whether the gateway answers requests for an address on a link with the interface's MAC, because it is a translated outside
+/// address.
 pub fn stands_in_for(interface: &Interface, snapshot: &Snapshot, address: u32) -> bool {
     let (nat, context) = (&snapshot.nat4, interface.context);
     interface.outside && (nat.pools.owner(context, address).is_some() || nat.rules.stands_in_for(context, address))

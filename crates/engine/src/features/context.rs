@@ -1,4 +1,4 @@
-//! The context that nodes work with during a burst.
+//! The data that nodes use during a burst.
 
 use arrayvec::ArrayVec;
 use sluice_route::neighbour::{Action, NeighbourIndex, NeighbourWriter, Parking};
@@ -26,22 +26,22 @@ use crate::snapshot::{Snapshot, StartParameters};
 /// A parked packet.
 #[derive(Debug)]
 pub struct WaitingPacket {
-    /// The packet's buffer.
+    /// Handle of the packet's buffer.
     pub parked: Parked,
-    /// Interface that it was received on.
+    /// Interface on which the packet was received.
     pub interface: u16,
     /// Origin of the packet.
     pub origin: Origin,
 }
 
-/// State of the owner: the worker that owns neighbours, fragments and the gateway's own traffic.
+/// State of the owner, which is the worker that is responsible for neighbours, fragments and the gateway's own traffic.
 #[derive(Debug)]
 pub struct OwnerState {
     /// Writer of the neighbour table.
     pub writer: NeighbourWriter,
-    /// Packets that wait for neighbours.
+    /// Packets that are parked for neighbours.
     pub parking: Parking<WaitingPacket>,
-    /// Actions that the writer has requested.
+    /// Actions that the writer of the neighbour table has requested.
     pub actions: ArrayVec<Action, { 2 * BURST_BUFFERS }>,
     /// Policers of the gateway's own traffic.
     pub policer: ControlPolicer,
@@ -49,15 +49,15 @@ pub struct OwnerState {
     pub quotas: Option<u32>,
     /// Fragmented datagrams in virtual reassembly.
     pub datagrams: VirtualReassembly,
-    /// By interface: time of the next router advertisement and of the last one, in nanoseconds.
+    /// Times of the next and of the last router advertisement of each interface, in nanoseconds.
     pub advertise_at: Vec<(u64, Option<u64>)>,
-    /// Announcements of own addresses.
+    /// State of the announcements of the gateway's addresses.
     pub announcements: Announcements,
-    /// The echo request to send next, and the gateway that it probes.
+    /// The next echo request to send, and the gateway that it probes.
     pub probe: Option<(Probe, NeighbourIndex)>,
 }
 
-/// The policers of the gateway's own traffic as a snapshot configures them.
+/// Creates the policers of the gateway's own traffic, as configured in a snapshot.
 pub fn policer(snapshot: &Snapshot, start: &StartParameters, now: Now) -> ControlPolicer {
     ControlPolicer::new(snapshot.limits, snapshot.routers_of(), start.secret[0], now.nanoseconds)
 }
@@ -66,7 +66,7 @@ pub fn policer(snapshot: &Snapshot, start: &StartParameters, now: Now) -> Contro
 const BETWEEN_ADVERTISEMENTS: u64 = 3_000_000_000;
 
 impl OwnerState {
-    /// Answer a router solicitation: schedule the next advertisement as early as allowed.
+    /// Handles a router solicitation: schedules the next advertisement as early as permitted.
     pub fn advertise_soon(&mut self, interface: u16, now: u64) {
         if let Some((next, last)) = self.advertise_at.get_mut(interface as usize) {
             let soon = last.map_or(now, |last| now.max(last + BETWEEN_ADVERTISEMENTS));
@@ -75,19 +75,20 @@ impl OwnerState {
     }
 }
 
-/// Maximum number of sessions of an older snapshot that one burst revalidates before they are overdue.
+/// Maximum number of sessions that a burst revalidates, in addition to overdue sessions.
 const MAX_REVALIDATIONS: usize = 4;
 
-/// Nanoseconds for which a session may be out of date. After that, its next packet revalidates it.
+/// Nanoseconds for which a session of an older snapshot may be used. After that it is overdue, and its next packet revalidates
+/// it.
 const OVERDUE: u64 = 500_000_000;
 
-/// Generations of the last [`OVERDUE`] nanoseconds, with the time when each was first seen. Commits are too infrequent to
-/// exceed the capacity.
+/// The generations of the last [`OVERDUE`] nanoseconds, each with the time at which it was first seen. Commits are so infrequent
+/// that the capacity suffices.
 #[derive(Debug, Default)]
 pub struct Generations(ArrayVec<(u32, u64), 16>);
 
 impl Generations {
-    /// Record the snapshot that a burst uses.
+    /// Records the snapshot that a burst uses.
     #[inline(always)]
     pub fn observe(&mut self, generation: u32, now: u64) {
         if self.0.last().is_none_or(|last| last.0 != generation) {
@@ -105,14 +106,14 @@ impl Generations {
             self.0.remove(0);
         }
         match self.0.is_full() {
-            // If the list is full, the new generation takes over the earlier time of the last one, so that sessions become
-            // overdue too early rather than too late.
+            // If the list is full, the new generation takes over the time of the last one, so that sessions become overdue too
+            // early rather than too late.
             true => self.0.last_mut().into_iter().for_each(|last| last.0 = generation),
             false => self.0.push((generation, now)),
         }
     }
 
-    /// The generation before which sessions are overdue.
+    /// Sessions of generations before this one are overdue; `None` if no session is.
     #[inline(always)]
     pub fn overdue(&self, now: u64) -> Option<u32> {
         let old = |entry: &&(u32, u64)| now.saturating_sub(entry.1) > OVERDUE;
@@ -120,16 +121,16 @@ impl Generations {
     }
 }
 
-/// The sessions that a burst revalidates.
+/// The sessions that a burst may revalidate.
 #[derive(Debug, Default)]
 pub struct Revalidations {
-    /// Sessions of earlier generations than this are overdue.
+    /// Sessions of generations before this one are overdue.
     overdue: Option<u32>,
     sessions: ArrayVec<(u16, RecordIndex), MAX_REVALIDATIONS>,
 }
 
 impl Revalidations {
-    /// Revalidations of a burst: all overdue sessions, and a few others.
+    /// Creates the state for a burst, which revalidates all overdue sessions and a few other sessions.
     pub fn new(overdue: Option<u32>) -> Self {
         Self {
             overdue,
@@ -137,8 +138,8 @@ impl Revalidations {
         }
     }
 
-    /// Whether a session that an older snapshot has decided is to be revalidated. Once its first packet is admitted, all
-    /// further packets of the burst are, so that they keep their order.
+    /// Whether a packet of a session that was decided under an older snapshot is revalidated. After the first packet of a session
+    /// was admitted, all its packets in the burst are, so that they keep their order.
     #[inline]
     pub fn admit(&mut self, shard: u16, index: RecordIndex, generation: u32) -> bool {
         let is_older = |overdue: u32| (generation.wrapping_sub(overdue) as i32) < 0;
@@ -148,12 +149,12 @@ impl Revalidations {
     }
 }
 
-/// The context that a node needs to send packets.
+/// The data that a node needs to send packets.
 #[derive(Clone, Copy)]
 pub struct OutputContext<'c> {
-    /// The time of the burst.
+    /// Time of the burst.
     pub now: Now,
-    /// This worker's number.
+    /// Number of this worker.
     pub own: WorkerIndex,
     /// Start parameters.
     pub start: &'c StartParameters,
@@ -165,21 +166,21 @@ pub struct OutputContext<'c> {
     pub counters: &'c WorkerCounters,
 }
 
-/// The worker's state, as nodes borrow it.
+/// The state of the worker, as borrowed by nodes.
 pub struct NodeContext<'c, 'm> {
-    /// The time of the burst.
+    /// Time of the burst.
     pub now: Now,
-    /// This worker's number.
+    /// Number of this worker.
     pub own: WorkerIndex,
     /// Start parameters.
     pub start: &'c StartParameters,
-    /// The stages that this worker leaves to other workers.
+    /// The stages that other workers execute for this worker.
     pub role: &'c Role,
     /// The newest snapshot.
     pub snapshot: &'c Snapshot,
     /// Routes and neighbours.
     pub forwarding: &'c ForwardingState,
-    /// Hash function of session keys.
+    /// Hash function for session keys.
     pub hasher: &'c Hasher,
     /// Shards by number; `None` if another worker owns the shard.
     pub shards: &'c mut [Option<Box<Shard<'m>>>],
@@ -193,20 +194,20 @@ pub struct NodeContext<'c, 'm> {
     pub punts: &'c PuntQueue,
     /// Queue of packets to the subscriber service.
     pub subscribers: &'c PuntQueue,
-    /// Application identification.
+    /// State of application identification.
     pub recognition: &'c Identification,
-    /// The owner's state, on the worker that has it.
+    /// State of the owner; `None` on other workers.
     pub owner: Option<&'c mut OwnerState>,
-    /// Sessions that this burst revalidates.
+    /// The sessions that this burst may revalidate.
     pub revisions: Revalidations,
-    /// Packets of own shards are queued instead of processed, because receiving has priority.
+    /// Whether packets of this worker's shards are queued instead of processed, because receiving takes precedence.
     pub defers: bool,
-    /// Recently received packets by shard, if they are counted.
+    /// Number of recently received packets by shard, if packets are counted.
     pub seen: &'c mut [u32],
 }
 
 impl<'c, 'm> NodeContext<'c, 'm> {
-    /// The context for sending.
+    /// The data that is needed to send packets.
     #[inline(always)]
     pub fn exit(&self) -> OutputContext<'c> {
         OutputContext {
@@ -219,7 +220,7 @@ impl<'c, 'm> NodeContext<'c, 'm> {
         }
     }
 
-    /// The context for ending sessions.
+    /// The data that is needed to end sessions.
     pub fn tools(&self) -> SessionTools<'c> {
         SessionTools {
             now: self.now,
@@ -233,7 +234,7 @@ impl<'c, 'm> NodeContext<'c, 'm> {
         }
     }
 
-    /// The shard of a packet.
+    /// The shard to which a packet belongs.
     #[inline(always)]
     pub fn shard_of(&self, meta: &Meta) -> Option<&Shard<'m>> {
         self.shards.get(meta.shard as usize).and_then(Option::as_deref)

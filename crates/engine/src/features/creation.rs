@@ -1,5 +1,5 @@
-//! Session creation: the packets of a batch without a session take five steps together, over one array of new flows. Each step
-//! prefetches what the next one reads.
+//! Session creation: the packets of a batch that have no session pass through five steps together, as one array of new flows. Each
+//! step prefetches what the next step reads.
 //!
 //! 1. classify: builds the keys and matches destination rules;
 //! 2. route: looks up routes and matches source rules;
@@ -7,11 +7,11 @@
 //! 4. allocate: allocates ports, in the order of the packets;
 //! 5. insert: writes the records.
 //!
-//! Hairpinning ([`hairpin`]) and subscribers' sites ([`super::sites`]) are variants of the steps. [`decide()`] takes a single
-//! flow through the first three, to revalidate sessions of an older snapshot.
+//! Hairpinning ([`hairpin`]) and subscribers' sites ([`super::sites`]) are variants of these steps. [`decide()`] executes the first
+//! three steps for a single flow, to revalidate a session of an older snapshot.
 //!
-//! The outcome equals that of creating one session after the other in the order of the packets: the first of several packets of
-//! a flow creates the session, and ports are allocated in that order. How packets are divided into batches makes no difference.
+//! The result is that of creating one session after another in the order of the packets: if several packets belong to one flow, the
+//! first creates the session, and ports are allocated in packet order. The division of packets into batches makes no difference.
 
 mod allocate;
 mod classify;
@@ -48,7 +48,7 @@ pub use decide::decide;
 pub use insert::KeyHashes;
 pub use route::{choose_host, keeps_address, refused};
 
-/// The decision about a flow.
+/// The decision for a new flow.
 #[derive(Clone, Copy)]
 pub enum FlowDecision<F: Family> {
     /// Create a session with this translation.
@@ -57,13 +57,13 @@ pub enum FlowDecision<F: Family> {
     Plain,
     /// Deliver to the gateway itself.
     Gateway,
-    /// Forward to an inside host by its outside address, from a source that is not translated, as if it came from outside.
+    /// Forward to an inside host by its outside address, as if the packet came from outside. The source is not translated.
     Hairpin,
-    /// Resolve the neighbour before the flow gets a session.
+    /// Resolve a neighbour before a session is created.
     Wait(UnresolvedNeighbour),
     /// Reject with an ICMP error.
     SendIcmpError(IcmpError, Reason),
-    /// Drop the packet silently.
+    /// Drop the packet without an ICMP error.
     Drop(Reason),
 }
 
@@ -76,16 +76,16 @@ pub struct FlowTranslation<F: Family> {
     pub pool: Option<PoolIndex>,
     /// Outside address of the source for a static one-to-one translation.
     pub outside: Option<F::Address>,
-    /// Pool with the mapping that translates the destination to the target.
+    /// Pool of the mapping by which the destination was translated to the target.
     pub mapped: Option<PoolIndex>,
     /// Adjacencies of both directions.
     pub hops: [AdjacencyIndex; 2],
-    /// Context of the reverse direction, if it differs from that of the forward direction.
+    /// Context of the reverse direction; `None` if it is that of the forward direction.
     pub answers: Option<Context>,
 }
 
 impl<F: Family> FlowTranslation<F> {
-    /// The context of the reverse direction of a flow in `context`.
+    /// Context of the reverse direction of a flow whose forward direction has the context `context`.
     #[inline(always)]
     pub fn answers(&self, context: Context) -> Context {
         self.answers.unwrap_or(context)
@@ -97,13 +97,13 @@ impl<F: Family> FlowTranslation<F> {
 pub struct RoutedFlow<F: Family> {
     /// Target of a destination rule or mapping.
     pub target: Option<Target<F::Address>>,
-    /// Pool with the mapping that translates the destination to the target.
+    /// Pool of the mapping by which the destination was translated to the target.
     pub mapped: Option<PoolIndex>,
-    /// An adjacency, or a neighbour to be resolved first.
+    /// An adjacency, or a neighbour that must be resolved first.
     pub there: ForwardingDecision,
-    /// No source rule applies.
+    /// Whether source rules need not be matched.
     pub settled: bool,
-    /// Context of the inside host that the flow is translated to, if it differs from the flow's own.
+    /// Context of the inside host to which the flow is translated; `None` if it is the context of the flow.
     pub inside: Option<Context>,
 }
 
@@ -114,7 +114,7 @@ impl<F: Family> RoutedFlow<F> {
         route::egress(self.there).unwrap_or(u16::MAX)
     }
 
-    /// A flow's tuple with its translated destination.
+    /// The tuple of a flow with the translated destination.
     #[inline(always)]
     pub fn translated(&self, tuple: &F::Tuple) -> F::Tuple {
         let Some(Target { address, port }) = self.target else {
@@ -129,46 +129,47 @@ pub type DestinationMatch<F> = Option<RuleMatch<rule::Destination<<F as Family>:
 /// The source rule that matches a flow.
 type SourceMatch<F> = Option<RuleMatch<SourceAction<<F as Family>::Address>>>;
 
-/// The ICMP error for the sender, if any, and the reason why no session is created.
+/// The ICMP error to the sender, if any, and the drop reason.
 pub type Refusal = (Option<IcmpError>, Reason);
 
-/// Progress of the session of a flow.
+/// State of the creation of a flow's session.
 #[derive(Clone, Copy)]
 pub enum CreationState<F: Family> {
-    /// The flow may get a session.
+    /// A session may be created for the flow.
     Queried,
-    /// The flow gets no session, and its packet has been sent on.
+    /// No session is created, and the packet was passed to another node.
     Decided,
-    /// The flow has a session already.
+    /// The flow already has a session.
     Known,
-    /// An earlier packet of the batch belongs to the same flow, and this one shares its result.
+    /// An earlier packet of the batch belongs to the same flow. This packet shares its result. The value is the position of that
+    /// flow.
     Follows(u8),
-    /// The flow gets no session, for this reason.
+    /// No session is created, for this reason.
     Refused(Refusal),
-    /// Everything but the record is complete. The flag tells whether another session may have the same outside port.
+    /// Everything except the record is complete. The flag is true if another session may have the same outside port.
     Made(decision::Translation<F::Tuple>, bool),
-    /// The next hop's neighbour was removed in the meantime, so that the flow must be decided again.
+    /// The neighbour of the next hop was removed in the meantime, so the decision must be made again.
     Stale,
 }
 
-/// A packet without a session, and the results of the steps for its flow.
+/// A packet without a session, with the results of the steps for its flow.
 #[derive(Clone, Copy)]
 pub struct NewFlow<F: Family> {
-    /// The packet's slot.
+    /// Buffer index of the packet.
     pub slot: BufferIndex,
-    /// The destination rule that matches.
+    /// The destination rule that matches the flow.
     pub destination: DestinationMatch<F>,
-    /// The route. `None` if the decision is already made.
+    /// The route of the flow; `None` if the decision is already made.
     route: Option<RoutedFlow<F>>,
-    /// The source rule that matches the flow.
+    /// Number of the source rule that matches the flow.
     pub source_rule: Option<RuleId>,
-    /// The decision about the flow.
+    /// The decision for the flow.
     pub decision: FlowDecision<F>,
-    /// The port request, if the flow needs an outside port.
+    /// Request for an outside port, if the flow needs one.
     request: Option<PortRequest<F::Address>>,
-    /// Progress of the flow's session.
+    /// State of the creation of the flow's session.
     pub state: CreationState<F>,
-    /// The new session replaces that of a closed connection.
+    /// Whether the new session replaces the session of a closed connection.
     replaces: bool,
 }
 
@@ -187,15 +188,15 @@ impl<F: Family> NewFlow<F> {
     }
 }
 
-/// The packets of a batch without a session, in order.
+/// The packets of a batch that have no session, in order.
 pub struct NewFlows<F: Family> {
     /// The new flows of the batch.
     pub flows: ArrayVec<NewFlow<F>, BURST_BUFFERS>,
-    /// Their keys at the same places, contiguous so that they are hashed together.
+    /// Keys of the flows, at the same positions. They are contiguous, so that they are hashed together.
     pub keys: ArrayVec<F::Key, BURST_BUFFERS>,
-    /// The flows before this place were pushed with their decision.
+    /// Number of leading flows that were added with their decision.
     pub classified: usize,
-    /// Marks and classes that filter rules have set.
+    /// Marks and traffic classes that filter rules have set.
     markings: ArrayVec<(BufferIndex, SessionMarking), BURST_BUFFERS>,
 }
 
@@ -211,7 +212,7 @@ impl<F: Family> Default for NewFlows<F> {
 }
 
 impl<F: Family> NewFlows<F> {
-    /// Add a packet whose flow is already decided to get a session. It takes only the last two steps.
+    /// Adds a packet for whose flow a session was already decided. The flow passes only through the last two steps.
     #[inline(always)]
     pub fn push(&mut self, slot: BufferIndex, key: F::Key, translation: FlowTranslation<F>) {
         put(
@@ -223,19 +224,19 @@ impl<F: Family> NewFlows<F> {
     }
 }
 
-/// The shard of a packet.
+/// The shard to which a packet belongs.
 #[inline(always)]
 fn shard_of<'s, 'm>(ctx: &'s mut NodeContext<'_, 'm>, meta: &Meta) -> Option<&'s mut Shard<'m>> {
     ctx.shards.get_mut(meta.shard as usize).and_then(Option::as_deref_mut)
 }
 
-/// Whether a TCP segment is the first of its connection.
+/// Whether a TCP segment may be the first of its connection.
 #[inline(always)]
 pub fn is_first_segment(layers: &Layers) -> bool {
     layers.tcp_flags & (SYN | ACK | RST | FIN) == SYN
 }
 
-/// End the session that a new one replaces.
+/// Ends the session that is replaced by a new one.
 #[cold]
 fn replace<F: Family>(ctx: &mut NodeContext<'_, '_>, meta: &Meta, key: &F::Key, hash: u64) {
     let tools = ctx.tools();
@@ -246,8 +247,8 @@ fn replace<F: Family>(ctx: &mut NodeContext<'_, '_>, meta: &Meta, key: &F::Key, 
     }
 }
 
-/// The session of a closed connection with the endpoints of a packet that starts a new connection, which replaces it. The
-/// packet may have either direction.
+/// The session of a closed connection that has the endpoints of a packet. The packet, in either direction, starts a new
+/// connection, whose session replaces this one.
 pub fn reusable_session<F: Family>(shard: &Shard<'_>, hash: u64, key: &F::Key, layers: &Layers) -> Option<RecordIndex> {
     let (index, _) = F::table_ref(shard).find(hash, key)?;
     let session = F::table_ref(shard).get(index)?;

@@ -1,7 +1,8 @@
-//! The packet filter between routing and source translation: the fields that rules match, taken from packets, and the results.
+//! The packet filter, evaluated between routing and source translation: queries, which contain the fields of packets that rules
+//! match, and results.
 //!
-//! With sessions, session creation evaluates the filter for the first packet of each flow. Without sessions, `forward`
-//! evaluates it for every packet, and session creation for the first packet of each translated flow.
+//! A stateful filter is evaluated for the first packet of each flow during session creation. A stateless filter is evaluated for
+//! every packet by `forward`, and during session creation for the first packet of each translated flow.
 
 use arrayvec::ArrayVec;
 use sluice_filter::{
@@ -32,16 +33,16 @@ use crate::snapshot::tunnels::TunnelKind;
 /// A rejection: the ICMP error for the sender, if any, and the reason.
 pub type Rejection = (Option<IcmpError>, Reason);
 
-/// A result other than a plain accept.
+/// A filter result other than to accept and create a session.
 #[derive(Clone, Copy)]
 pub enum Exception {
-    /// The packet passes without a session.
+    /// The packet is accepted without a session.
     Untracked,
     /// The packet is rejected.
     Refused(Rejection),
 }
 
-/// The queries of a batch, each with its place in a list.
+/// The queries of a batch, each with the position of its packet in a list.
 pub struct FilterQueries<F: Family> {
     headers: ArrayVec<Header<F::Number>, BURST_BUFFERS>,
     places: ArrayVec<u8, BURST_BUFFERS>,
@@ -57,15 +58,15 @@ impl<F: Family> Default for FilterQueries<F> {
 }
 
 impl<F: Family> FilterQueries<F> {
-    /// Add the query for the packet at a place.
+    /// Adds the query of the packet at a position.
     #[inline(always)]
     pub fn push(&mut self, place: usize, header: Header<F::Number>) {
         put(&mut self.headers, header);
         put(&mut self.places, place as u8);
     }
 
-    /// Evaluate the queries. Returns the places that are rejected or get no session; `marked` is called for packets whose rules
-    /// set a mark or class.
+    /// Evaluates the queries. Returns the positions of packets that are rejected or accepted without a session. `marked` is
+    /// called for packets for which rules set a mark or class.
     pub fn exceptions(
         &self,
         filters: &Filters,
@@ -94,8 +95,8 @@ impl<F: Family> FilterQueries<F> {
     }
 }
 
-/// Evaluate the filter for a single packet. A packet that waits for a neighbour is evaluated and counted when it is unparked; a
-/// packet that would be rejected is not parked.
+/// Evaluates the filter for a single packet. A packet that waits for a neighbour is filtered and counted when it is unparked; it
+/// is parked only if it would pass.
 pub fn query<F: Family>(
     exit: &OutputContext<'_>,
     header: &Header<F::Number>,
@@ -113,7 +114,7 @@ pub fn query<F: Family>(
     query_filter::<F>((filters, filter), header, exit.own, now)
 }
 
-/// Evaluate one rule list of a filter for a single packet.
+/// Evaluates one rule list of a filter for a single packet.
 pub fn query_filter<F: Family>(
     (filters, filter): (&Filters, &Filter<F::Number>),
     header: &Header<F::Number>,
@@ -126,7 +127,7 @@ pub fn query_filter<F: Family>(
     rejection_of(header, fates[0]).map_or(Ok(()), Err)
 }
 
-/// The rejection of a filter result. `None` if the packet passes.
+/// The rejection that a filter result contains; `None` if the packet passes.
 #[inline]
 fn rejection_of<A: Address>(header: &Header<A>, result: FilterResult) -> Option<Rejection> {
     let reason = match (result.verdict, result.by) {
@@ -137,7 +138,7 @@ fn rejection_of<A: Address>(header: &Header<A>, result: FilterResult) -> Option<
         (Verdict::Reject(_), _) => Denied::Rejected,
         (Verdict::Drop, _) => Denied::Denied,
     };
-    // A later fragment has no TCP header that a reset could be made from.
+    // A later fragment has no TCP header from which a reset could be made.
     let is_segment =
         header.get(Field::Protocol) == u32::from(TCP) && header.get(Field::Fragment) != Fragment::Later as u32;
     let icmp_error = match result.verdict {
@@ -147,7 +148,7 @@ fn rejection_of<A: Address>(header: &Header<A>, result: FilterResult) -> Option<
     Some((icmp_error, reason.into()))
 }
 
-/// The error for the sender of a rejected packet: a TCP reset is only possible for a TCP segment.
+/// The error to the sender of a rejected packet. A TCP reset is possible only for a TCP segment.
 fn error_of(with: RejectKind, is_segment: bool) -> IcmpError {
     match with {
         RejectKind::Reset if is_segment => IcmpError::Reset,
@@ -156,15 +157,15 @@ fn error_of(with: RejectKind, is_segment: bool) -> IcmpError {
     }
 }
 
-/// The rejection of a packet of a session whose application a rule denies.
+/// The rejection of a packet whose session's application is denied by a rule.
 pub fn denied(with: Option<RejectKind>, layers: &Layers) -> Rejection {
     let is_segment = layers.protocol == TCP && layers.fragment != Fragment::Later;
-    // An ICMP error is never answered by another one (RFC 1122, 3.2.2).
+    // No ICMP error is sent in response to an ICMP error (RFC 1122, 3.2.2).
     let with = with.filter(|_| !layers.flags.has(Flags::ICMP_ERROR));
     (with.map(|with| error_of(with, is_segment)), Denied::Application.into())
 }
 
-/// The application of a session in the form that rules match.
+/// The application of a session, in the form that rules match.
 pub fn known_application<F: Family>(session: &F::Session, recognition: &Identification) -> Option<SessionApplication> {
     let application = session.application();
     let pair = recognition.known(application)?;
@@ -175,9 +176,9 @@ pub fn known_application<F: Family>(session: &F::Session, recognition: &Identifi
     })
 }
 
-/// Whether a rule about applications rejects a session with this application, and how. A hairpinned session is filtered in its
-/// first pass, and bridged sessions are not filtered. If `counting` is a time in nanoseconds, the evaluation is counted and
-/// `marked` receives what the rules set.
+/// Whether a rule with an application condition rejects a session with this application, and how. A hairpinned session is
+/// filtered in its first pass; bridged sessions are not filtered. If `counting` is a time in nanoseconds, the evaluation is
+/// counted, and `marked` receives the marking that rules set.
 pub fn rejects_application<F: Family>(
     snapshot: &Snapshot,
     forwarding: &ForwardingState,
@@ -203,7 +204,7 @@ pub fn rejects_application<F: Family>(
     };
     let would = refused(filter.evaluate_as(&header, Some(known)));
     match counting {
-        // An unfinished identification is counted later.
+        // If the identification is incomplete, the evaluation is counted later.
         Some(now) if known.is_all || would.is_some() => {
             let (result, marking) = filter.decide_as(&header, known, &filters.counters, now);
             marked(marking);
@@ -218,7 +219,7 @@ pub fn would_pass<F: Family>(filter: &Filter<F::Number>, header: &Header<F::Numb
     filter.evaluate(header).verdict.passes()
 }
 
-/// Whether the flow of a session with a mark would pass now by its first packet, apart from denials of its application.
+/// Whether the first packet of a session with a mark would pass now. Rejections because of its application are ignored.
 #[inline]
 pub fn passes<F: Family>(
     snapshot: &Snapshot,
@@ -234,7 +235,7 @@ pub fn passes<F: Family>(
     }
 }
 
-/// Whether the flow of a session without a mark and without a known application would get a session now.
+/// Whether a session would be created now for the flow of a session without a mark and a known application.
 pub fn is_tracked<F: Family>(
     snapshot: &Snapshot,
     forwarding: &ForwardingState,
@@ -245,19 +246,19 @@ pub fn is_tracked<F: Family>(
     may_begin(result) && result.verdict != Verdict::AcceptUntracked
 }
 
-/// Whether a flow passes, apart from denials of its application.
+/// Whether a flow passes. Rejections because of its application are ignored.
 pub fn may_begin(result: FilterResult) -> bool {
     result.verdict.passes() || matches!(result.by, DecidedBy::Application(_))
 }
 
-/// Evaluate the input filter for a flow to the gateway itself.
+/// Evaluates the input filter for a flow to the gateway itself.
 pub fn query_gateway<F: Family>(filters: &Filters, header: Header<F::Number>) -> FilterResult {
     F::gateway_filter(filters).map_or(FilterResult::PASS, |filter| {
         filter.evaluate(&input_filter::header(header))
     })
 }
 
-/// The filter query for a session's first packet.
+/// The filter query for the first packet of a session.
 fn session_header<F: Family>(
     snapshot: &Snapshot,
     forwarding: &ForwardingState,
@@ -281,7 +282,7 @@ fn session_header<F: Family>(
     })
 }
 
-/// Add the MAC addresses to a query, as indexes of those that rules name. Nothing is looked up if rules name none.
+/// Adds the numbers of the MAC addresses to a query. If no rule has MAC addresses, they are not looked up.
 #[inline(always)]
 pub fn with_macs<A: Address>(
     snapshot: &Snapshot,
@@ -300,15 +301,15 @@ pub fn with_macs<A: Address>(
     }
 }
 
-/// Source and destination MAC address of a frame. `None` if a tunnel carried the bare datagram.
+/// Source and destination MAC of a frame; `None` if the packet has no Ethernet header because a tunnel carried the datagram.
 pub fn macs_of(frame: &[u8], layers: &Layers) -> Option<[[u8; 6]; 2]> {
     let has_frame = usize::from(layers.l3) >= ethernet::LENGTH;
     let macs = [ethernet::SOURCE.read(frame), ethernet::DESTINATION.read(frame)];
     (has_frame && macs[0] != [0; 6]).then_some(macs)
 }
 
-/// The MAC addresses of the frames that a session's first packets arrive in, derived from its adjacencies: that of the
-/// neighbour of the reverse direction, and that of the interface.
+/// The MAC addresses of the frames in which a session's first packets arrive, derived from its adjacencies: the MAC of the
+/// reverse direction's neighbour, and the MAC of the interface.
 pub fn macs_from(
     snapshot: &Snapshot,
     forwarding: &ForwardingState,
@@ -323,7 +324,7 @@ pub fn macs_from(
     (!is_bare).then_some([neighbour.unwrap_or_default(), interface.mac])
 }
 
-/// The tuple of a session's first packet, with its translated destination.
+/// The tuple of a session's first packet with the translated destination.
 #[inline(always)]
 fn translated<F: Family>(session: &F::Session) -> F::Tuple {
     let (forward, reverse) = (session.forward(), session.reverse());
@@ -336,21 +337,21 @@ fn translated<F: Family>(session: &F::Session) -> F::Tuple {
     )
 }
 
-/// The changes of individual filter rules in recent generations. The outer `None` means no filter, the inner one that the
-/// changes are no longer recorded.
+/// The changes of individual filter rules in recent generations. The outer `None` means that there is no filter, the inner `None`
+/// that the changes are no longer recorded.
 #[inline(always)]
 pub fn changed<F: Family>(snapshot: &Snapshot, generations: u32) -> Option<Option<&Changed>> {
     let changes = &snapshot.filter_changes[usize::from(F::IS_V6)];
     snapshot.filter.is_some().then(|| changes.since(generations))
 }
 
-/// Whether changes of individual filter rules may concern a session. `false` is exact; `true` may be a false positive.
+/// Whether changes of individual filter rules may affect a session. The result `false` is exact; `true` may be a false positive.
 #[inline(always)]
 pub fn may_concern<F: Family>(changed: Option<&Changed>, session: &F::Session) -> bool {
     changed.is_none_or(|changed| changed.may_concern(session.forward().source(), session.reverse().source()))
 }
 
-/// Record a changed rule by the more specific of its source and destination prefixes.
+/// Records a changed rule by its source or destination prefix, whichever is more specific.
 pub fn mark<F: Family>(changed: &mut Changed, rule: &Rule<F::Number>) {
     let bits = <F::Address as sluice_nat::Address>::BITS;
     let prefix = |range: &Range<F::Number>| {
@@ -371,7 +372,7 @@ pub fn mark<F: Family>(changed: &mut Changed, rule: &Rule<F::Number>) {
     }
 }
 
-/// The filter query for a packet that leaves through an interface. `tuple` has its translated destination.
+/// The filter query for a packet that leaves through an interface. `tuple` contains the translated destination.
 #[inline]
 pub fn header<F: Family>(
     snapshot: &Snapshot,
@@ -389,7 +390,7 @@ pub fn header<F: Family>(
         .and_then(|datagram| datagram.first_chunk());
     let header = ip.map_or(header, |ip| header.with_ip(F::IS_V6, ip));
     let mut header = with_macs(snapshot, header, || macs_of(frame, layers));
-    // Later fragments have no ports, unless virtual reassembly has resolved them.
+    // Later fragments have no ports, unless virtual reassembly has set them.
     let later = layers.fragment == Fragment::Later;
     match layers.protocol {
         TCP | UDP if !later || (tuple.source_port(), tuple.destination_port()) != (0, 0) => {
@@ -413,8 +414,8 @@ pub fn header<F: Family>(
     header
 }
 
-/// The filter query for the first packet of a flow that is known by its tuple alone. The packet is assumed to be unfragmented,
-/// a SYN for TCP, an echo request for ICMP.
+/// The filter query for the first packet of a flow of which only the tuple is known. The packet is assumed to be unfragmented, a
+/// SYN for TCP, and an echo request for ICMP.
 pub fn first_header<F: Family>(
     snapshot: &Snapshot,
     meta: &Meta,
@@ -441,12 +442,12 @@ pub fn first_header<F: Family>(
     }
 }
 
-/// The ICMP protocol of this address family.
+/// The ICMP protocol of the address family.
 const fn icmp<F: Family>() -> u8 {
     if F::IS_V6 { ICMPV6 } else { ICMP }
 }
 
-/// The fields that don't depend on the packet itself.
+/// A query with the fields that don't depend on the packet's contents.
 #[inline(always)]
 fn start<F: Family>(
     snapshot: &Snapshot,

@@ -1,4 +1,4 @@
-//! Hairpinning of packets with a known session: from one inside host to the outside address of another (RFC 4787, REQ-9).
+//! Hairpinning of packets of existing sessions: from one inside host to the outside address of another (RFC 4787, REQ-9).
 
 use sluice_nat::Tuple;
 use sluice_table::flow::{Record, RecordIndex};
@@ -14,8 +14,8 @@ use crate::packet::lists::Lists;
 use crate::packet::reason::Own;
 use crate::session::family::{Family, Session, Tracked};
 
-/// Hairpin a packet from one inside host to the outside address of another (RFC 4787, REQ-9): translate its source and process
-/// it as if it were received from outside. Its TTL is decremented once, when it leaves.
+/// Hairpins a packet from one inside host to the outside address of another (RFC 4787, REQ-9): translates its source, and
+/// processes it as if it were received from outside. Its TTL is decremented only when it leaves.
 #[cold]
 pub fn hairpin<F: Family>(
     slot: BufferIndex,
@@ -74,11 +74,11 @@ pub fn hairpin<F: Family>(
     let Ok(mut layers) = layers::parse(packet.bytes()) else {
         return lists.drop_packet(slot, Own::Forgotten);
     };
-    // Later fragments have no ports, so they get those of their datagram.
+    // A later fragment has no ports, so it gets the ports of its datagram.
     (layers.source_port, layers.destination_port) = (as_sent.destination_port(), as_sent.source_port());
     meta.layers = layers;
     meta.origin = Origin::Hairpinned;
-    // The packet may also have to be identified for the session that it now belongs to.
+    // The packet may have to be identified again, for the session to which it belongs now.
     lists.identified &= !(1 << (slot as usize % BURST_BUFFERS));
     put(lists.session_lookup.of::<F>(), slot);
 }

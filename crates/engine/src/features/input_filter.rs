@@ -1,8 +1,8 @@
 //! The input filter: filter rules with `out = "gateway"`, for packets to the gateway itself.
 //!
-//! These packets have no session. [`GatewayFlows`] has an entry for each flow that a rule has accepted and for each flow that
-//! the gateway's own host has started. Packets of such flows pass without rule evaluation, whether or not the filter for
-//! forwarded packets is stateful.
+//! These packets have no session. Instead, [`GatewayFlows`] has an entry for each flow that a rule has accepted, and for each
+//! flow that the gateway's own host has started. Packets of such flows pass without an evaluation of rules, even if the filter
+//! for forwarded packets is stateless.
 
 use sluice_filter::{Field, Filter, Filters, Header, NONE, Reason as Denied};
 use sluice_nat::{TimeoutClass, Tuple};
@@ -18,7 +18,7 @@ use crate::session::family::{Family, V4, V6};
 use crate::snapshot::Snapshot;
 use crate::snapshot::gateway_flows::GatewayFlows;
 
-/// The filter query for a packet to the gateway itself.
+/// Converts the filter query of a forwarded packet to that of a packet to the gateway itself.
 pub fn header<A: sluice_filter::Address>(header: Header<A>) -> Header<A> {
     header.with(Field::Outgoing, NONE)
 }
@@ -33,7 +33,7 @@ pub fn has_rules(snapshot: &Snapshot, interface: u16) -> bool {
             .is_some_and(|filters| filters.gateway.is_some())
 }
 
-/// Evaluate the input filter for a packet to the gateway itself. The ports of a fragment must be resolved.
+/// Evaluates the input filter for a packet to the gateway itself. If the packet is a fragment, its ports must be known.
 pub fn admit(ctx: &NodeContext<'_, '_>, meta: &Meta, frame: &[u8]) -> Result<(), Rejection> {
     match meta.layers.class {
         Class::Ipv6 => admit_of::<V6>(ctx, meta, frame),
@@ -53,7 +53,7 @@ fn admit_of<F: Family>(ctx: &NodeContext<'_, '_>, meta: &Meta, frame: &[u8]) -> 
     let key = F::key(layers, frame, context);
     let datagram = || datagram::<F>(ctx, meta, F::tuple(&key));
     if layers.fragment == Fragment::Later {
-        // A later fragment shares the result of the first one, which alone has the fields for rule matching.
+        // A later fragment gets the result of the first fragment, because only that has the fields that rules match.
         return match flows.datagrams.is_known(datagram(), ctx.now, DATAGRAM) {
             true => Ok(()),
             false => Err((None, Denied::Fragment.into())),
@@ -66,15 +66,15 @@ fn admit_of<F: Family>(ctx: &NodeContext<'_, '_>, meta: &Meta, frame: &[u8]) -> 
     Ok(())
 }
 
-/// The hash of a fragmented datagram. Fragments to a group skip virtual reassembly and have no IP ID here, so later ones share
-/// the result of the last first fragment between the same endpoints.
+/// The hash of a fragmented datagram. Fragments to a group bypass virtual reassembly and have no IP ID here; a later fragment
+/// then gets the result of the last first fragment between its endpoints.
 fn datagram<F: Family>(ctx: &NodeContext<'_, '_>, meta: &Meta, tuple: &F::Tuple) -> u64 {
     let ends = F::Tuple::new(tuple.source(), tuple.destination(), 0, 0, tuple.context());
     let hash = F::hash_one(ctx.hasher, &F::make_key(ends, meta.layers.protocol));
     hash ^ u64::from(meta.identification).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// Seconds for which later fragments are accepted after the first one (RFC 791 recommends 15, Linux waits 30).
+/// Seconds for which later fragments are accepted after the first fragment (RFC 791 recommends 15, Linux waits 30).
 const DATAGRAM: u32 = 30;
 
 fn admit_whole<F: Family>(
@@ -96,7 +96,7 @@ fn admit_whole<F: Family>(
     {
         let (hash, seconds) = (F::hash_one(ctx.hasher, &flow), timeout::<F>(snapshot, &flow));
         let (query, reply) = (layers.flags.has(Flags::ICMP_QUERY), layers.flags.has(Flags::ICMP_REPLY));
-        // Queries of both sides may share an identifier. The ICMP type tells whose query this packet belongs to.
+        // Both endpoints may use the same identifier for queries. The ICMP type determines to whose query the packet belongs.
         if (!query || reply) && flows.begun.is_known(hash, ctx.now, seconds) {
             return Ok(());
         }
@@ -121,7 +121,7 @@ fn admit_whole<F: Family>(
     Ok(())
 }
 
-/// Whether rules that have accepted a flow before would still accept it.
+/// Whether the rules would still accept a flow that they accepted before.
 #[cold]
 fn would_begin<F: Family>(
     snapshot: &Snapshot,
@@ -135,7 +135,7 @@ fn would_begin<F: Family>(
     filter::would_pass::<F>(filter, &first)
 }
 
-/// Record a flow that a router's host starts, so that its answers pass without a rule.
+/// Records a flow that a router's host starts, so that answers pass without a rule.
 pub fn sent(ctx: &NodeContext<'_, '_>, meta: &Meta, frame: &[u8]) {
     if !has_rules(ctx.snapshot, meta.interface) || meta.layers.fragment == Fragment::Later {
         return;
@@ -165,14 +165,14 @@ fn sent_of<F: Family>(ctx: &NodeContext<'_, '_>, meta: &Meta, frame: &[u8]) {
     );
     let answer = F::make_key(answers, F::protocol(&key));
     let (hash, seconds) = (F::hash_one(ctx.hasher, &answer), timeout::<F>(snapshot, &answer));
-    // A flow that a remote host has started stays in its table, so that changed rules are evaluated for it again.
+    // A flow that a remote host has started stays in the table of accepted flows, so that it is evaluated again when rules change.
     let is_others = !meta.layers.flags.has(Flags::ICMP_QUERY) && flows.admitted.is_known(hash, ctx.now, seconds);
     if !is_others && may_begin(&meta.layers) {
         flows.begun.note(hash, ctx.now, snapshot.generation);
     }
 }
 
-/// Whether a packet that a host sends belongs to a flow of its own. ICMP errors do not.
+/// Whether a packet that a host sends may belong to a flow that it started. ICMP errors don't.
 fn may_be_of_flow(layers: &Layers) -> bool {
     match is_icmp(layers.protocol) {
         true => layers.flags.has(Flags::ICMP_QUERY) && !layers.flags.has(Flags::ICMP_REPLY),
@@ -180,13 +180,13 @@ fn may_be_of_flow(layers: &Layers) -> bool {
     }
 }
 
-/// Whether a packet of an unknown flow may have started the flow. This includes midstream connections. A reset or SYN-ACK does
-/// not, because a host may send these in answer to packets that rules reject.
+/// Whether a packet of an unknown flow may be part of a flow that its sender started. This includes midstream packets. A reset or
+/// SYN-ACK is excluded, because a host may send it in response to packets that rules reject.
 fn may_begin(layers: &Layers) -> bool {
     layers.protocol != TCP || layers.tcp_flags & RST == 0 && layers.tcp_flags & (SYN | ACK) != SYN | ACK
 }
 
-/// Seconds without packets after which a flow is forgotten.
+/// Number of seconds without packets after which a flow is removed.
 fn timeout<F: Family>(snapshot: &Snapshot, key: &F::Key) -> u32 {
     snapshot.timeouts.seconds(match F::protocol(key) {
         TCP => TimeoutClass::TCP_ESTABLISHED,

@@ -31,19 +31,19 @@ pub use reassembly::Reassembly;
 /// A rule match that is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Alert {
-    /// The packet, with the number of its flow.
+    /// The packet that matched, with the number of its flow.
     pub about: About,
-    /// The rule that has matched.
+    /// Number of the rule that matched.
     pub rule: RuleNumber,
     /// The action taken because of the match.
     pub action: Action,
-    /// Packets of the session so far, the client's first.
+    /// Number of packets of the session so far. The first element is that of the client.
     pub packets: [u64; 2],
-    /// Bytes of the session so far, the client's first.
+    /// Number of bytes of the session so far. The first element is that of the client.
     pub bytes: [u64; 2],
 }
 
-/// The worker's end of its alert queue, which is bounded and never blocks.
+/// The worker's end of its alert queue. The queue is bounded and never blocks.
 #[derive(Debug, Default)]
 pub struct AlertQueue(Option<rtrb::Producer<Alert>>);
 
@@ -51,13 +51,13 @@ pub struct AlertQueue(Option<rtrb::Producer<Alert>>);
 pub type Alerts = rtrb::Consumer<Alert>;
 
 impl AlertQueue {
-    /// An alert queue of this capacity, and its consumer.
+    /// Creates an alert queue of this capacity, and its consumer.
     pub fn new(most: usize) -> (Self, Alerts) {
         let (producer, consumer) = rtrb::RingBuffer::new(most.max(1));
         (Self(Some(producer)), consumer)
     }
 
-    /// Queue an alert. Alerts that don't fit are counted as lost.
+    /// Queues an alert. If the queue is full, the alert is counted as lost.
     pub fn push(&mut self, alert: Alert, counters: &WorkerCounters) {
         match self.0.as_mut().is_some_and(|queue| queue.push(alert).is_ok()) {
             true => counters.alerts.add(1),
@@ -68,28 +68,28 @@ impl AlertQueue {
 
 /// Inspection state of a worker.
 pub struct Inspector {
-    /// Pattern matching and rule evaluation.
+    /// State for pattern matching and rule evaluation.
     pub tools: Box<DetectionContext>,
-    /// Generation of the rules in use.
+    /// Generation of the rules that are in use.
     pub generation: u32,
-    /// Receives new rules.
+    /// Receiver of new rules.
     pub renewals: RuleReceiver<DetectionContext>,
-    /// Parked fragments.
+    /// Parked packets, which are fragments of incomplete datagrams.
     pub parked_packets: ParkedPackets,
-    /// Reassembly of datagrams.
+    /// Reassembly of fragmented datagrams.
     pub assemblies: Reassembly,
-    /// Overload state of the worker.
+    /// Whether the worker is overloaded.
     pub load: Load,
     /// Queue of alerts.
     pub alerts: AlertQueue,
-    /// Fragments of the current burst that are to be parked, with their tickets.
+    /// Fragments of the current burst that will be parked, with their tickets.
     pub parking: ArrayVec<(BufferIndex, u32), BURST_BUFFERS>,
-    /// Tickets of parked fragments that are to be dropped, with capacity for all that wait.
+    /// Tickets of parked fragments that will be dropped. The capacity suffices for all parked fragments.
     pub given_up: Vec<(u32, Reason)>,
 }
 
 impl Inspector {
-    /// Use the rules of a generation.
+    /// Switches to the rules of a generation.
     #[inline(always)]
     pub fn follow(&mut self, generation: u32) {
         if self.generation != generation {

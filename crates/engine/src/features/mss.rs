@@ -1,7 +1,7 @@
-//! MSS clamping: lowers the TCP maximum segment size option in forwarded SYNs, so that endpoints don't send segments that
-//! exceed the path MTU even if ICMP errors get lost.
+//! MSS clamping: lowers the maximum segment size option in forwarded TCP SYNs, so that endpoints don't send segments that exceed
+//! the path MTU, even if ICMP errors are lost.
 //!
-//! The lower limit of the ingress and the egress interface applies, so that it is enough to configure one of them. A SYN
+//! The lower of the limits of the ingress and the egress interface applies, so it is enough to configure one of them. A SYN
 //! without the option implies 536 bytes (RFC 9293, section 3.7.1) and is not changed. The option is never raised.
 
 use sluice_wire::Packet;
@@ -11,16 +11,16 @@ use sluice_wire::tcp::{Tcp, flag};
 use crate::session::family::Family;
 use crate::snapshot::Snapshot;
 
-/// Difference in length between the IPv6 and the IPv4 header.
+/// Number of bytes by which an IPv6 header is longer than an IPv4 header.
 const LONGER: u16 = 20;
 
-/// Whether a packet may carry the MSS option: every SYN, with or without ACK.
+/// Whether a packet may have the MSS option. Every SYN may, with or without ACK.
 #[inline(always)]
 pub fn has_mss(layers: &Layers) -> bool {
     layers.tcp_flags & flag::SYN != 0
 }
 
-/// Lower the MSS of a SYN to the limits of its ingress and egress interface.
+/// Lowers the MSS of a SYN to the limits of its ingress and egress interface.
 #[inline(never)]
 pub fn clamp<F: Family>(packet: &mut Packet<'_>, layers: &Layers, interfaces: [u16; 2], snapshot: &Snapshot) {
     let allowed = interfaces.map(|number| snapshot.interface(number)?.segment_size);

@@ -1,12 +1,12 @@
-//! Unsolicited SYNs from outside, and how they are answered (RFC 5382, REQ-4).
+//! Unsolicited SYNs from outside, and the responses to them (RFC 5382, REQ-4).
 //!
-//! An inside host may be about to open the same connection itself (simultaneous open). Such a SYN is therefore parked for at
-//! least 6 seconds. If the connection has a session by then, the SYN is dropped silently; otherwise its sender gets an ICMP
-//! port unreachable error, within the rate limit of ICMP errors. Retransmissions are dropped while it is parked.
+//! An inside host may be about to open the same connection (simultaneous open). Such a SYN is therefore parked for at least 6
+//! seconds. If the connection has a session by then, the SYN is dropped silently; otherwise its sender gets an ICMP port
+//! unreachable error, subject to the rate limit of ICMP errors. Retransmissions are dropped in the meantime.
 //!
-//! Each worker keeps the SYNs of its shards, and each shard has the same capacity, so that the number of workers makes no
-//! difference. SYNs beyond the capacity are dropped silently, as are parked SYNs whose shard moves to another worker. This
-//! bounds the memory and buffers that a SYN flood can take.
+//! Each worker stores the SYNs of its shards, and each shard has the same capacity, independent of the number of workers. SYNs
+//! beyond the capacity are dropped silently, and so are parked SYNs whose shard moves to another worker. This bounds the memory
+//! and the buffers that a SYN flood can occupy.
 
 use std::collections::VecDeque;
 
@@ -35,18 +35,19 @@ struct Entry {
 /// Parked SYNs of one worker.
 #[derive(Debug)]
 pub struct PendingSyns {
-    /// Ordered by the time of their answer.
+    /// Parked SYNs in the order of their response times.
     entries: VecDeque<Entry>,
-    /// Hashes of parked SYNs, to detect retransmissions. It is only a hint, because a later SYN may overwrite an entry.
+    /// Hashes of parked SYNs, for the detection of retransmissions. A later SYN may overwrite an entry, so the detection is not
+    /// reliable.
     seen: Box<[u64]>,
     /// Number of parked SYNs by shard.
     counts: Box<[u32]>,
-    /// Maximum number of parked SYNs per shard.
+    /// Maximum number of parked SYNs of a shard.
     most: u32,
 }
 
 impl PendingSyns {
-    /// State for `shards` shards, any of which may come to this worker, with room for `most` SYNs in all.
+    /// Creates the state for `shards` shards, all of which may be assigned to this worker, with space for `most` SYNs in total.
     pub fn new(shards: usize, most: usize) -> Self {
         let each = most.div_ceil(shards.max(1));
         Self {
@@ -57,7 +58,7 @@ impl PendingSyns {
         }
     }
 
-    /// Check whether a SYN of a shard may be parked. The error is the reason of its drop.
+    /// Checks whether a SYN of a shard may be parked. The error is the drop reason.
     pub fn admit(&self, syn: &UnsolicitedSyn, shard: u16) -> Result<(), Reason> {
         if self.seen.get(self.place(syn.hash)) == Some(&syn.hash) {
             return Err(syn.reason);
@@ -68,14 +69,14 @@ impl PendingSyns {
         }
     }
 
-    /// Park a SYN that was admitted.
+    /// Parks a SYN that was admitted.
     pub fn wait(&mut self, syn: &UnsolicitedSyn, shard: u16, packet: WaitingPacket) {
         let place = self.place(syn.hash);
         if let (Some(seen), Some(count)) = (self.seen.get_mut(place), self.counts.get_mut(usize::from(shard))) {
             *seen = syn.hash;
             *count += 1;
         }
-        // It nearly always belongs at the end, because pools differ little in their waiting time.
+        // The position is nearly always at the end, because the waiting times of pools differ little.
         let behind = self.entries.partition_point(|entry| entry.due <= syn.due);
         self.entries.insert(
             behind,
@@ -89,7 +90,7 @@ impl PendingSyns {
         );
     }
 
-    /// The next SYN whose waiting time is over.
+    /// Removes and returns the next SYN whose waiting time is over.
     pub fn take_due(&mut self, now: u64) -> Option<(WaitingPacket, Reason)> {
         let entry = match self.entries.front() {
             Some(entry) if entry.due <= now => self.entries.pop_front()?,
@@ -110,7 +111,7 @@ impl PendingSyns {
     }
 }
 
-/// Answer a SYN whose waiting time is over, unless its connection has a session by now.
+/// Answers a SYN whose waiting time is over, unless its connection has a session by now.
 pub fn answer(slot: BufferIndex, reason: Reason, batch: &Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, '_>) {
     let opened = match batch.meta(slot).layers.class {
         Class::Ipv6 => has_session::<V6>(slot, batch, ctx, &ctx.snapshot.nat6),
@@ -119,7 +120,7 @@ pub fn answer(slot: BufferIndex, reason: Reason, batch: &Batch<'_, '_>, lists: &
     match opened {
         Some(true) => lists.drop_packet(slot, Own::SynOvertaken),
         Some(false) => lists.icmp_error(slot, IcmpError::PortUnreachable, reason),
-        // Its shard has moved to another worker, together with the session, if there is one.
+        // The shard has moved to another worker, together with the session, if there is one.
         None => lists.drop_packet(slot, reason),
     }
 }

@@ -1,9 +1,9 @@
-//! Pool migration: after a change of pools, shards allocate from the new pools, and sessions whose port belongs to no pool any
-//! more end.
+//! Pool migration: after a change of pools, shards allocate from the new pools, and sessions end whose ports are in no pool any
+//! longer.
 //!
-//! The allocations of each shard are migrated before its next allocation, at the latest when its turn comes: one shard per
-//! round. Then all sessions are checked, a few per round. The control plane allows the next change of pools only after that, so
-//! that a port that a pool loses and regains is never allocated twice.
+//! The allocations of each shard are migrated before its next allocation, or otherwise in turn, one shard per round. Then all
+//! sessions are checked, a few per round. Only after that does the control plane permit the next change of pools, so that a port
+//! that a pool loses and regains is never allocated twice.
 
 use sluice_nat::pool::ValidPool;
 use sluice_nat::{PoolIndex, PortClass, Tuple};
@@ -15,28 +15,28 @@ use crate::session::family::{Family, Session, V4, V6};
 use crate::session::shard::Shard;
 use crate::snapshot::Snapshot;
 
-/// Number of sessions checked per round.
+/// Number of sessions that one round checks.
 const SESSIONS_PER_ROUND: u32 = 64;
 
-/// Owner of a session's port.
+/// Owner of a session's port after a change of pools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortOwner {
     /// The session needs no port.
     None,
     /// The port belongs to this pool.
     Pool(PoolIndex),
-    /// No pool owns the port any more.
+    /// No pool contains the port.
     Nobody,
 }
 
-/// The owner of the port of a shard's session under a snapshot.
+/// The owner of the port of a session in a shard, according to a snapshot.
 pub fn port_owner<F: Family>(session: &F::Session, snapshot: &Snapshot, shard: u16) -> PortOwner {
     use sluice_nat::Resources;
     let Some(then) = session.nat().pool() else {
         return PortOwner::None;
     };
     let pools = &snapshot.nat::<F>().pools;
-    // A port that the pool allocated before its allocation scheme changed is not valid in the new scheme.
+    // If the allocation scheme of the pool has changed, a port that was allocated under the old scheme is not valid.
     if snapshot.leases.is_reshaped_since(F::IS_V6, then, session.generation()) {
         return PortOwner::Nobody;
     }
@@ -50,7 +50,7 @@ pub fn port_owner<F: Family>(session: &F::Session, snapshot: &Snapshot, shard: u
         let has = pool.is_some_and(|pool| pool.index_of(address).is_some());
         return if has { PortOwner::Pool(then) } else { PortOwner::Nobody };
     }
-    // A port that now belongs to another shard is lost, because answers arrive at that shard. A port shared by shards stays.
+    // A port that now belongs to another shard is lost, because that shard receives the answers. A shared port can be kept.
     let shards = snapshot.leases.four.shards();
     let stays = |pool: &ValidPool<F::Address>| pool.keeps(shards, shard.into(), address, port);
     let includes = |pool: &ValidPool<F::Address>| {
@@ -59,7 +59,7 @@ pub fn port_owner<F: Family>(session: &F::Session, snapshot: &Snapshot, shard: u
     if pools.get(then).is_some_and(includes) {
         return PortOwner::Pool(then);
     }
-    // Mappings and blocks stay with their pool. Only a single port can pass to another pool.
+    // Mappings and blocks stay with their pool. Only a port without them can move to another pool.
     let heir = pools.includes(public.context(), address, port, port).filter(|&heir| {
         let takes = |pool: &ValidPool<F::Address>| pool.is_plain() && stays(pool);
         session.nat().resources().allocated() == Resources::PORT && pools.get(heir).is_some_and(takes)
@@ -67,7 +67,7 @@ pub fn port_owner<F: Family>(session: &F::Session, snapshot: &Snapshot, shard: u
     heir.map_or(PortOwner::Nobody, PortOwner::Pool)
 }
 
-/// Record that another pool owns the session's port now. The session is not counted against that pool's limit.
+/// Records that another pool now owns the session's port. The session does not count against the limit of that pool.
 pub fn transfer_port<F: Family>(session: &mut F::Session, pool: PoolIndex, tools: &SessionTools<'_>) {
     if session.nat().pool() == Some(pool) {
         return;
@@ -78,7 +78,7 @@ pub fn transfer_port<F: Family>(session: &mut F::Session, pool: PoolIndex, tools
     session.set_pool(pool);
 }
 
-/// Position in the walk over the sessions.
+/// Position of the scan over all sessions.
 #[derive(Clone, Copy, Debug, Default)]
 struct Place {
     shard: usize,
@@ -86,27 +86,27 @@ struct Place {
     record: u32,
 }
 
-/// Pool migration of a worker.
+/// Pool migration of a worker's shards.
 #[derive(Debug, Default)]
 pub struct PoolMigration {
-    /// Generation of the last change that was seen.
+    /// Generation of the last change of pools that was seen.
     generation: u32,
-    /// `None` if the migration is complete.
+    /// Position of the session scan; `None` if the migration is complete.
     place: Option<Place>,
 }
 
 impl PoolMigration {
-    /// Whether the migration is in progress.
+    /// Whether a migration is in progress.
     pub fn is_under_way(&self) -> bool {
         self.place.is_some()
     }
 
-    /// Generation of the last change that was seen.
+    /// Generation of the last change of pools that was seen.
     pub fn generation(&self) -> u32 {
         self.generation
     }
 
-    /// Start the migration if the snapshot has changed pools. Must be called before any other use of the snapshot.
+    /// Starts a migration if the snapshot has changed pools. Must be called before the snapshot is used for anything else.
     #[inline(always)]
     pub fn follow(&mut self, shards: &mut [Option<Box<Shard<'_>>>], snapshot: &Snapshot) {
         if snapshot.leases.generation != self.generation {
@@ -124,7 +124,7 @@ impl PoolMigration {
         }
     }
 
-    /// The work of one round: migrate one shard's allocations, or check [`SESSIONS_PER_ROUND`] records.
+    /// Does the work of one round: migrates the allocations of one shard, or checks [`SESSIONS_PER_ROUND`] records.
     pub fn advance(&mut self, shards: &mut [Option<Box<Shard<'_>>>], snapshot: &Snapshot, tools: &SessionTools<'_>) {
         let Some(place) = self.place else { return };
         let prepared = |shard: &&mut Box<Shard<'_>>| {
@@ -167,7 +167,7 @@ impl PoolMigration {
     }
 }
 
-/// Check some records. Returns where to continue.
+/// Checks some records. Returns the position at which to continue.
 fn look<F: Family>(shard: &mut Shard<'_>, from: u32, snapshot: &Snapshot, tools: &SessionTools<'_>) -> Option<u32> {
     let mut found = [(RecordIndex(0), PortOwner::None); SESSIONS_PER_ROUND as usize];
     let mut count = 0;

@@ -1,6 +1,5 @@
-//! ICMP redirects: if the gateway forwards a packet on the link that it arrived on, it informs the sender of the better next
-//! hop (RFC 1812, 5.2.7.2; RFC 4861, 8.2). The packet itself is forwarded; the redirect is sent in the second half of the
-//! burst.
+//! ICMP redirects. If the gateway forwards a packet on the link on which it arrived, it informs the sender of the better next hop
+//! (RFC 1812, 5.2.7.2; RFC 4861, 8.2). The packet is forwarded normally; the redirect is sent in the second half of the burst.
 
 use sluice_route::{Address, Prefix};
 use sluice_wire::ethernet::Link;
@@ -15,10 +14,10 @@ use crate::session::family::Family;
 use crate::snapshot::Interface;
 use crate::snapshot::tunnels::addresses;
 
-/// Bytes of the longest message and its link header.
+/// Number of bytes of the longest redirect with its link header.
 const ROOM: usize = icmpv6::LONGEST_ERROR + 14;
 
-/// Send a redirect to the sender of a packet that leaves through the interface that it arrived on. The packet's TTL is not
+/// Sends a redirect to the sender of a packet that leaves through the interface on which it arrived. The TTL of the packet is not
 /// decremented yet.
 #[cold]
 #[inline(never)]
@@ -45,7 +44,7 @@ pub fn redirect<F: Family>(
         true => icmpv6::may_report(frame, layers, false),
     };
     let (source, _) = addresses(layers, frame);
-    // IP options may hold a source route, which determines the next hop.
+    // IP options may contain a source route, which would determine the next hop.
     let is_fit = may_report
         && !layers.flags.has(Flags::OPTIONS)
         && source != next.address
@@ -77,7 +76,7 @@ pub fn redirect<F: Family>(
     }
 }
 
-/// The IPv4 redirect. Sender and gateway must be in one network of the link.
+/// Makes the IPv4 redirect. Sender and gateway must be in one network of the link.
 fn emit4(
     message: &mut Packet<'_>,
     (layers, frame): (&Layers, &[u8]),
@@ -102,7 +101,7 @@ fn emit4(
     icmp::emit_error(message, link, own, sender, error, layers.datagram(frame))
 }
 
-/// The IPv6 redirect. Its target is the destination itself, or a router's link-local address.
+/// Makes the IPv6 redirect. Its target is the destination itself, or the link-local address of a router.
 fn emit6(
     message: &mut Packet<'_>,
     (layers, frame): (&Layers, &[u8]),

@@ -1,4 +1,4 @@
-//! The end of a session, which releases what its features hold.
+//! The end of sessions: releases the resources that their features have allocated.
 
 use arrayvec::ArrayVec;
 use sluice_inspect::Inspector;
@@ -25,13 +25,13 @@ use crate::session::shard::Shard;
 use crate::snapshot::Snapshot;
 use crate::snapshot::forwarding::{ForwardingState, NeighbourReleases};
 
-/// Sessions that end in one round of a shard's timers at most.
+/// Maximum number of sessions that end in one round of a shard's timers.
 const EXPIRIES: usize = 128;
-/// How many sessions ahead of the one that ends memory is asked for.
+/// Number of sessions by which the prefetch of session memory is ahead.
 const AHEAD: usize = 12;
 
 impl Shard<'_> {
-    /// Let timers run: ends at most [`EXPIRIES`] sessions of each family. True where more may be due.
+    /// Runs the timers: ends at most [`EXPIRIES`] sessions of each family. Returns true if more sessions may be due.
     pub fn expire(&mut self, now: Now, snapshot: &Snapshot, tools: &SessionTools<'_>) -> bool {
         self.bindings4.expire(now.nanoseconds, EXPIRIES);
         self.bindings6.expire(now.nanoseconds, EXPIRIES);
@@ -41,36 +41,36 @@ impl Shard<'_> {
     }
 }
 
-/// What it takes to end a session.
+/// The data that is needed to end a session.
 #[derive(Clone, Copy)]
 pub struct SessionTools<'c> {
-    /// The moment.
+    /// Time of the burst.
     pub now: Now,
-    /// Session keys' hash.
+    /// Hash function for session keys.
     pub hasher: &'c Hasher,
-    /// Holders of neighbours.
+    /// Forwarding state, whose neighbours the session holds.
     pub forwarding: &'c ForwardingState,
-    /// Counters.
+    /// Counters of the worker.
     pub counters: &'c WorkerCounters,
-    /// Sessions of pools and router, where they are limited.
+    /// Counts of sessions of pools and virtual routers that have limits.
     pub meters: &'c Meters,
-    /// Where events of translation go.
+    /// Queue of translation events.
     pub events: &'c EventQueue,
-    /// Where records of inspected flows go.
+    /// Queue of records of inspected flows.
     pub records: &'c RecordQueue,
-    /// What applications are found out with.
+    /// State of application identification.
     pub recognition: &'c Identification,
 }
 
 impl SessionTools<'_> {
-    /// A session that its pool counts has left it.
+    /// Removes a session from the count of its pool.
     pub fn leave_pool(&self, nat: Decision) {
         if let Some(meter) = nat.pool().and_then(|pool| self.meters.pool(pool)) {
             meter.release();
         }
     }
 
-    /// A session is counted no more.
+    /// Removes a session from all counts that include it.
     #[inline(always)]
     pub fn leave(&self, nat: Decision, router: Context) {
         let parked_packets = nat.resources();
@@ -103,7 +103,8 @@ fn expire<F: Family>(shard: &mut Shard<'_>, now: Now, snapshot: &Snapshot, tools
     !progress.caught_up
 }
 
-/// End sessions that are off the wheel, together: what the end of each touches is asked for a few sessions ahead.
+/// Ends sessions that the timer wheel has expired. The memory that is needed for the end of a session is prefetched a few
+/// sessions ahead.
 fn end_all<F: Family>(shard: &mut Shard<'_>, silent: &[RecordIndex], tools: &SessionTools<'_>) {
     let mut keys = ArrayVec::<F::Key, { 2 * EXPIRIES }>::new();
     let mut hashes = [0; 2 * EXPIRIES];
@@ -159,7 +160,7 @@ fn end_all<F: Family>(shard: &mut Shard<'_>, silent: &[RecordIndex], tools: &Ses
     }
 }
 
-/// A session ends that may be looked at: its flow goes.
+/// Ends the inspection and identification of a session that ends, if there are any.
 #[inline(always)]
 pub fn uninspect<F: Family>(shard: &mut Shard<'_>, session: &F::Session, why: EndReason, tools: &SessionTools<'_>) {
     if session.inspect() != InspectState::Nothing {
@@ -190,7 +191,7 @@ fn close<F: Family>(
     inspector.remove_flow(handle);
 }
 
-/// Tell what a flow said that was not over, and then how it ended.
+/// Logs the unfinished transactions of a flow, and then its end.
 pub fn log_end<F: Family>(
     inspector: &mut Inspector<'_>,
     (shard, handle): (u16, FlowHandle),
@@ -218,7 +219,7 @@ pub fn log_end<F: Family>(
     records.push_end(about, &summary, ended, why, counters);
 }
 
-/// What a session held of its pool goes back.
+/// Releases the resources of a session, which include its port and mapping.
 #[inline(always)]
 fn release<F: Family>(shard: &mut Shard<'_>, session: &F::Session, tools: &SessionTools<'_>) {
     uninspect::<F>(shard, session, EndReason::Forced, tools);
@@ -227,19 +228,19 @@ fn release<F: Family>(shard: &mut Shard<'_>, session: &F::Session, tools: &Sessi
     F::bindings(shard).release_one(session.nat(), session.protocol(), forward, reverse, now);
 }
 
-/// Ticks until a session ends, if nothing more comes.
+/// Ticks until a session ends if it gets no more packets.
 pub fn remaining<F: Family>(session: &F::Session, now: Now, snapshot: &Snapshot) -> u32 {
     timeout::<F>(session, snapshot).saturating_sub(now.since(session.track().last_seen))
 }
 
-/// Ticks of silence after which a session ends.
+/// Ticks without packets after which a session ends.
 #[inline(always)]
 fn timeout<F: Family>(session: &F::Session, snapshot: &Snapshot) -> u32 {
     let seconds = schedule_of::<F>(snapshot, session).seconds(session.track().tracking.timer());
     seconds.saturating_mul(TICKS_PER_SECOND as u32)
 }
 
-/// End a session: off the wheel, out of the table, and everything that it held given back.
+/// Ends a session: removes it from the timer wheel and the table, and releases its resources.
 pub fn end<F: Family>(shard: &mut Shard<'_>, index: RecordIndex, tools: &SessionTools<'_>) -> Option<F::Session> {
     let (wheel, table) = F::wheel(shard);
     let session = table.get(index)?;
@@ -258,7 +259,7 @@ pub fn end<F: Family>(shard: &mut Shard<'_>, index: RecordIndex, tools: &Session
     Some(session)
 }
 
-/// The timeouts of a session: its pool's.
+/// The timeouts of a session: those of its pool, or the default ones.
 pub fn schedule_of<'p, F: Family>(snapshot: &'p Snapshot, session: &F::Session) -> &'p Schedule {
     let pool = session
         .nat()

@@ -1,4 +1,4 @@
-//! Subscribers' sites in the data plane: ownership of addresses, location of terminals, and ownership of sessions.
+//! Subscribers' sites in the data plane: ownership of addresses, location of terminals, and assignment of sessions to sites.
 
 use sluice_nat::Tuple;
 use sluice_nat::rule::SourceAction;
@@ -18,19 +18,19 @@ use crate::packet::reason::Own;
 use crate::session::family::{Family, Session};
 use crate::snapshot::Snapshot;
 
-/// Whether a packet to be answered by the gateway came from a terminal of a site.
+/// Whether a packet that the gateway must answer came from a terminal of a site.
 #[inline(always)]
 pub fn came_from(snapshot: &Snapshot, meta: &Meta) -> bool {
     meta.origin == Origin::Received && snapshot.is_access(meta.interface)
 }
 
-/// An IPv4 address in the form of the site table.
+/// The IPv4 address in the form that the site table uses.
 #[inline(always)]
 fn to_v4<F: Family>(address: F::Address) -> u32 {
     F::words(address)[1] as u32
 }
 
-/// Whether an address belongs to a site, in a virtual router.
+/// Whether an address is a public address of a site in a virtual router.
 #[inline(always)]
 pub fn is_own<F: Family>(snapshot: &Snapshot, router: Context, address: F::Address) -> bool {
     let sites = snapshot.sites.as_deref().filter(|_| !F::IS_V6);
@@ -40,7 +40,7 @@ pub fn is_own<F: Family>(snapshot: &Snapshot, router: Context, address: F::Addre
     })
 }
 
-/// The adjacency of a terminal of a site. `None` if no terminal there has the address.
+/// The adjacency of a site's terminal; `None` if no terminal of the site has the address.
 #[inline]
 pub fn hop<F: Family>(snapshot: &Snapshot, context: Context, address: F::Address) -> Option<AdjacencyIndex> {
     let sites = snapshot.sites.as_deref().filter(|_| !F::IS_V6)?;
@@ -50,7 +50,7 @@ pub fn hop<F: Family>(snapshot: &Snapshot, context: Context, address: F::Address
     Some(AdjacencyIndex::terminal(view.interface, terminal))
 }
 
-/// The source translation of a site. `None` if the site has no public address.
+/// The source translation of a site; `None` if the site has no public address.
 #[inline]
 pub fn source<F: Family>(snapshot: &Snapshot, context: Context) -> Option<SourceAction<F::Address>> {
     let table = &snapshot.sites.as_deref().filter(|_| !F::IS_V6)?.table;
@@ -62,7 +62,7 @@ pub fn source<F: Family>(snapshot: &Snapshot, context: Context) -> Option<Source
     }
 }
 
-/// The drop reason of a packet that arrived on an access interface and belongs to no site.
+/// The drop reason of a packet that arrived on an access interface but belongs to no site.
 #[inline(always)]
 pub fn unknown_site<F: Family>(snapshot: &Snapshot, meta: &Meta, key: &F::Key) -> Option<Own> {
     let is_nobodys = came_from(snapshot, meta) && !is_site(F::tuple(key).context());
@@ -72,7 +72,7 @@ pub fn unknown_site<F: Family>(snapshot: &Snapshot, meta: &Meta, key: &F::Key) -
     })
 }
 
-/// The decision about a session, unless its terminal uses the address of another terminal.
+/// Returns the decision for a session, or a drop if its terminal uses the address of another terminal.
 #[inline(always)]
 pub fn unless_forged<F: Family>(
     snapshot: &Snapshot,
@@ -103,24 +103,24 @@ fn view<F: Family>(snapshot: &Snapshot, plan: &FlowDecision<F>, tuple: &F::Tuple
     table.view(terminal, tuple.context(), to_v4::<F>(tuple.source()))
 }
 
-/// The site that a session belongs to.
+/// The site to which a session belongs.
 #[derive(Clone, Copy, Debug)]
 enum SiteOwner {
     /// The session belongs to no site.
     Nobodys,
-    /// The terminal in its present state, and whether the packet was sent by it. No terminal if its lease has ended, or if the
-    /// site's public address has changed since the session was created.
+    /// The current state of the terminal, and whether it sent the packet. There is no state if the terminal's lease has ended, or
+    /// if the public address of the site has changed since the session was created.
     Sites(Option<View>, bool),
 }
 
-/// The site that a session belongs to, by the key of a packet of a direction.
+/// The site to which a session belongs. `key` is the key of a packet of this direction.
 #[inline(always)]
 fn site_owner<F: Family>(table: &Sites, session: &F::Session, direction: Direction, key: &F::Tuple) -> SiteOwner {
     let other = match direction {
         Direction::Forward => session.reverse(),
         Direction::Reverse => session.forward(),
     };
-    // Otherwise the packet goes to the terminal.
+    // In the other case the packet goes to the terminal.
     let (upstream, own, answer, hop) = if is_site(key.context()) {
         (true, key, other, session.adjacency(direction.opposite()))
     } else if is_site(other.context()) {
@@ -138,14 +138,14 @@ fn site_owner<F: Family>(table: &Sites, session: &F::Session, direction: Directi
 /// Why a packet of a site's session can't be forwarded.
 #[derive(Clone, Copy, Debug)]
 pub enum TerminalFault {
-    /// The lease of its terminal has ended, or the public address of its site has changed. The flag tells whether the terminal
-    /// sent the packet.
+    /// The lease of the terminal has ended, or the public address of the site has changed. The flag is true if the terminal sent
+    /// the packet.
     LeaseLost(bool),
-    /// The frame's destination MAC address belongs to another host.
+    /// The destination MAC of the frame belongs to another host.
     NotOurMac,
 }
 
-/// The terminal of a packet's session in its present state, and whether the packet was sent by it. `None` if the session
+/// The current state of the terminal to which a packet's session belongs, and whether it sent the packet. `None` if the session
 /// belongs to no site.
 #[inline(always)]
 pub fn terminal<F: Family>(
@@ -167,7 +167,7 @@ pub fn terminal<F: Family>(
     }
 }
 
-/// Handle a packet of a site's session that can't be forwarded.
+/// Handles a packet of a site's session that can't be forwarded.
 #[cold]
 pub fn refuse<F: Family>(
     fault: TerminalFault,
@@ -183,8 +183,8 @@ pub fn refuse<F: Family>(
     }
 }
 
-/// End a session whose lease has ended, either the private one of its terminal or the public one of its site. A packet from the
-/// terminal may create a new session; a packet to the terminal is dropped.
+/// Ends a session because the lease of its terminal or the public address of its site is lost. A packet from the terminal may
+/// then create a new session; a packet to the terminal is dropped.
 #[cold]
 fn lease_lost<F: Family>(
     slot: BufferIndex,
@@ -205,15 +205,15 @@ fn lease_lost<F: Family>(
     }
 }
 
-/// Whether a frame of a site's session is addressed to the site's virtual MAC or to the interface.
+/// Whether a frame of a site's session is addressed to the virtual MAC of the site, or to the MAC of the interface.
 #[inline(always)]
 fn is_for(view: &View, frame: &[u8], meta: &Meta, exit: &OutputContext<'_>) -> bool {
     let destination = frame.first_chunk::<6>();
     let word = frame.first_chunk().map(|head| u64::from_le_bytes(*head));
     match word {
         Some(word) if (word ^ view.virtual_mac) << 16 == 0 => true,
-        // Senders that resolved the address before use the interface's MAC address. Hairpinned packets keep their received MAC
-        // address.
+        // Senders that resolved the address earlier use the MAC of the interface. Hairpinned packets have the MAC with which they
+        // were received.
         _ => {
             let own = exit.snapshot.interface(meta.interface).map(|interface| &interface.mac);
             destination == own || meta.origin != Origin::Received

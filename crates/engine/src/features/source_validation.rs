@@ -1,8 +1,8 @@
 //! Source validation of every packet of a session, not only of the first (BCP 38, RFC 3704).
 //!
-//! Each direction of a session is bound to one interface. A packet that arrives on that interface costs one comparison. A
-//! packet that arrives on another one is validated like the first packet of a flow; then the session is bound to that
-//! interface, or the packet is dropped.
+//! Each direction of a session is bound to an interface. For a packet that arrives on this interface, validation is a single
+//! comparison. A packet that arrives on another interface is validated like the first packet of a flow; then the session is bound
+//! to that interface, or the packet is dropped.
 
 use sluice_nat::Tuple;
 use sluice_nat::sites::is_site;
@@ -19,7 +19,7 @@ use crate::session::family::{Family, Session};
 use crate::snapshot::Snapshot;
 use crate::snapshot::forwarding::ForwardingState;
 
-/// Whether an address is a translated outside address of inside hosts.
+/// Whether an address is an outside address to which inside hosts are translated.
 #[inline]
 pub fn is_outside_address<F: Family>(snapshot: &Snapshot, context: Context, address: F::Address) -> bool {
     let nat = snapshot.nat::<F>();
@@ -28,7 +28,7 @@ pub fn is_outside_address<F: Family>(snapshot: &Snapshot, context: Context, addr
         || sites::is_own::<F>(snapshot, context, address)
 }
 
-/// Validate the source of a packet of a known session like that of a first packet. `context` is that of its key.
+/// Validates the source of a packet of a known session, like that of a first packet. `context` is the context of its key.
 pub fn validate<F: Family>(
     exit: &OutputContext<'_>,
     meta: &Meta,
@@ -39,7 +39,7 @@ pub fn validate<F: Family>(
     let Some(interface) = snapshot.interface(meta.interface) else {
         return Ok(());
     };
-    // The gateway's own packets are not validated, a site's terminals are validated by their leases, and a bridge has no
+    // Packets of the gateway itself are not validated, terminals of a site are validated by their leases, and a bridge has no
     // routes.
     if matches!(meta.origin, Origin::Own | Origin::Hairpinned) || is_site(context) || interface.bridge.is_some() {
         return Ok(());
@@ -53,8 +53,8 @@ pub fn validate<F: Family>(
     Ok(())
 }
 
-/// Handle a packet of a session that arrived on another interface than earlier packets of its direction: the packet is dropped,
-/// or the session is bound to that interface, if source validation is enabled there.
+/// Handles a packet that arrived on another interface than earlier packets of its direction. The packet is dropped if it fails
+/// validation; otherwise the session is bound to the interface if source validation is enabled there.
 #[cold]
 pub fn rebind<F: Family>(
     exit: &OutputContext<'_>,
@@ -63,7 +63,7 @@ pub fn rebind<F: Family>(
     session: &mut F::Session,
     direction: Direction,
 ) -> Result<(), Reason> {
-    // An ICMP error may come from any router on the path. It is validated during translation and doesn't rebind the session.
+    // An ICMP error may come from any router on the path. It is validated during translation, and does not rebind the session.
     if meta.layers.flags.has(Flags::ICMP_ERROR) {
         return Ok(());
     }
@@ -72,8 +72,8 @@ pub fn rebind<F: Family>(
         .snapshot
         .interface(meta.interface)
         .map(|interface| interface.validation);
-    // Without validation, a forged packet must not rebind a session. A direction isn't bound to the interface of the other one
-    // either, because loose validation would accept forged packets there.
+    // Without validation, a forged packet must not rebind a session. A direction is also never bound to the interface of the
+    // other direction, because loose validation would then accept forged packets there.
     let binds = matches!(meta.origin, Origin::Received | Origin::Routed)
         && validation.is_some_and(|validation| validation != SourceValidation::Off)
         && session.bound_interface(direction.opposite()) != meta.interface
@@ -85,7 +85,7 @@ pub fn rebind<F: Family>(
     Ok(())
 }
 
-/// Whether source validation still accepts the packets of a session on the interfaces that it is bound to.
+/// Whether source validation still accepts the packets of a session on the interfaces to which it is bound.
 pub fn are_valid<F: Family>(session: &F::Session, snapshot: &Snapshot, forwarding: &ForwardingState) -> bool {
     let ends = [
         (Direction::Forward, session.forward()),
@@ -93,7 +93,7 @@ pub fn are_valid<F: Family>(session: &F::Session, snapshot: &Snapshot, forwardin
     ];
     ends.into_iter().all(|(direction, tuple)| {
         let number = session.bound_interface(direction);
-        // If packets to the sender leave through the same interface, the route to the sender through that interface is already verified.
+        // If packets to the sender leave through the same interface, the route to the sender has already been verified.
         let is_way = session.adjacency(direction.opposite()).interface() == usize::from(number);
         let Some(interface) = snapshot
             .interface(number)

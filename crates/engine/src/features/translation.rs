@@ -1,4 +1,4 @@
-//! Translates packets of known sessions and updates the state of their sessions.
+//! Translation of packets of known sessions, and update of the sessions' state.
 
 use sluice_nat::tracking::Segment;
 use sluice_nat::{TimeoutClass, Tuple};
@@ -17,7 +17,7 @@ use crate::session::family::{Family, Session, Tracked};
 use crate::session::shard::Shard;
 use crate::snapshot::Snapshot;
 
-/// Validate the source of an ICMP error, which may be any router on the path.
+/// Validates the source of an ICMP error, which may be any router on the path.
 #[inline(always)]
 pub fn validated<F: Family>(exit: &OutputContext<'_>, meta: &Meta, frame: &[u8], key: &F::Key) -> Result<(), Reason> {
     match meta.layers.flags.has(Flags::ICMP_ERROR) {
@@ -28,7 +28,7 @@ pub fn validated<F: Family>(exit: &OutputContext<'_>, meta: &Meta, frame: &[u8],
     }
 }
 
-/// Translate a packet that is not plain.
+/// Translates a packet that is not plain.
 #[inline(never)]
 pub fn translate<F: Family>(
     frame: &mut [u8],
@@ -45,9 +45,9 @@ pub fn translate<F: Family>(
     Ok(read_segment(frame, layers, session.protocol()))
 }
 
-/// What tracking needs of a packet that is not plain.
+/// Reads the fields that tracking needs from a packet that is not plain.
 pub fn read_segment(frame: &[u8], layers: &Layers, protocol: u8) -> Tracked {
-    // RFC 5508 REQ-6, RFC 7857 s7.1: an ICMP error neither refreshes nor ends a session.
+    // An ICMP error neither refreshes nor ends a session (RFC 5508, REQ-6; RFC 7857, section 7.1).
     if layers.flags.has(Flags::ICMP_ERROR) || layers.fragment == Fragment::Later {
         return Tracked::Nothing;
     }
@@ -57,7 +57,7 @@ pub fn read_segment(frame: &[u8], layers: &Layers, protocol: u8) -> Tracked {
     Segment::read(layers.payload(frame)).map_or(Tracked::Nothing, Tracked::Segment)
 }
 
-/// Update a session's state from a packet that isn't translated.
+/// Updates the state of a session from a packet that is not translated.
 pub fn track<F: Family>(
     tracked: Tracked,
     shard: &mut Shard<'_>,
@@ -77,7 +77,7 @@ pub fn track<F: Family>(
     }
 }
 
-/// Update a session's state and timer class. Returns the class if another timer starts.
+/// Updates a session's state and timer class. Returns the class if the timeout changes.
 #[inline(never)]
 pub fn track_further<F: Family>(
     tracked: Tracked,
@@ -101,15 +101,15 @@ pub fn track_further<F: Family>(
     (class != track.tracking.timer()).then_some(class)
 }
 
-/// Whether packets of a direction leave from a shared outside address, so that their IP IDs must not collide with those of
-/// other hosts. A static one-to-one translation has its own address.
+/// Whether packets of a direction leave with an outside address that several hosts share, so that their IP IDs must not collide.
+/// The outside address of a static one-to-one translation is not shared.
 pub fn shares_address<F: Family>(session: &F::Session, direction: Direction, snapshot: &Snapshot) -> bool {
     let nat = session.nat();
     let pool = nat.pool().and_then(|pool| snapshot.nat::<F>().pools.get(pool));
     nat.translates() && nat.outbound(direction) && pool.map_or(!nat.translates_source(), |pool| pool.renumbers())
 }
 
-/// Restart a session's timer with another timeout.
+/// Restarts a session's timer with another timeout.
 #[cold]
 pub fn reschedule<F: Family>(
     shard: &mut Shard<'_>,
@@ -126,7 +126,7 @@ pub fn reschedule<F: Family>(
     wheel.schedule(table, index, now.due(seconds));
 }
 
-/// Translate ICMP: queries by their identifier, errors together with the quoted packet.
+/// Translates ICMP: queries by their identifier, errors together with the packet that they quote.
 #[cold]
 fn translate_icmp<F: Family>(
     frame: &mut [u8],

@@ -1,8 +1,8 @@
-//! Virtual reassembly: resolves the ports of later fragments, assigns one IP ID to all fragments of a datagram, and parks
-//! fragments that precede the first one.
+//! Virtual reassembly: determines the ports of later fragments, assigns one IP ID to all fragments of a datagram, and parks
+//! fragments that arrive before the first fragment.
 //!
-//! The table has a fixed size; a datagram is in one of [`PROBES`] entries. A fragment never creates more than one entry, and a
-//! datagram parks at most [`WAITING`] fragments (RFC 4787 REQ-14: any order, bounded).
+//! The table has a fixed size; a datagram is in one of [`PROBES`] entries. A fragment creates at most one entry, and at most
+//! [`WAITING`] fragments of a datagram are parked (RFC 4787, REQ-14: fragments in any order, with bounded resources).
 
 use arrayvec::ArrayVec;
 use sluice_table::hash::Hasher;
@@ -13,13 +13,13 @@ use crate::packet::time::Now;
 use crate::session::ip_id::FragmentIpIds;
 use crate::snapshot::fragment_limits::FragmentLimits;
 
-/// Number of entries in which a datagram may be.
+/// Number of entries in which a datagram can be stored.
 const PROBES: usize = 8;
 
 /// Maximum number of fragments of a datagram that wait for its first fragment.
 pub const WAITING: usize = 8;
 
-/// What all fragments of a datagram share.
+/// The fields that all fragments of a datagram have in common.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DatagramKey {
     /// Source address.
@@ -30,7 +30,7 @@ pub struct DatagramKey {
     pub identification: u32,
     /// IP protocol.
     pub protocol: u8,
-    /// Virtual router.
+    /// Context of the interface: virtual router.
     pub context: u32,
 }
 
@@ -52,12 +52,12 @@ impl DatagramKey {
     }
 }
 
-/// What a datagram's first fragment determines for the others.
+/// The values that the first fragment of a datagram determines for the other fragments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FirstFragment {
     /// Source and destination port of the datagram.
     pub ports: (u16, u16),
-    /// IP ID with which its fragments leave if they are translated.
+    /// IP ID that the fragments get if they are translated.
     pub identification: u16,
 }
 
@@ -66,12 +66,12 @@ struct Entry {
     key: DatagramKey,
     ports: Option<(u16, u16)>,
     identification: u16,
-    /// Time of expiry in nanoseconds; 0: free.
+    /// Time at which the entry expires, in nanoseconds; 0 if the entry is free.
     until: u64,
     waiting: ArrayVec<WaitingPacket, WAITING>,
 }
 
-/// Takes a fragment that may continue, or returns it.
+/// Receiver of a fragment that may be processed. Returns the fragment if it can't take it.
 pub type Ready<'r> = dyn FnMut(WaitingPacket) -> Result<(), WaitingPacket> + 'r;
 
 /// Table of fragmented datagrams.
@@ -89,16 +89,16 @@ pub struct VirtualReassembly {
 /// State of a fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FragmentState {
-    /// The ports of its datagram are known.
+    /// The ports of the datagram are known.
     Known(FirstFragment),
-    /// The first fragment has not arrived: park the fragment in this entry.
+    /// The first fragment has not arrived. Park the fragment in this entry.
     Wait(u32),
     /// The table is full.
     Full,
 }
 
 impl VirtualReassembly {
-    /// A table with room for at least [`FragmentLimits::datagrams`].
+    /// Creates a table for at least [`FragmentLimits::datagrams`] datagrams.
     pub fn new(limits: FragmentLimits, secret: [u64; 2]) -> Self {
         let entries = (0..limits.datagrams.max(PROBES).next_power_of_two())
             .map(|_| Entry::default())
@@ -113,7 +113,7 @@ impl VirtualReassembly {
         }
     }
 
-    /// The entry of a datagram, created if it doesn't exist. `None` if the table is full.
+    /// The entry of a datagram. It is created if it doesn't exist; `None` if the table is full.
     fn entry(&mut self, key: &DatagramKey, now: Now) -> Option<usize> {
         let home = key.hash(&self.hasher) as usize;
         let mask = self.entries.len() - 1;
@@ -124,7 +124,7 @@ impl VirtualReassembly {
             if entry.until > now.nanoseconds && entry.key == *key {
                 return Some(place);
             }
-            // An expired entry is reused once no fragment waits in it.
+            // An expired entry can be reused when no fragment is parked in it.
             if entry.until <= now.nanoseconds && entry.waiting.is_empty() && free.is_none() {
                 free = Some(place);
             }
@@ -146,8 +146,8 @@ impl VirtualReassembly {
         Some(place)
     }
 
-    /// Process a first fragment with these ports. Fragments that waited for it are moved to `ready` as long as that accepts
-    /// them; [`VirtualReassembly::sweep`] moves the rest. `None` if the table is full.
+    /// Processes a first fragment with these ports. Fragments that were parked for it are passed to `ready` until that is full;
+    /// [`VirtualReassembly::sweep`] passes the rest. `None` if the table is full.
     pub fn first(
         &mut self,
         key: &DatagramKey,
@@ -162,7 +162,7 @@ impl VirtualReassembly {
         entry.datagram()
     }
 
-    /// Process a later fragment.
+    /// Processes a later fragment.
     pub fn later(&mut self, key: &DatagramKey, now: Now) -> FragmentState {
         let Some(place) = self.entry(key, now) else {
             return FragmentState::Full;
@@ -174,13 +174,13 @@ impl VirtualReassembly {
         }
     }
 
-    /// Park a fragment in an entry that [`VirtualReassembly::later`] returned. If the first fragment has arrived within the
-    /// same burst, the fragment goes to `ready`. If the entry is full, it is returned.
+    /// Parks a fragment in an entry that [`VirtualReassembly::later`] returned. If the first fragment has arrived in the same
+    /// burst, the fragment is passed to `ready`. If the entry is full, the fragment is returned.
     pub fn wait(&mut self, place: u32, waiting: WaitingPacket, ready: &mut Ready<'_>) -> Result<(), WaitingPacket> {
         let Some(entry) = self.entries.get_mut(place as usize) else {
             return Err(waiting);
         };
-        // Other fragments of the same burst may have taken the last place.
+        // Other fragments of the same burst may have used up the capacity.
         if self.parked >= self.limits.parked {
             return Err(waiting);
         }
@@ -192,10 +192,10 @@ impl VirtualReassembly {
         Ok(())
     }
 
-    /// Check `budget` entries: fragments whose first fragment has arrived go to `ready`, those that have waited too long to
-    /// `expired`.
+    /// Examines `budget` entries. Fragments whose first fragment has arrived are passed to `ready`, and those that have waited
+    /// too long to `expired`.
     pub fn sweep(&mut self, now: Now, budget: usize, ready: &mut Ready<'_>, expired: &mut impl FnMut(WaitingPacket)) {
-        // Usually no fragment waits, and to scan the large entries would be wasted work.
+        // Usually no fragment is parked, and then the scan of the large entries is unnecessary.
         if self.parked == 0 {
             return;
         }
@@ -214,13 +214,13 @@ impl VirtualReassembly {
 }
 
 impl Entry {
-    /// What is known of the datagram once its first fragment has arrived.
+    /// The values that the first fragment has determined; `None` until it has arrived.
     fn datagram(&self) -> Option<FirstFragment> {
         let identification = self.identification;
         self.ports.map(|ports| FirstFragment { ports, identification })
     }
 
-    /// Release parked fragments in the order of arrival. Returns their number.
+    /// Releases parked fragments in the order of arrival. Returns their number.
     fn release(&mut self, ready: &mut Ready<'_>) -> usize {
         let before = self.waiting.len();
         while let Some(waiting) = self.waiting.pop_at(0) {

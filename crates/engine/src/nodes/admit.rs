@@ -1,5 +1,5 @@
-//! admit: applies the rates of routers to received packets and, while the worker is overloaded, their shares, before any other
-//! work is spent on the packets. The port and the VLAN tags determine the router of a packet.
+//! admit: enforces the rate limits of routers on received packets and, while the worker is overloaded, the fair division among
+//! routers. It runs before any other work is done for the packets. The port and the VLAN tags determine the router of a packet.
 
 use std::ops::Range;
 
@@ -26,43 +26,43 @@ pub const NODE: Node = Node {
     exits: &[Exit::new("parse", "within its share", needs::SHARED)],
 };
 
-/// Maximum number of packets of its share that a router may save up.
+/// Maximum number of unused packets of its share that a router may accumulate.
 const SAVED: u64 = 2 * BURST_SIZE as u64;
 
-/// Kind and part of frames that belong to no router with a share, or to no interface.
+/// Kind and part of frames that belong to no interface, or to a router without a share.
 const NOBODY: u8 = BURST_BUFFERS as u8 - 1;
 
-/// Length of the part of a frame that holds the MAC addresses, two VLAN tags and the EtherType.
+/// Number of leading bytes of a frame that contain the MAC addresses, two VLAN tags and the EtherType.
 const HEAD: usize = 20;
 
-/// Packets of one router in a burst.
+/// The packets of one router in a burst.
 struct Part {
     number: u16,
     entry: RouterEntry,
     packets: u64,
-    /// Packets and bits that the rate still allows, if the router has a rate.
+    /// Number of packets and bits that the rate still permits, if the router has a rate limit.
     left: Option<[u64; 2]>,
     had: [u64; 2],
 }
 
-/// Frames of a burst classified by their VLAN tags, so that a refused frame costs little. The arrays are indexed by kind,
-/// including the kind [`NOBODY`].
+/// Frames of a burst, classified by their VLAN tags, so that refusing a frame costs little. The arrays are indexed by kind,
+/// including [`NOBODY`].
 struct Kinds {
-    /// Cache of kinds by tags: the tags, and the kind.
+    /// Cache that maps tags to kinds.
     known: [(u64, u8); 16],
     count: u8,
     interface: [u16; BURST_BUFFERS],
     part: [u8; BURST_BUFFERS],
     packets: [u16; BURST_BUFFERS],
-    /// Frames refused because of the rate, and because of the share.
+    /// Number of frames that are refused because of the rate, and because of the share.
     refused: [[u16; BURST_BUFFERS]; 2],
-    /// Bytes of all refused frames.
+    /// Number of bytes of all refused frames.
     bytes: [u32; BURST_BUFFERS],
 }
 
-/// Admit at most a given number of the packets received on `port`. Returns the refused ones as a bit mask of slots. While a
-/// trace or a capture runs, refused packets are dropped through the graph, as other packets are; otherwise only their buffers
-/// are freed.
+/// Admits at most a given number of the packets received on `port`. Returns the refused ones as a bit mask of slots. While a
+/// trace or a capture runs, refused packets are dropped through the graph like other packets; otherwise only their buffers are
+/// freed.
 #[inline(never)]
 pub fn admit(
     batch: &mut Batch<'_, '_>,
@@ -126,7 +126,7 @@ pub fn admit(
             shares.charge(part.entry.router, part.had, ctx.now.nanoseconds);
         }
     }
-    // A router that is alone on the port takes nothing from other routers, so the card drops what exceeds its queue.
+    // A router that is alone on its port can't take capacity from other routers, so the NIC drops the packets for which its queue has no space.
     let routers = parts.iter().map(|part| part.entry.router);
     let (budget, reason) = match of.shared && gate.senders.observe(routers, ctx.now.nanoseconds) {
         true => (most, Own::Shed),
@@ -165,7 +165,7 @@ pub fn admit(
     refused
 }
 
-/// Drop refused packets through the graph, because a trace or a capture runs.
+/// Drops refused packets through the graph, because a trace or a capture runs.
 #[cold]
 fn watched(
     batch: &mut Batch<'_, '_>,
@@ -184,7 +184,7 @@ fn watched(
     }
 }
 
-/// Free the buffers of these slots.
+/// Frees the buffers of these slots.
 #[inline(always)]
 fn free(lists: &mut Lists, slots: u128) {
     for (half, first) in [(slots as u64, 0), ((slots >> 64) as u64, 64)] {
@@ -209,8 +209,8 @@ impl Kinds {
         }
     }
 
-    /// Count a frame with these tags. Returns its kind; `find` returns the interface and the part of tags that are not in the
-    /// cache.
+    /// Counts a frame with these tags and returns its kind. For tags that are not in the cache, `find` returns the interface and
+    /// the part.
     #[inline(always)]
     fn see(&mut self, tags: u64, find: impl FnOnce() -> Option<(u16, u8)>) -> u8 {
         let place = (tags ^ tags >> 32) as usize % self.known.len();
@@ -229,7 +229,7 @@ impl Kinds {
         kind
     }
 
-    /// Refuse the packets that exceed the number granted to their part. Returns the refused ones as a bit mask.
+    /// Refuses the packets that exceed the number granted to their part. Returns the refused ones as a bit mask.
     #[inline(always)]
     fn refuse(&mut self, kinds: &[u8], packets: &[Packet<'_>], granted: &mut [u16; BURST_BUFFERS]) -> u64 {
         let mut bits = 0;
@@ -245,8 +245,8 @@ impl Kinds {
         bits
     }
 
-    /// Count refused packets as received. They are also counted as dropped here, unless they are dropped through the graph,
-    /// which counts them itself.
+    /// Counts refused packets as received. They are also counted as dropped here, unless they are dropped through the graph,
+    /// which counts them.
     fn count(&self, ctx: &NodeContext<'_, '_>, reason: Own, is_watched: bool) {
         for kind in 0..usize::from(self.count) {
             let refused = [0, 1].map(|by: usize| u64::from(self.refused[by][kind]));
@@ -277,7 +277,7 @@ impl Part {
     }
 }
 
-/// The part of an interface's router. The interfaces of bridges have none.
+/// The part of an interface's router. Interfaces of bridges have none.
 fn part_of(parts: &mut ArrayVec<Part, BURST_SIZE>, shares: &Shares, interface: u16, now: u64) -> u8 {
     let Some((number, entry)) = shares.entry_of(interface) else {
         return NOBODY;
@@ -299,7 +299,7 @@ fn part_of(parts: &mut ArrayVec<Part, BURST_SIZE>, shares: &Shares, interface: u
     place as u8
 }
 
-/// TPIDs and VLAN identifiers of a frame's two outermost tags; 0 if it has no tags.
+/// TPIDs and VLAN identifiers of a frame's two outermost tags; 0 if the frame has no tags.
 #[inline(always)]
 fn tags_of(head: &[u8; HEAD]) -> u64 {
     let [.., a, b, c, d, e, f, g, h] = *head;
@@ -312,7 +312,7 @@ fn tags_of(head: &[u8; HEAD]) -> u64 {
     word & mask
 }
 
-/// The interface that a frame is received by, as far as its tags determine it. `parse` makes all other checks.
+/// The interface by which a frame is received, as far as its tags determine it. `parse` makes all other checks.
 #[inline(never)]
 fn interface_of(snapshot: &Snapshot, port: PortIndex, untagged: Option<u16>, tags: u64) -> Option<u16> {
     let tag = |bits: u64| Tag {

@@ -1,5 +1,5 @@
-//! bridge: forwards frames between the two interfaces of a bridge unchanged: tags, EtherType and hop limit are kept. Only the tags of a VLAN
-//! interface are popped, and those of the outgoing VLAN interface are pushed.
+//! bridge: forwards frames between the two interfaces of a bridge. Tags, EtherType and hop limit don't change, except that the
+//! tags of a VLAN interface are popped and those of the outgoing VLAN interface are pushed.
 
 use std::ops::Range;
 
@@ -48,7 +48,7 @@ pub const NODE: Node = Node {
     ],
 };
 
-/// Receive the packets of `slots`, all from `port`, which is interface `number` of a bridge.
+/// Receives the packets of `slots`. All arrived on `port`, which is interface `number` of a bridge.
 #[inline(never)]
 pub fn receive(
     batch: &mut Batch<'_, '_>,
@@ -98,7 +98,7 @@ pub fn receive(
                 }
                 Err(reason) => unparsable(place, reason, bridge, batch, lists, ctx),
             },
-            // Malformed ARP passes a bridge that inspects, because it is not IP.
+            // A bridge that inspects forwards malformed ARP, because it is not IP.
             Err(reason) if inspects && reason == Fault::BadArp.into() => {
                 ctx.counters.bypass_before(Skipped::NotIp);
                 spare(meta, reason, ctx);
@@ -114,7 +114,7 @@ pub fn receive(
     tally.flush(ctx);
 }
 
-/// Receive those packets of a slot mask, all from `port`, whose tags are those of a bridge's interface. Returns the mask of the others.
+/// Receives those packets of a slot mask that have the tags of a bridge's interface. All arrived on `port`. Returns the mask of the others.
 #[inline(never)]
 pub fn receive_tagged(
     batch: &mut Batch<'_, '_>,
@@ -128,7 +128,7 @@ pub fn receive_tagged(
     })
 }
 
-/// Move packets whose interface has other tags than its bridge peer to the bridge list. Returns the mask of the others.
+/// Moves packets to the bridge list if their interface has other tags than its bridge peer. Returns the mask of the others.
 fn gather(
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
@@ -156,7 +156,7 @@ fn gather(
     others
 }
 
-/// The bridge interface that the outermost tags of a frame belong to. Inner tags are the customer's.
+/// The bridge interface to which the outermost tags of a frame belong. Inner tags belong to the customer.
 fn vlan_of(snapshot: &Snapshot, port: PortIndex, frame: &[u8]) -> Option<u16> {
     let first = usize::from(vlan::tag(frame, 0)?.is_priority());
     let outer = vlan::tag(frame, first)?;
@@ -170,7 +170,7 @@ fn vlan_of(snapshot: &Snapshot, port: PortIndex, frame: &[u8]) -> Option<u16> {
         .or_else(|| of(None))
 }
 
-/// Forward frames between two interfaces with different tags: pop the tags of one and push those of the other. Such frames are not inspected.
+/// Forwards frames between two interfaces with different tags: pops the tags of one and pushes those of the other. Such frames are not inspected.
 #[inline(never)]
 pub fn bridge(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, '_>, _tools: &mut NodeTools<'_>) {
     for slot in std::mem::take(&mut lists.bridge) {
@@ -183,7 +183,7 @@ pub fn bridge(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_
             lists.drop_packet(slot, Own::InterfaceGone);
             continue;
         };
-        // The priority tag is in front of the VLAN's tags. Once it is popped, the frame is as if it had arrived without one.
+        // The priority tag precedes the tags of the VLAN. It is popped, so that the frame is forwarded as if it had arrived without the priority tag.
         let outer = vlan::tag(packet.bytes(), 0);
         vlan::pop_priority(packet);
         for _ in &interface.tags {
@@ -191,7 +191,7 @@ pub fn bridge(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_
         }
         match look(packet, interface, ctx) {
             Ok(layers) => meta.layers = layers,
-            // A frame that ends within its own Ethernet header has no room for tags, so it is dropped even if invalid frames pass.
+            // A frame that ends within its Ethernet header has no space for tags, so it is dropped even if the bridge forwards invalid frames.
             Err(reason) if bridge.drops_invalid || reason == Fault::ShortFrame.into() => {
                 lists.drop_packet(slot, reason);
                 continue;
@@ -199,7 +199,7 @@ pub fn bridge(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_
             Err(reason) => spare(meta, reason, ctx),
         }
         let peer = ctx.snapshot.interface(bridge.peer);
-        // If the interface has no tags, only a priority tag in front belongs to the bridge. All other tags are the customer's.
+        // If the interface has no tags, only a preceding priority tag belongs to the bridge. All other tags belong to the customer.
         let outer = outer.filter(|tag| tag.is_priority() || !interface.tags.is_empty());
         match peer.is_none_or(|peer| peer.push_tags_after(packet, outer)) {
             true => send(slot, bridge.peer, batch, lists, ctx),
@@ -208,10 +208,10 @@ pub fn bridge(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_
     }
 }
 
-/// The fault that the inspection's bad-checksum policy applies to.
+/// The fault to which inspection's policy for bad checksums applies.
 const WRONG_CHECKSUM: Reason = Reason::Wire(Fault::BadTransportChecksum);
 
-/// Apply the bad-checksum policy to a packet with a wrong transport checksum, which its receiver would discard.
+/// Applies the policy for bad checksums to a packet with a wrong transport checksum. Its receiver would discard the packet.
 fn wrong_checksum(
     slot: BufferIndex,
     bridge: Bridge,
@@ -240,7 +240,7 @@ fn wrong_checksum(
     }
 }
 
-/// Pass or drop an unparsable frame on a bridge that inspects. No rule can match such a frame.
+/// Forwards or drops an unparsable frame on a bridge that inspects. No rule can match such a frame.
 fn unparsable(
     slot: BufferIndex,
     reason: Reason,
@@ -262,13 +262,13 @@ fn unparsable(
     send(slot, bridge.peer, batch, lists, ctx);
 }
 
-/// Whether the fault concerns only the addresses or a source route, so that the headers can still be parsed.
+/// Whether the fault concerns only addresses or a source route, so that the headers can be parsed nevertheless.
 fn is_of_addresses(reason: Reason) -> bool {
     use Fault::{MartianDestination, MartianSource, SourceRoute};
     matches!(reason, Reason::Wire(MartianSource | MartianDestination | SourceRoute))
 }
 
-/// Repeat the checks of [`look`] without those of addresses and source routes, for a packet that failed one of these.
+/// Repeats the checks of [`look`], except those of addresses and source routes, for a packet that failed one of these.
 #[cold]
 fn look_at_the_rest(
     packet: &mut Packet<'_>,
@@ -286,14 +286,14 @@ fn look_at_the_rest(
         Class::Ipv4 => V4::addresses(&layers, frame).0 == V4::addresses(&layers, frame).1,
         _ => V6::addresses(&layers, frame).0 == V6::addresses(&layers, frame).1,
     };
-    // A session has one key per direction; for equal addresses both keys could be equal.
+    // A session has one key per direction. If both addresses are equal, both keys may be equal.
     match to_itself {
         true => Err(Fault::Land.into()),
         false => Ok(layers),
     }
 }
 
-/// Continue with a packet that was parked.
+/// Processes a packet again that was parked.
 pub fn again(
     slot: BufferIndex,
     bridge: Bridge,
@@ -311,7 +311,7 @@ fn inspects(snapshot: &Snapshot, number: u16, bridge: Bridge) -> bool {
     inspection.is_some_and(|inspection| inspection.is_on(number) || inspection.is_on(bridge.peer))
 }
 
-/// Parse and validate a frame. Returns its layers. A checksum that the sender left to its card (checksum offload) is completed.
+/// Parses and validates a frame, and returns its layers. A checksum that the sender left to checksum offload is completed.
 fn look(packet: &mut Packet<'_>, interface: &Interface, ctx: &NodeContext<'_, '_>) -> Result<Layers, Reason> {
     look_by(packet, interface, &interface.validity, ctx)
 }
@@ -333,8 +333,8 @@ fn look_by(
     Ok(layers)
 }
 
-/// Send packets of flows that are inspected, or whose application is being identified, to session lookup. All other packets are forwarded to
-/// the peer interface.
+/// Passes packets of flows that are inspected, or whose application is being identified, to session lookup. All other packets are
+/// forwarded to the peer interface.
 fn onward(
     slot: BufferIndex,
     bridge: Bridge,
@@ -365,7 +365,7 @@ fn onward(
     }
 }
 
-/// Whether a frame with another EtherType carries an IP packet nevertheless.
+/// Whether a frame whose EtherType is not that of IP nevertheless carries an IP packet.
 #[cold]
 fn hides_ip(packet: &Packet<'_>, layers: &Layers) -> bool {
     let (type_at, body) = (usize::from(layers.l3).saturating_sub(2), usize::from(layers.l3));
@@ -374,7 +374,7 @@ fn hides_ip(packet: &Packet<'_>, layers: &Layers) -> bool {
     kind.is_some_and(|kind| ethernet::hides_ip(u16::from_be_bytes(kind), body))
 }
 
-/// Handle an ICMP error whose flow can't be determined. On a bridge it is treated as an error about a flow without a session.
+/// Handles an ICMP error whose flow can't be determined. On a bridge it is treated like an error for a flow without a session.
 #[cold]
 pub fn unattributed_error(
     slot: BufferIndex,
@@ -392,21 +392,21 @@ pub fn unattributed_error(
     }
 }
 
-/// Count a packet that passes the bridge although it has a fault.
+/// Counts a packet that the bridge forwards although it has a fault.
 fn spare(meta: &Meta, reason: impl Into<Reason>, ctx: &NodeContext<'_, '_>) {
     if let Some(counters) = ctx.counters.interfaces.get(meta.interface as usize) {
         counters.count_spared(reason.into());
     }
 }
 
-/// Whether a frame without its tags exceeds the MTU. Devices drop such frames, some of them without a counter.
+/// Whether a frame without its tags exceeds the MTU. Devices drop such frames, some of them without counting.
 #[cold]
 fn is_too_long(frame: &[u8], mtu: u16) -> bool {
     let tags = (0..).take_while(|&k| vlan::tag(frame, k).is_some()).count();
     frame.len() > usize::from(mtu) + ethernet::LENGTH + tags * vlan::LENGTH
 }
 
-/// Transmit a frame unchanged through an interface.
+/// Transmits a frame unchanged through an interface.
 pub fn send(slot: BufferIndex, to: u16, batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, '_>) {
     let Some(interface) = ctx.snapshot.interface(to) else {
         return lists.drop_packet(slot, Own::InterfaceGone);
@@ -429,7 +429,7 @@ pub fn send(slot: BufferIndex, to: u16, batch: &mut Batch<'_, '_>, lists: &mut L
     leave(slot, out, meta, AdjacencyIndex::bridge(to), lists);
 }
 
-/// Pass or drop a packet that can't be inspected, by the fail-open setting of its bridge.
+/// Forwards or drops a packet that can't be inspected, according to the fail-open setting of its bridge.
 pub fn fail(
     slot: BufferIndex,
     reason: Reason,
@@ -443,7 +443,7 @@ pub fn fail(
         .interface(meta.interface)
         .and_then(|interface| interface.bridge);
     match bridge {
-        // The bridge only identifies applications here, and no rule of it depends on the result.
+        // The bridge only identifies applications here, and none of its rules depends on the result.
         Some(bridge) if !inspects(ctx.snapshot, meta.interface, bridge) => send(slot, bridge.peer, batch, lists, ctx),
         Some(bridge) if bridge.fails_open => {
             ctx.counters.bypass_before(Skipped::FailOpen);
@@ -454,7 +454,7 @@ pub fn fail(
     }
 }
 
-/// The decision about a new flow at the interface of `meta`, if that interface belongs to a bridge.
+/// The decision for a new flow at the interface of `meta`, if that interface belongs to a bridge.
 #[inline(always)]
 pub fn decide<F: Family>(snapshot: &Snapshot, meta: &Meta, context: Context) -> Option<FlowDecision<F>> {
     let bridge = snapshot.interface(meta.interface)?.bridge?;
@@ -465,7 +465,7 @@ pub fn decide<F: Family>(snapshot: &Snapshot, meta: &Meta, context: Context) -> 
     })
 }
 
-/// The translation of a bridged session: it keeps all addresses. `context` is that of packets received by `interface`.
+/// The decision for a bridged session, whose addresses are not translated. `context` is that of packets received on `interface`.
 fn translation<F: Family>(interface: u16, bridge: Bridge, context: Context) -> FlowTranslation<F> {
     FlowTranslation {
         target: None,
@@ -477,7 +477,7 @@ fn translation<F: Family>(interface: u16, bridge: Bridge, context: Context) -> F
     }
 }
 
-/// Create sessions for packets without a session that arrived on a bridge. Returns the packets that did not.
+/// Creates sessions for packets that arrived on a bridge and have no session. Returns the packets that did not arrive on a bridge.
 #[cold]
 pub fn create_sessions<F: Family>(
     slots: BufferIndices,
@@ -511,7 +511,7 @@ pub fn create_sessions<F: Family>(
     others
 }
 
-/// The reason that a packet can't be the first one of a flow.
+/// The reason for which a packet can't be the first of a flow.
 fn midstream<F: Family>(layers: &Layers, key: &F::Key) -> Option<Reason> {
     if layers.flags.has(Flags::ICMP_ERROR) {
         Some(sluice_nat::Reason::IcmpErrorWithoutSession.into())
@@ -523,7 +523,7 @@ fn midstream<F: Family>(layers: &Layers, key: &F::Key) -> Option<Reason> {
     }
 }
 
-/// Apply the midstream policy to a packet of a flow whose first packet was not seen.
+/// Applies the midstream policy to a packet of a flow whose first packet was not seen.
 fn midstream_flow(
     slot: BufferIndex,
     reason: Reason,
@@ -549,7 +549,7 @@ fn midstream_flow(
     send(slot, bridge.peer, batch, lists, ctx);
 }
 
-/// Count and track a packet of a known session and send it through the other interface of the bridge, whichever side created the session.
+/// Counts and tracks a packet of a known session, and sends it through the other interface of the bridge.
 #[inline(never)]
 pub fn forward_session<F: Family>(
     slot: BufferIndex,
@@ -581,12 +581,12 @@ pub fn forward_session<F: Family>(
     send(slot, bridge.peer, batch, lists, ctx);
 }
 
-/// The tags of a frame that is to be answered.
+/// The tags of a frame to which an answer is sent.
 pub fn tags(meta: &Meta, frame: &[u8]) -> [Option<Tag>; 2] {
     [0, 1].map(|k| meta.layers.tag(frame, k))
 }
 
-/// Send an answer, made in the buffer of the frame that it answers, back through the interface and with the tags of that frame.
+/// Sends an answer that was made in the buffer of a received frame. It leaves through the interface and with the tags of that frame.
 pub fn answer(
     slot: BufferIndex,
     tags: [Option<Tag>; 2],

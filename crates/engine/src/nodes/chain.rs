@@ -1,4 +1,4 @@
-//! chain: runs the chain of a router for packets received on its interfaces.
+//! chain: executes the chain of a router for packets received on its interfaces.
 
 use arrayvec::ArrayVec;
 use sluice_filter::Header;
@@ -39,10 +39,11 @@ pub const NODE: Node = Node {
     ],
 };
 
-/// A set of slots, one bit each.
+/// A set of slots, with one bit for each.
 type Mask = u128;
 
-/// Divert packets that were parsed in this burst, or that crossed an inter-router link, to the chains of their router.
+/// Moves packets that were parsed in this burst, or that came over an inter-router link, to the chain list if their router has
+/// chains.
 #[inline(always)]
 pub fn divert_fresh(batch: &Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, '_>, parsed: Mask) {
     if ctx.snapshot.is_chained() {
@@ -51,7 +52,7 @@ pub fn divert_fresh(batch: &Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<
     }
 }
 
-/// Move those of the `wanted` packets whose router has chains from the lists where `parse` put them to the chain list.
+/// Moves those of the `wanted` packets whose router has chains from the lists on which `parse` put them to the chain list.
 #[inline(never)]
 fn divert(batch: &Batch<'_, '_>, lists: &mut Lists, snapshot: &Snapshot, wanted: Mask) {
     let Lists {
@@ -78,7 +79,7 @@ fn divert(batch: &Batch<'_, '_>, lists: &mut Lists, snapshot: &Snapshot, wanted:
     }
 }
 
-/// Run the chains of the packets' routers.
+/// Executes the chains of the packets' routers.
 #[inline(never)]
 pub fn chain(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<'_, '_>, _tools: &mut NodeTools<'_>) {
     let slots = std::mem::take(&mut lists.chain);
@@ -98,7 +99,7 @@ pub fn chain(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext
     }
 }
 
-/// Run the steps in order. A step only jumps forwards, so each step runs once, for all packets that have reached it.
+/// Executes the steps in order. Steps only jump forward, so each step is executed once, for all packets that have reached it.
 fn walk(chains: &Chains, all: Mask, batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<'_, '_>) {
     let mut come = [0; MAX_STEPS + 1];
     come[0] = all;
@@ -163,7 +164,7 @@ fn walk(chains: &Chains, all: Mask, batch: &mut Batch<'_, '_>, lists: &mut Lists
     }
 }
 
-/// Count packets and the bytes of their frames.
+/// Counts packets and the bytes of their frames.
 fn tally_up(chains: &Chains, tally: TallyIndex, mask: Mask, batch: &Batch<'_, '_>, ctx: &NodeContext<'_, '_>) {
     if mask != 0
         && let Some(tally) = chains.tally(tally)
@@ -173,7 +174,7 @@ fn tally_up(chains: &Chains, tally: TallyIndex, mask: Mask, batch: &Batch<'_, '_
     }
 }
 
-/// The packets that exceed the rate of a policer.
+/// The packets that exceed the rate limit of a policer.
 fn above(chains: &Chains, policer: u16, mask: Mask, batch: &Batch<'_, '_>, ctx: &NodeContext<'_, '_>) -> Mask {
     let Some(policer) = chains.policer(policer) else {
         return 0;
@@ -183,11 +184,10 @@ fn above(chains: &Chains, policer: u16, mask: Mask, batch: &Batch<'_, '_>, ctx: 
     above.fold(0, |mask, slot| mask | bit(slot))
 }
 
-/// Mirror packets to an interface. Returns the packets that were copied.
+/// Mirrors packets to an interface. Returns the packets that were copied.
 fn copied(interface: u16, mask: Mask, batch: &Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, '_>) -> Mask {
     let mut copied = 0;
-    // A packet that was received on the mirror's own interface is not copied, because it would be sent back to where it came
-    // from.
+    // A packet that was received on the mirror interface itself is not copied, because the copy would return to its sender.
     for slot in slots_of(mask).filter(|&slot| batch.meta(slot).interface != interface) {
         match lists.copies.take(interface, batch.packets[slot as usize].bytes()) {
             true => copied |= bit(slot),
@@ -197,7 +197,7 @@ fn copied(interface: u16, mask: Mask, batch: &Batch<'_, '_>, lists: &mut Lists, 
     copied
 }
 
-/// Determine the class of each packet of one address family.
+/// Determines the class of each packet of one address family.
 fn classes_of<F: Family>(
     finder: &Finder<F::Number>,
     mask: Mask,
@@ -211,7 +211,7 @@ fn classes_of<F: Family>(
     for slot in slots_of(mask).filter(|&slot| batch.meta(slot).layers.class == class) {
         let (meta, frame) = (batch.meta(slot), batch.packets[slot as usize].bytes());
         let key = F::key(&meta.layers, frame, ctx.snapshot.context(meta, frame));
-        // The outgoing interface is not known before routing.
+        // The outgoing interface is unknown before routing.
         put(
             &mut headers,
             filter::header::<F>(ctx.snapshot, meta, frame, F::tuple(&key), u16::MAX),
@@ -225,7 +225,7 @@ fn classes_of<F: Family>(
     }
 }
 
-/// Send the packet to the node that `parse` would have chosen.
+/// Passes a packet to the node that `parse` would have chosen.
 fn sessions(slot: BufferIndex, batch: &Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, '_>) {
     let meta = batch.meta(slot);
     match ctx.snapshot.interface(meta.interface) {
@@ -234,7 +234,7 @@ fn sessions(slot: BufferIndex, batch: &Batch<'_, '_>, lists: &mut Lists, ctx: &N
     }
 }
 
-/// Forward a packet without a session. If the filter of its context is stateful, the packet goes to session lookup instead, so
+/// Forwards a packet without a session. If the filter of its context is stateful, the packet goes to session lookup instead, so
 /// that it can't bypass the filter.
 fn routes(slot: BufferIndex, batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, '_>) {
     let interface = batch.meta(slot).interface;
@@ -245,8 +245,8 @@ fn routes(slot: BufferIndex, batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: 
     if ctx.snapshot.filters_sessions(context) {
         return sessions(slot, batch, lists, ctx);
     }
-    // Packets with a bad transport checksum only reach this node because inspection has a policy for them, and this packet
-    // won't be inspected.
+    // A packet with a bad transport checksum reaches this node only because inspection has a policy for it, but this packet will
+    // not be inspected.
     if batch.packets[slot as usize].checksums() == Checksums::BadL4 {
         return lists.drop_packet(slot, Fault::BadTransportChecksum);
     }
@@ -263,7 +263,7 @@ fn bit(slot: BufferIndex) -> Mask {
     1 << (slot as usize % BURST_BUFFERS)
 }
 
-/// The slots of a mask, in ascending order.
+/// The slots of a mask in ascending order.
 fn slots_of(mut mask: Mask) -> impl Iterator<Item = BufferIndex> {
     std::iter::from_fn(move || {
         let slot = mask.trailing_zeros();

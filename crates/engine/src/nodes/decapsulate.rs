@@ -1,5 +1,5 @@
-//! decapsulate: removes the outer header of packets addressed to an end of a tunnel. The inner packet is received by the
-//! tunnel's interface, in the same buffer. ICMP errors about outer packets update the path MTU of the tunnel.
+//! decapsulate: removes the outer header of packets that are addressed to an end of a tunnel. The inner packet is received on the
+//! tunnel's interface, in the same buffer. ICMP errors for outer packets update the path MTU of the tunnel.
 
 use sluice_wire::ethernet::{self, ethertype, multicast4, multicast6};
 use sluice_wire::ipv4::{self, protocol};
@@ -31,10 +31,10 @@ pub const NODE: Node = Node {
     ],
 };
 
-/// Position of the inner packet.
+/// Position of the inner packet in the frame.
 struct Inside {
     id: Option<u32>,
-    /// Offset of its first byte, and of the byte after its last.
+    /// Offset of the first byte of the inner packet, and offset of the byte after it.
     from: usize,
     to: usize,
     /// EtherType of the inner datagram.
@@ -43,7 +43,7 @@ struct Inside {
     datagram: usize,
 }
 
-/// Decapsulate packets and receive the inner ones. Returns the slots of received inner packets.
+/// Decapsulates packets and receives the inner packets. Returns the slots of the received inner packets.
 #[inline(never)]
 pub fn decapsulate(
     batch: &mut Batch<'_, '_>,
@@ -96,7 +96,7 @@ pub fn decapsulate(
     }
 }
 
-/// Replace an outer packet by the inner frame. Returns the tunnel's interface.
+/// Replaces an outer packet by its inner frame. Returns the interface of the tunnel.
 fn open(packet: &mut Packet<'_>, meta: &Meta, ctx: &NodeContext<'_, '_>) -> Result<u16, Own> {
     let (layers, frame) = (&meta.layers, packet.bytes());
     if layers.fragment != Fragment::Whole {
@@ -128,12 +128,12 @@ fn open(packet: &mut Packet<'_>, meta: &Meta, ctx: &NodeContext<'_, '_>) -> Resu
     }
     let destination = group(inside.kind, datagram).unwrap_or(interface.mac);
     let fits = packet.set_len(inside.to) && packet.trim_front(inside.from);
-    // The card has only verified the checksums of the outer packet.
+    // The NIC has verified only the checksums of the outer packet.
     packet.set_checksums(Checksums::Unverified);
     if fits && matches!(kind, TunnelKind::Vxlan(_)) {
         return Ok(number);
     }
-    // The outer headers were longer than the Ethernet header that replaces them.
+    // The removed outer headers were longer than the Ethernet header that replaces them.
     let Some(head) = packet.grow_front(ethernet::LENGTH).then(|| packet.bytes_mut()) else {
         return Err(Own::TunnelHeader);
     };
@@ -143,7 +143,7 @@ fn open(packet: &mut Packet<'_>, meta: &Meta, ctx: &NodeContext<'_, '_>) -> Resu
     Ok(number)
 }
 
-/// The layers of the inner packet of a GRE keepalive, which the remote end addresses to itself and waits for.
+/// The layers of the inner packet, if it is a GRE keepalive, which the remote end of the tunnel expects to be returned.
 fn keepalive(packet: &Packet<'_>, number: u16, ctx: &NodeContext<'_, '_>) -> Option<Layers> {
     let tunnel = ctx.snapshot.interface(number)?.tunnel?;
     if tunnel.kind != TunnelKind::Gre {
@@ -164,7 +164,7 @@ fn keepalive(packet: &Packet<'_>, number: u16, ctx: &NodeContext<'_, '_>) -> Opt
     (is_one && is_valid()).then_some(layers)
 }
 
-/// Return a keepalive as the gateway's own packet, sent through the interface that has the tunnel's local address.
+/// Returns a keepalive as a packet of the gateway, through the interface that has the local address of the tunnel.
 #[cold]
 fn answer(
     slot: BufferIndex,
@@ -200,7 +200,7 @@ fn answer(
     }
 }
 
-/// Find the inner packet. `None` if headers are malformed, or the tunnel doesn't carry this protocol.
+/// Finds the inner packet; `None` if headers are malformed, or if the tunnel doesn't carry this protocol.
 fn inside(kind: TunnelKind, layers: &Layers, frame: &[u8]) -> Option<Inside> {
     let (l4, end) = (usize::from(layers.l4), usize::from(layers.end));
     let payload = layers.payload(frame);
@@ -216,7 +216,7 @@ fn inside(kind: TunnelKind, layers: &Layers, frame: &[u8]) -> Option<Inside> {
     match kind {
         TunnelKind::Vxlan(_) => {
             let to = l4 + usize::from(udp::DATAGRAM_LENGTH.read(payload));
-            // A router that only forwards need not have validated the UDP length.
+            // The UDP length may not have been validated, because a router that only routes does not do that.
             let id = vxlan::read(frame.get(l4 + udp::LENGTH..to).filter(|_| to <= end)?)?;
             let from = l4 + udp::LENGTH + vxlan::LENGTH;
             let inner = frame.get(from..to).filter(|inner| inner.len() >= ethernet::LENGTH)?;
@@ -237,7 +237,7 @@ fn inside(kind: TunnelKind, layers: &Layers, frame: &[u8]) -> Option<Inside> {
     }
 }
 
-/// The multicast MAC address that corresponds to the destination of a multicast datagram.
+/// The multicast MAC that corresponds to the destination of a multicast datagram.
 fn group(kind: u16, datagram: &[u8]) -> Option<[u8; 6]> {
     if kind == ethertype::IPV6 {
         let group = ipv6::DESTINATION.read(datagram);
@@ -249,7 +249,7 @@ fn group(kind: u16, datagram: &[u8]) -> Option<[u8; 6]> {
     }
 }
 
-/// Update the path MTU of a tunnel from an ICMP error about an outer packet (RFC 1191, RFC 8201).
+/// Updates the path MTU of a tunnel from an ICMP error for an outer packet (RFC 1191, RFC 8201).
 #[cold]
 fn update_path_mtu(frame: &[u8], meta: &Meta, ctx: &NodeContext<'_, '_>) {
     let (layers, router) = (&meta.layers, ctx.snapshot.router_of(meta.interface));

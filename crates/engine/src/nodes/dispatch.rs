@@ -1,4 +1,4 @@
-//! Runs each node that has packets once, in the order of the table.
+//! Runs each node that has packets once, in the order of the table of nodes.
 
 use super::declaration::Node;
 use super::session_lookup::LookupScratch;
@@ -11,34 +11,34 @@ use crate::packet::io::BufferIndex;
 use crate::packet::lists::{Lists, NodeIndex, SlotList};
 use crate::session::family::{V4, V6};
 
-/// Observes packets in the graph, for traces and captures.
+/// Observer of packets in the graph, for traces and captures.
 pub trait Observer {
     /// Called after a node has run.
     fn after(&mut self, node: NodeIndex, lists: &Lists);
-    /// Called before packets leave through inter-router links, with the frames still unchanged.
+    /// Called before packets leave through inter-router links. Their frames are still unchanged.
     fn crosses(&mut self, batch: &Batch<'_, '_>, slots: &[BufferIndex], ctx: &NodeContext<'_, '_>);
     /// Called after packets have been decapsulated.
     fn arrives(&mut self, batch: &Batch<'_, '_>, slots: &[BufferIndex], ctx: &NodeContext<'_, '_>);
 }
 
-/// State that a few nodes need in addition to the batch, the lists and the context.
+/// State that only a few nodes need.
 pub struct NodeTools<'t> {
-    /// Scratch memory of session lookup.
+    /// Temporary memory of session lookup.
     pub lookups: &'t mut LookupScratch,
     /// Inspection state, if any interface is inspected.
     pub inspector: Option<&'t mut Inspector>,
-    /// Receives fragments whose datagram is known by now.
+    /// Receiver of fragments whose datagram is known.
     pub ready: &'t mut Ready<'t>,
     /// Observer of packets.
     pub observer: Option<&'t mut dyn Observer>,
-    /// Reads the cycle counter.
+    /// Function that reads the cycle counter.
     pub cycles: fn() -> u64,
-    /// Cycle counter at the end of the previous node.
+    /// Value of the cycle counter at the end of the previous node.
     pub mark: u64,
 }
 
 impl NodeTools<'_> {
-    /// Record that a node has run and has processed `packets` packets.
+    /// Records that a node has run and has processed `packets` packets.
     #[inline(always)]
     fn ran(&mut self, index: NodeIndex, node: &Node, packets: usize, lists: &Lists, ctx: &NodeContext<'_, '_>) {
         let now = (self.cycles)();
@@ -50,7 +50,7 @@ impl NodeTools<'_> {
             counters.cycles.add(cycles);
         }
         let stage = match node.stage {
-            // A worker that has no sessions, or defers them, only distributes packets to the session workers.
+            // A worker that has no sessions, or defers their packets, only distributes packets to the session workers.
             Some(CycleStage::Session) if finds_only(ctx) => Some(CycleStage::Parse),
             stage => stage,
         };
@@ -76,7 +76,7 @@ macro_rules! dispatch {
         /// Whether a node has its own list of packets. Inline nodes have none.
         pub const HAS_LIST: &[bool] = &[$($(#[$only])* dispatch!(@has $kind)),+];
 
-        /// Run each node that has packets once.
+        /// Runs each node that has packets once.
         #[inline(always)]
         pub fn run_nodes(
             batch: &mut Batch<'_, '_>,

@@ -1,5 +1,5 @@
-//! encapsulate: writes the outer header of a tunnel in front of a packet. The result is routed by the underlay router as a
-//! packet that the gateway originates.
+//! encapsulate: writes the outer header of a tunnel in front of a packet. The underlay router routes the result like a packet of
+//! the gateway.
 
 use sluice_route::Address;
 use sluice_wire::checksum;
@@ -30,7 +30,7 @@ pub const NODE: Node = Node {
     exits: &[Exit::new("forward", "the outer packet", needs::TUNNELLED)],
 };
 
-/// Encapsulate packets.
+/// Encapsulates packets.
 #[inline(never)]
 pub fn encapsulate(
     batch: &mut Batch<'_, '_>,
@@ -43,7 +43,7 @@ pub fn encapsulate(
         let tunnel = ctx.snapshot.interface(egress).and_then(|interface| interface.tunnel);
         let meta = &mut batch.meta[slot as usize % BURST_BUFFERS];
         meta.interface = tunnel.map_or(egress, |tunnel| tunnel.underlay);
-        // The tunnel's interface has already counted the inner packet. The outer packet is a new packet of the gateway.
+        // The interface of the tunnel has already counted the inner packet. The outer packet counts as a new packet of the gateway.
         if let Some(counters) = ctx.counters.interfaces.get(usize::from(meta.interface)) {
             counters.made.add(1);
         }
@@ -73,8 +73,8 @@ pub fn encapsulate(
     }
 }
 
-/// Encapsulate a frame. Returns the layers of the outer packet. Their source port identifies the flow for equal-cost multipath
-/// to the remote end.
+/// Encapsulates a frame and returns the layers of the outer packet. Their source port depends on the flow, so that equal-cost
+/// multipath routing distributes flows on the way to the remote end.
 fn wrap(packet: &mut Packet<'_>, tunnel: &Tunnel, ctx: &NodeContext<'_, '_>) -> Result<Layers, Reason> {
     let inner = layers::parse(packet.bytes())?;
     let kind = match inner.class {
@@ -89,7 +89,7 @@ fn wrap(packet: &mut Packet<'_>, tunnel: &Tunnel, ctx: &NodeContext<'_, '_>) -> 
     let six = matches!(tunnel.local, Address::V6(_));
     let network = if six { ipv6::LENGTH } else { ipv4::LENGTH };
     let front = ethernet::LENGTH + network + tunnel.shim();
-    // Remove the padding of a short frame.
+    // The padding of a short frame is removed.
     if !(packet.set_len(inner.end.into()) && packet.trim_front(cut) && packet.grow_front(front)) {
         return Err(Own::TunnelHeadroom.into());
     }
@@ -98,7 +98,7 @@ fn wrap(packet: &mut Packet<'_>, tunnel: &Tunnel, ctx: &NodeContext<'_, '_>) -> 
     let Some((link, datagram)) = frame.split_first_chunk_mut::<{ ethernet::LENGTH }>() else {
         return Err(Own::Forgotten.into());
     };
-    // `output` writes the MAC addresses once the next hop is known.
+    // `output` writes the MAC addresses when the next hop is known.
     *link = [0; ethernet::LENGTH];
     ethernet::ETHERTYPE.write(link, if six { ethertype::IPV6 } else { ethertype::IPV4 });
     let (header, payload) = datagram.split_at_mut_checked(network).unwrap_or_default();
@@ -106,7 +106,7 @@ fn wrap(packet: &mut Packet<'_>, tunnel: &Tunnel, ctx: &NodeContext<'_, '_>) -> 
     let length = payload.len() as u16;
     match (tunnel.local, tunnel.remote) {
         (Address::V6(local), Address::V6(remote)) => {
-            // RFC 6438: the flow label identifies the flow for equal-cost multipath.
+            // The flow label depends on the flow, for equal-cost multipath routing (RFC 6438).
             let label = flow & 0x000f_ffff;
             ipv6::VERSION_CLASS_FLOW.write(header, 6 << 28 | u32::from(service) << 20 | label);
             ipv6::PAYLOAD_LENGTH.write(header, length);
@@ -126,8 +126,8 @@ fn wrap(packet: &mut Packet<'_>, tunnel: &Tunnel, ctx: &NodeContext<'_, '_>) -> 
             ipv4::SERVICE.write(header, service);
             ipv4::TOTAL_LENGTH.write(header, network as u16 + length);
             ipv4::IDENTIFICATION.write(header, 0);
-            // Packets that are too long have been fragmented or answered by an ICMP error before (RFC 4459, 3.2, 3.4).
-            // Fragments of the outer packet would have to be reassembled by the remote end.
+            // Packets that are too long were fragmented before, or an ICMP error was sent (RFC 4459, 3.2, 3.4). If the outer
+            // packet were fragmented, the remote end would have to reassemble it.
             ipv4::FRAGMENT.write(header, ipv4::DONT_FRAGMENT);
             ipv4::TTL.write(header, tunnel.ttl);
             ipv4::PROTOCOL.write(header, protocol);
@@ -142,12 +142,12 @@ fn wrap(packet: &mut Packet<'_>, tunnel: &Tunnel, ctx: &NodeContext<'_, '_>) -> 
     Ok(outer)
 }
 
-/// Write the headers between the outer IP header and the inner packet. Returns the IP protocol, and a port derived from the
+/// Writes the headers between the outer IP header and the inner packet. Returns the IP protocol, and a port that depends on the
 /// flow.
 fn shim(payload: &mut [u8], tunnel: &Tunnel, kind: u16, flow: u32) -> (u8, u16) {
     match tunnel.kind {
         TunnelKind::Vxlan(port) => {
-            // Source ports are chosen from the dynamic ports (RFC 7348, 5).
+            // Source ports are in the range of dynamic ports (RFC 7348, 5).
             let source = 0xc000 | (flow >> 16) as u16 & 0x3fff;
             let length = payload.len() as u16;
             udp::SOURCE_PORT.write(payload, source);

@@ -41,7 +41,7 @@ pub const NODE: Node = Node {
     ],
 };
 
-/// Route packets.
+/// Routes packets.
 #[inline(never)]
 pub fn forward<F: Family>(
     batch: &mut Batch<'_, '_>,
@@ -74,7 +74,7 @@ pub fn forward<F: Family>(
     }
     let exit = ctx.exit();
     let mut adjacencies = AdjacencyCache::default();
-    // Most packets of a batch arrive on the same interface, so its checks are cached.
+    // Most packets of a batch arrive on the same interface, so the checks of the last interface are cached.
     let (mut last, mut unchecked) = (u16::MAX, false);
     for (place, &slot) in slots.iter().enumerate() {
         let meta = &mut batch.meta[slot as usize % BURST_BUFFERS];
@@ -100,7 +100,7 @@ pub fn forward<F: Family>(
     adjacencies.flush(&exit);
 }
 
-/// Look up source-based routes, which take precedence over the routes of their router.
+/// Looks up source-based routes. They take precedence over the routes of their router.
 #[inline(never)]
 fn look_up_by_source<F: Family>(
     batch: &Batch<'_, '_>,
@@ -119,7 +119,7 @@ fn look_up_by_source<F: Family>(
     }
 }
 
-/// Choose a next hop of equal-cost multipath routes by the flow of each packet. All fragments of a datagram take the same next
+/// Selects a next hop of equal-cost multipath routes by the flow of each packet. All fragments of a datagram get the same next
 /// hop.
 #[inline(never)]
 fn choose<F: Family>(
@@ -149,7 +149,7 @@ fn choose<F: Family>(
     }
 }
 
-/// Apply the filter to received packets and keep those that pass.
+/// Applies the filter to received packets, and keeps those that pass.
 #[inline(never)]
 fn screen<F: Family>(
     batch: &mut Batch<'_, '_>,
@@ -205,7 +205,7 @@ fn screen<F: Family>(
     });
 }
 
-/// Clamp the MSS option of SYN segments, whichever node they go to next.
+/// Clamps the MSS option of SYN segments, independent of their next node.
 #[cold]
 fn limit_segments<F: Family>(
     batch: &mut Batch<'_, '_>,
@@ -229,8 +229,8 @@ fn limit_segments<F: Family>(
     }
 }
 
-/// Forward the common case: a packet to a resolved gateway that fits the link, from an interface without source validation.
-/// Returns `false`, without changes, for any other packet.
+/// Forwards a packet in the common case: to a resolved gateway, within the MTU of the link, and from an interface without source
+/// validation. Returns `false`, without effect, for any other packet.
 #[inline(always)]
 fn forward_plain<F: Family>(
     slot: BufferIndex,
@@ -269,7 +269,7 @@ fn forward_one<F: Family>(
 ) {
     let exit = ctx.exit();
     let (layers, own) = (&meta.layers, meta.is_from_gateway());
-    // Validate the source before an ICMP error or a neighbour request is sent because of a packet whose source may be forged.
+    // The source may be forged, so it is validated before the packet causes an ICMP error or a neighbour request.
     if !own
         && destination != ForwardingDecision::Local
         && let Err(reason) = validate::<F>(ctx, meta.interface, layers, packet.bytes())
@@ -287,7 +287,7 @@ fn forward_one<F: Family>(
     if !own && layers.ttl <= 1 {
         return lists.icmp_error(slot, IcmpError::TimeExceeded, Route::TtlExceeded);
     }
-    // Look up the neighbour before the packet is changed, because a packet that has to wait is parked as received.
+    // The neighbour is looked up before the packet is changed, because a packet that must wait is parked as it was received.
     let Some(way) = adjacencies.of(hop, &exit) else {
         return lists.wait_for_neighbour(slot, ctx.forwarding.unresolved(hop));
     };
@@ -307,7 +307,7 @@ fn forward_one<F: Family>(
     send(way, slot, packet, meta, lists, &exit);
 }
 
-/// Deliver a packet to the gateway itself. Local delivery reads the headers after IP, so they must be validated here.
+/// Delivers a packet to the gateway itself. Local delivery reads the headers after IP, so they are validated here.
 #[inline(never)]
 fn deliver(slot: BufferIndex, packet: &Packet<'_>, layers: &Layers, lists: &mut Lists) {
     match validity::validate_headers(packet.bytes(), layers) {
@@ -324,8 +324,8 @@ fn refuse(slot: BufferIndex, reason: Route, lists: &mut Lists) {
     }
 }
 
-/// Decide about a link-local address. It has no route: it is the gateway's own, or that of a neighbour that the gateway answers
-/// (RFC 4291, 2.5.6).
+/// Decides about a packet to a link-local address, which has no route. It is an address of the gateway, or of a neighbour to
+/// which the gateway sends an answer (RFC 4291, 2.5.6).
 #[cold]
 fn on_link<F: Family>(address: F::Address, meta: &Meta, ctx: &NodeContext<'_, '_>) -> ForwardingDecision {
     let plain = F::address(address);

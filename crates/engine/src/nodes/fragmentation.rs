@@ -1,6 +1,6 @@
-//! fragmentation: sends IPv4 datagrams that exceed the MTU of the next link in fragments (RFC 791; RFC 4787 REQ-13).
+//! fragmentation: fragments IPv4 datagrams that exceed the MTU of the next link (RFC 791; RFC 4787, REQ-13).
 //!
-//! It runs in the second half of a burst and allocates buffers for the fragments at the end of the burst's buffers.
+//! The node runs in the second half of a burst. It allocates buffers for the fragments, which are appended to the burst buffers.
 
 use sluice_wire::fragments::Fragments;
 
@@ -38,7 +38,7 @@ pub fn fragments_needed(
     Fragments::new(frame, &batch.meta(slot).layers, mtu).map_or(0, |fragments| fragments.len())
 }
 
-/// Fragment the packet of `slot` into the slots from `first` on. Returns the number of slots used.
+/// Writes the fragments of the packet in `slot` to the slots from `first` on. Returns the number of slots used.
 pub fn fragment(
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
@@ -52,7 +52,7 @@ pub fn fragment(
     let fragments = whole
         .get(slot as usize)
         .and_then(|p| Fragments::new(p.bytes(), &meta.layers, mtu));
-    // The link header of a site's session has been written already.
+    // The link header of a site's session has already been written.
     let mac = match hop.is_bridge() {
         true => Some(None),
         false => ctx.forwarding.mac(hop).map(Some),

@@ -21,8 +21,8 @@ pub const NODE: Node = Node {
     exits: &[],
 };
 
-/// Pass received packets, from slot `first` on, to the workers that parse them, as far as their rings have room. Packets that
-/// don't fit are dropped as shed.
+/// Passes received packets, from slot `first` on, to the workers that parse them. Packets for which their rings have no space are
+/// dropped as shed.
 pub fn received(
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
@@ -63,7 +63,7 @@ pub fn received(
     ctx.counters.unparsed.add(passed);
 }
 
-/// Drop the first `count` packets received on a port, because the next stage has no room for them.
+/// Drops the first `count` packets received on a port, because the next stage has no space for them.
 #[cold]
 pub fn shed(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, '_>, port: PortIndex, count: usize) {
     let mut tally = ReceiveTally::of(ctx, port);
@@ -78,7 +78,7 @@ pub fn shed(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, 
     tally.flush(ctx);
 }
 
-/// Pass packets that need no session to the workers that route them. All packets between two addresses go to the same worker.
+/// Passes packets that need no session to the workers that route them. All packets between two addresses go to the same worker.
 pub fn forward<F: Family>(batch: &Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, '_>) {
     for slot in std::mem::take(lists.forward.of::<F>()) {
         let (meta, frame) = (batch.meta(slot), batch.packets[slot as usize].bytes());
@@ -87,7 +87,7 @@ pub fn forward<F: Family>(batch: &Batch<'_, '_>, lists: &mut Lists, ctx: &NodeCo
     }
 }
 
-/// Pass packets of both address families.
+/// Passes packets of both address families to other workers.
 pub fn both(batch: &Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, '_>) {
     forward::<V4>(batch, lists, ctx);
     forward::<V6>(batch, lists, ctx);
@@ -97,12 +97,12 @@ fn router(hash: u32, workers: &[WorkerIndex]) -> Option<WorkerIndex> {
     workers.get(spread(hash, workers.len())).copied()
 }
 
-/// Map a hash to a number below `count`.
+/// Maps a hash to a number below `count`.
 fn spread(hash: u32, count: usize) -> usize {
     ((u64::from(hash) * count as u64) >> 32) as usize
 }
 
-/// A hash of the addresses of a frame that is not parsed yet. It keeps the packets of a flow in order.
+/// Hash of the addresses in a frame that has not been parsed. With it, the packets of a flow go to one worker and stay in order.
 fn hash(frame: &[u8]) -> u32 {
     let kind = |at: usize| {
         frame
@@ -139,7 +139,7 @@ mod tests {
         tagged.splice(12..12, [0x81, 0, 0, 7]);
         assert_ne!(0, hash(&plain));
         assert_eq!(hash(&plain), hash(&tagged));
-        // Bytes outside the addresses don't change the hash.
+        // Bytes outside of the addresses don't affect the hash.
         let mut other = plain.clone();
         (other[18], other[40]) = (9, 9);
         assert_eq!(hash(&plain), hash(&other));

@@ -1,5 +1,5 @@
-//! host: sends packets of a router's host. A packet leaves unchanged by the interface that the host sent it on, or goes through
-//! a session, if rules translate flows to the host or match what it sends.
+//! host: sends packets of a router's host. A packet leaves unchanged through the interface on which the host sent it. If rules
+//! translate flows to the host or match its packets, the packet is processed as part of a session instead.
 
 use sluice_nat::rule::{self, SourceAction};
 use sluice_nat::{PortClass, Tuple};
@@ -50,17 +50,17 @@ pub const NODE: Node = Node {
     ],
 };
 
-/// Destination of a frame from the host.
+/// Destination of a frame from a host.
 enum FrameTarget {
     /// A multicast group or the broadcast address of the link.
     Group([u8; 6]),
-    /// A neighbour on the link.
+    /// A neighbour on the link, which must be resolved.
     Neighbour(UnresolvedNeighbour),
-    /// A destination off the link, which is routed.
+    /// A destination that is not on the link. The packet is routed.
     Routed,
 }
 
-/// Send the packets of hosts.
+/// Sends the packets of hosts.
 #[inline(never)]
 pub fn host(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<'_, '_>, _tools: &mut NodeTools<'_>) {
     let exit = ctx.exit();
@@ -121,8 +121,8 @@ pub fn may_answer(snapshot: &Snapshot, interface: u16) -> bool {
     spread.is_some_and(|spread| spread.has_host(context))
 }
 
-/// Handle packets of hosts that match no session: a packet leaves unchanged, or creates a session if a rule matches it. Slots
-/// with packets of other origin are kept.
+/// Handles packets of hosts that match no session: a packet leaves unchanged, or a session is created if a rule matches. Slots
+/// with packets of other origin remain.
 pub fn create_sessions<F: Family>(
     slots: &mut BufferIndices,
     batch: &mut Batch<'_, '_>,
@@ -150,8 +150,7 @@ pub fn create_sessions<F: Family>(
     });
 }
 
-/// Decide about a flow that a host originates. If a rule distributes flows to several hosts, the flow keeps `host`, the one
-/// that it has.
+/// Decides about a flow that a host starts. If a rule distributes flows to several hosts, the flow keeps its present host `host`.
 #[cold]
 pub fn decide<F: Family>(
     ctx: &NodeContext<'_, '_>,
@@ -220,7 +219,7 @@ pub fn decide<F: Family>(
     })
 }
 
-/// Translate a packet of a session that a host sends. Its TTL is not decremented.
+/// Translates a packet that a host sends in a session. Its TTL is not decremented.
 #[cold]
 pub fn answer<F: Family>(
     slot: BufferIndex,

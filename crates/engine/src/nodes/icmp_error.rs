@@ -1,4 +1,4 @@
-//! icmp-error: answers a packet with an ICMP error or a TCP reset, made in the packet's own buffer.
+//! icmp-error: answers a packet with an ICMP error or a TCP reset, which is made in the buffer of that packet.
 
 use sluice_route::Address;
 use sluice_route::policer::ControlClass as Policed;
@@ -35,7 +35,7 @@ pub const NODE: Node = Node {
     ],
 };
 
-/// Make ICMP errors and resets.
+/// Makes ICMP errors and TCP resets.
 #[inline(never)]
 pub fn icmp_error(
     batch: &mut Batch<'_, '_>,
@@ -63,7 +63,7 @@ pub fn icmp_error(
             bridge::tags(&meta, packet.bytes()),
             ctx.snapshot.is_bridged(meta.interface),
         );
-        // The answer to a terminal of a site goes to the MAC address that the packet came from, because sites have no routes.
+        // An answer to a terminal of a site is sent to the MAC from which the packet came, because sites have no routes.
         let of_site = sites::came_from(ctx.snapshot, &meta);
         let sender = packet.bytes().get(6..12).and_then(|mac| mac.try_into().ok());
         let terminal: Option<[u8; 6]> = sender.filter(|_| of_site);
@@ -93,8 +93,8 @@ pub fn icmp_error(
     }
 }
 
-/// Lower the path MTU of a tunnel when an outer packet does not fit a link. The gateway itself is the sender of outer packets,
-/// so no ICMP error is sent.
+/// Lowers the path MTU of a tunnel if an outer packet exceeds the MTU of a link. No ICMP error is sent, because the gateway
+/// itself sent the outer packet.
 #[cold]
 fn learn(icmp_error: &IcmpError, meta: &Meta, frame: &[u8], ctx: &NodeContext<'_, '_>) {
     let IcmpError::TooBig(mtu) = *icmp_error else { return };
@@ -108,8 +108,8 @@ fn learn(icmp_error: &IcmpError, meta: &Meta, frame: &[u8], ctx: &NodeContext<'_
     }
 }
 
-/// Send a packet that the gateway has made in a slot: parse it again, then route it. An error about a packet between two inside
-/// hosts is addressed to an outside address and is translated (RFC 5508, REQ-7).
+/// Sends a packet that the gateway has made in a slot: the packet is parsed again and then routed. An error for a packet between
+/// two inside hosts has an outside address as its destination and is translated (RFC 5508, REQ-7).
 pub fn reinject(slot: crate::packet::io::BufferIndex, batch: &mut Batch<'_, '_>, lists: &mut Lists) {
     let meta = &mut batch.meta[slot as usize % crate::packet::io::BURST_BUFFERS];
     let hairpinned = meta.origin == Origin::Hairpinned;
@@ -130,7 +130,7 @@ pub fn reinject(slot: crate::packet::io::BufferIndex, batch: &mut Batch<'_, '_>,
     }
 }
 
-/// The address that the error is sent to.
+/// The address to which the error is sent.
 fn sender_of(packet: &Packet<'_>, meta: &Meta) -> Address {
     match meta.layers.class {
         Class::Ipv4 => V4::address(V4::addresses(&meta.layers, packet.bytes()).0),
@@ -150,7 +150,7 @@ fn number([high, low]: [u64; 2]) -> u128 {
     u128::from(high) << 64 | u128::from(low)
 }
 
-/// Turn a TCP segment into a reset of its connection, sent with the address of the segment's destination.
+/// Turns a TCP segment into a reset of its connection, which has the segment's destination as its source address.
 fn reset(packet: &mut Packet<'_>, meta: &Meta, link: Link) -> bool {
     let layers = &meta.layers;
     let length = layers.end.saturating_sub(layers.l4) as usize;
@@ -165,14 +165,14 @@ fn reset(packet: &mut Packet<'_>, meta: &Meta, link: Link) -> bool {
     reset.emit4(packet, link, target, sender)
 }
 
-/// Turn a packet into the error about it, sent from the address of the interface that the packet arrived on.
+/// Turns a packet into an ICMP error for it. The source of the error is the address of the interface on which the packet arrived.
 fn make(packet: &mut Packet<'_>, meta: &Meta, icmp_error: IcmpError, interface: &Interface) -> bool {
     let mut quote = [0; icmpv6::LONGEST_ERROR];
     let datagram = meta.layers.datagram(packet.bytes());
     let length = datagram.len().min(quote.len());
     quote[..length].copy_from_slice(&datagram[..length]);
     let quote = &quote[..length];
-    // On a bridge, the answer has the MAC and IP address of the packet's destination.
+    // On a bridge, the source of the answer is the MAC and IP address of the packet's destination.
     let bridged = interface.bridge.is_some();
     let link = match packet.bytes().first_chunk() {
         Some(&[a, b, c, d, e, f, g, h, i, j, k, l]) if bridged => Link {
@@ -236,7 +236,7 @@ impl IcmpError {
         }
     }
 
-    /// The error for a packet that the routing table rejects (RFC 1812, 5.2.7.1). `None` if it is discarded silently.
+    /// The error for a packet that the routing table rejects (RFC 1812, 5.2.7.1); `None` if the packet is dropped silently.
     pub fn of(reason: sluice_route::Reason) -> Option<Self> {
         match reason {
             sluice_route::Reason::Prohibited => Some(Self::Prohibited),

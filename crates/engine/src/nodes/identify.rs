@@ -1,5 +1,5 @@
-//! identify: passes packets of sessions whose application is being identified to nDPI, untranslated. Once the application is
-//! known, the filter is evaluated again.
+//! identify: passes packets of sessions whose application is being identified to nDPI, before translation. When the application
+//! is known, the filter is evaluated again.
 
 use sluice_wire::Direction;
 use sluice_wire::layers::Flags;
@@ -28,7 +28,7 @@ pub const NODE: Node = Node {
     exits: &[Exit::new("session-lookup", "", needs::IDENTIFIED)],
 };
 
-/// Identify applications.
+/// Identifies applications.
 #[inline(never)]
 pub fn identify<F: Family>(
     batch: &mut Batch<'_, '_>,
@@ -40,7 +40,7 @@ pub fn identify<F: Family>(
         lists.identified |= 1 << (slot as usize % BURST_BUFFERS);
         let meta = *batch.meta(slot);
         let frame = batch.packets[slot as usize].bytes();
-        // An ICMP error about a flow carries none of the flow's data.
+        // An ICMP error for a flow contains none of the flow's data.
         if !meta.layers.flags.has(Flags::ICMP_ERROR) {
             one::<F>(&meta, frame, index, direction, ctx);
         }
@@ -65,7 +65,7 @@ fn one<F: Family>(meta: &Meta, frame: &[u8], index: RecordIndex, direction: Dire
     let place = match session.application() {
         Application::Enabled => ctx.recognition.open(whose, ctx.counters),
         Application::Pending(place) => Some(place),
-        // An earlier packet of this burst has identified the application.
+        // An earlier packet of this burst has completed the identification.
         Application::Nothing | Application::Known(_) => return,
     };
     let (packet, now) = (meta.layers.datagram(frame), ctx.now.nanoseconds);
@@ -85,7 +85,7 @@ fn one<F: Family>(meta: &Meta, frame: &[u8], index: RecordIndex, direction: Dire
     }
 }
 
-/// Store the application of a session. If it is final and no other node needs the session's packets, they bypass this node from
+/// Stores the application of a session. If it is final, and no other node needs the session's packets, they bypass this node from
 /// now on.
 pub fn set<F: Family>(shard: &mut Shard<'_>, index: RecordIndex, application: Application) {
     let Some(session) = F::table(shard).get_mut(index) else {

@@ -1,5 +1,5 @@
-//! inspect: reassembles the streams of inspected sessions, searches them for patterns and evaluates the inspection rules. Packets are
-//! untranslated here.
+//! inspect: reassembles the streams of inspected sessions, searches them for patterns, and evaluates the inspection rules. It
+//! processes packets before their translation.
 
 use sluice_inspect::evaluate::PacketFields;
 use sluice_inspect::inspector::{BurstContext, DetectionContext, FlowHandle, FlowPacket, RuleMatch, Settings, Verdict};
@@ -61,7 +61,7 @@ struct Packet<'a, F: Family> {
     settings: Settings,
 }
 
-/// Inspect packets.
+/// Inspects packets.
 #[inline(never)]
 pub fn inspect<F: Family>(
     batch: &mut Batch<'_, '_>,
@@ -104,7 +104,7 @@ pub fn inspect<F: Family>(
     }
 }
 
-/// Inspect one packet. The verdict concerns its slot alone.
+/// Inspects one packet. The verdict applies only to its slot.
 fn one<F: Family>(
     mut packet: Packet<'_, F>,
     batch: &mut Batch<'_, '_>,
@@ -118,11 +118,11 @@ fn one<F: Family>(
         return lists.drop_packet(slot, Own::Forgotten);
     };
     shard.follow_rules(ctx.snapshot.inspected, ctx.now);
-    // An ICMP error about a flow carries none of the flow's data.
+    // An ICMP error for a flow contains none of the flow's data.
     if meta.layers.flags.has(Flags::ICMP_ERROR) {
         return skip::<F>(slot, Skipped::IcmpError, lists, ctx.counters);
     }
-    // Flows with an earlier decision, and packets shed under overload, skip the inspection work.
+    // Packets of flows with an earlier decision, and packets shed because of overload, are not inspected.
     let open = match packet.session.inspect() {
         InspectState::Flow(handle) => Some(FlowHandle(handle)),
         InspectState::Nothing
@@ -145,7 +145,7 @@ fn one<F: Family>(
         return finish(&packet, verdict, &[], shard, Some(batch), lists, &tools, work);
     }
     let Some(handle) = flow::<F>(shard, packet.index, &packet.session, ctx.now) else {
-        // No flow state can be allocated: the out-of-memory policy applies.
+        // No flow state can be allocated, so the out-of-memory policy applies.
         let verdict = match packet.settings.policy(Exception::NoMemory) {
             Policy::Pass => Verdict::Skip(Skipped::NoMemory),
             Policy::Bypass => Verdict::Leave(Some(Skipped::NoMemory)),
@@ -178,14 +178,14 @@ fn one<F: Family>(
     finish(&packet, verdict, &[], look.shard, Some(batch), lists, &tools, work);
 }
 
-/// State for the inspection of one packet.
+/// State that is needed to inspect one packet.
 struct InspectContext<'a, 'm, F: Family> {
     packet: &'a Packet<'a, F>,
     handle: FlowHandle,
     shard: &'a mut Shard<'m>,
     now: u64,
     counters: &'a WorkerCounters,
-    /// State to end a flow and to log its end.
+    /// State that is needed to end a flow and to log its end.
     ends: &'a SessionTools<'a>,
 }
 
@@ -227,7 +227,7 @@ impl<F: Family> InspectContext<'_, '_, F> {
             };
             alerts.push(alert, counters);
         };
-        // The protocol events of a flow list the client's endpoint first.
+        // In protocol events of a flow, the client is the first endpoint.
         let client = match direction {
             Direction::Forward => *ends,
             Direction::Reverse => ends.reversed(),
@@ -277,7 +277,7 @@ impl<F: Family> InspectContext<'_, '_, F> {
         verdict
     }
 
-    /// Drop the packet and log the drop.
+    /// Drops the packet and logs the drop.
     fn refuse(&mut self, reason: Reason, lists: &mut Lists) {
         tell_drop(self.packet, self.shard, reason, self.ends);
         lists.drop_packet(self.packet.slot, reason);
@@ -293,7 +293,7 @@ impl<F: Family> InspectContext<'_, '_, F> {
     }
 }
 
-/// Park a fragment until its datagram is complete, then inspect the datagram.
+/// Parks a fragment until its datagram is complete, and then inspects the datagram.
 #[cold]
 fn fragment<F: Family>(
     look: &mut InspectContext<'_, '_, F>,
@@ -336,7 +336,7 @@ fn fragment<F: Family>(
     }
 }
 
-/// Inspect a datagram whose fragments are complete. Its last fragment is in the current burst.
+/// Inspects a datagram whose fragments are complete. Its last fragment is in the current burst.
 #[cold]
 fn whole<F: Family>(
     look: &mut InspectContext<'_, '_, F>,
@@ -356,7 +356,7 @@ fn whole<F: Family>(
         Ok(Validity::LeftToOffload) | Err(Fault::BadTransportChecksum) => look.exception(Exception::BadChecksum),
         Err(_) => look.exception(Exception::Malformed),
     };
-    // A normalised payload can't be written back, because it is spread over several buffers, most of them parked.
+    // A normalised payload can't be written back, because it is distributed over several buffers, most of them parked.
     if !matches!(verdict, Verdict::Drop(_) | Verdict::Reject(_)) && payload != copy {
         verdict = Verdict::Drop(Reason::FragmentRewritten);
     }
@@ -365,7 +365,7 @@ fn whole<F: Family>(
     finish(packet, verdict, &others, look.shard, None, lists, look.ends, work);
 }
 
-/// Apply the verdict to a packet and to the other fragments of its datagram.
+/// Applies the verdict to a packet and to the other fragments of its datagram.
 #[expect(
     clippy::too_many_arguments,
     reason = "what is said, of what, and everything that it is done with"
@@ -390,11 +390,11 @@ fn finish<F: Family>(
                 tell_drop(packet, shard, reason, tools);
                 give_up(ticket, reason, lists, work);
             }
-            // A reset or ICMP error is made from the packet that it answers, and a fragmented datagram has several buffers.
+            // No reset or ICMP error is sent for a fragmented datagram: it would be made in the packet's buffer, and there are several.
             let is_told = matches!(verdict, Verdict::Reject(_)) && packet.meta.layers.fragment == Fragment::Whole;
             return match packet.session.protocol() {
                 _ if !is_told => lists.drop_packet(slot, reason),
-                // The receiver gets the reset now. The sender retransmits the unacknowledged segment and gets its reset then.
+                // The receiver gets the reset now. The sender retransmits the unacknowledged segment, and then gets a reset as well.
                 protocol::TCP if reason == Reason::Signature && batch.is_some_and(|batch| reset(slot, batch)) => {
                     if let Some(counters) = counters.interfaces.get(packet.meta.interface as usize) {
                         counters.drop(reason.into());
@@ -419,7 +419,7 @@ fn finish<F: Family>(
     }
 }
 
-/// Forward a packet after the other fragments of its datagram. Parked fragments are sent in a later burst, and then all of them are.
+/// Forwards a packet after the other fragments of its datagram. If some are parked, all of them are sent in a later burst.
 fn forward_fragment<F: Family>(
     slot: BufferIndex,
     meta: &Meta,
@@ -469,7 +469,7 @@ fn tell_drop<F: Family>(packet: &Packet<'_, F>, shard: &mut Shard<'_>, reason: R
     tools.records.push_drop(about, reason, rule, length, tools.counters);
 }
 
-/// Drop a waiting packet, immediately if it is in the current burst.
+/// Drops a waiting packet, immediately if it is in the current burst.
 fn give_up(ticket: u32, reason: Reason, lists: &mut Lists, work: &mut Inspector) {
     if let Some(slot) = work.parked_packets.take_from_burst(ticket) {
         work.parking.retain(|(held, _)| *held != slot);
@@ -479,7 +479,7 @@ fn give_up(ticket: u32, reason: Reason, lists: &mut Lists, work: &mut Inspector)
     }
 }
 
-/// The verdict for a packet under overload. `None` if it is inspected in full or to a smaller depth.
+/// The verdict for a packet under overload; `None` if the packet is inspected, in full or to a smaller depth.
 fn shed<F: Family>(
     packet: &mut Packet<'_, F>,
     open: Option<FlowHandle>,
@@ -506,8 +506,8 @@ fn shed<F: Family>(
     }
 }
 
-/// Whether a packet arrived on an interface on its sender's side. False if it arrived on the interface of the other side, provided that the
-/// sides differ and the route to the server is known.
+/// Whether a packet arrived on an interface of its sender's side. False only if it arrived on the interface of the other side,
+/// the interfaces of the sides differ, and the route to the server is known.
 fn is_own_side<F: Family>(session: &F::Session, direction: Direction, interface: u16) -> bool {
     let [client, server] = [
         usize::from(session.interface()),
@@ -520,7 +520,7 @@ fn is_own_side<F: Family>(session: &F::Session, direction: Direction, interface:
     client == server || server >= AdjacencyIndex::MAX_INTERFACES || usize::from(interface) != other
 }
 
-/// End the inspection of a flow.
+/// Ends the inspection of a flow.
 fn leave<F: Family>(shard: &mut Shard<'_>, packet: &Packet<'_, F>, tools: &SessionTools<'_>) {
     let number = shard.number;
     let Some(session) = F::table(shard).get_mut(packet.index) else {
@@ -535,7 +535,7 @@ fn leave<F: Family>(shard: &mut Shard<'_>, packet: &Packet<'_, F>, tools: &Sessi
     }
 }
 
-/// The inspection flow of a session, created if it does not exist.
+/// The inspection flow of a session. It is created if it does not exist.
 fn flow<F: Family>(shard: &mut Shard<'_>, index: RecordIndex, session: &F::Session, now: Now) -> Option<FlowHandle> {
     let inspector = shard.inspector.as_deref_mut()?;
     let gave_way = match session.inspect() {
@@ -560,7 +560,7 @@ fn flow<F: Family>(shard: &mut Shard<'_>, index: RecordIndex, session: &F::Sessi
     Some(handle)
 }
 
-/// Turn a segment with data into a reset of its connection. Returns `false` if that is not possible.
+/// Turns a segment with data into a reset of its connection. Returns `false` if that is not possible.
 fn reset(slot: BufferIndex, batch: &mut Batch<'_, '_>) -> bool {
     let meta = &mut batch.meta[slot as usize % BURST_BUFFERS];
     let packet = &mut batch.packets[slot as usize];
@@ -573,19 +573,19 @@ fn reset(slot: BufferIndex, batch: &mut Batch<'_, '_>) -> bool {
     layers.map(|layers| meta.layers = layers).is_ok()
 }
 
-/// Forward a packet without inspection.
+/// Forwards a packet without inspection.
 fn skip<F: Family>(slot: BufferIndex, why: Skipped, lists: &mut Lists, counters: &WorkerCounters) {
     counters.bypass(why, 1);
     forward::<F>(slot, lists);
 }
 
-/// Forward a packet and don't inspect it again in this burst.
+/// Forwards a packet, and prevents another inspection in this burst.
 fn forward<F: Family>(slot: BufferIndex, lists: &mut Lists) {
     lists.passed |= 1 << (slot as usize % BURST_BUFFERS);
     put(lists.session_lookup.of::<F>(), slot);
 }
 
-/// What virtual reassembly has recorded about the datagram of a fragment.
+/// The results of virtual reassembly for a fragment.
 fn fragment_note(meta: &Meta) -> FragmentNote {
     FragmentNote {
         ports: (meta.layers.source_port, meta.layers.destination_port),

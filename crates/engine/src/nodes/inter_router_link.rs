@@ -1,5 +1,5 @@
-//! inter-router-link: a packet leaves a virtual router by one end of a link and is received at the other end, in the same
-//! buffer.
+//! inter-router-link: passes packets between virtual routers. A packet leaves a router through one end of a link and is received
+//! at the other end, in the same buffer.
 
 use crate::features::context::NodeContext;
 use crate::nodes::chain;
@@ -25,10 +25,10 @@ pub const NODE: Node = Node {
     ],
 };
 
-/// Maximum number of virtual routers that a packet may pass. Ends of tunnels count as ends of links.
+/// Maximum number of virtual routers through which a packet may pass. Ends of tunnels count as ends of links.
 pub const MAX_PASSES: u8 = 4;
 
-/// Pass packets over inter-router links.
+/// Passes packets over inter-router links.
 #[inline(never)]
 pub fn inter_router_link(
     batch: &mut Batch<'_, '_>,
@@ -72,8 +72,8 @@ pub fn inter_router_link(
     chain::divert_fresh(batch, lists, ctx, 0);
 }
 
-/// Receive a frame at the end `interface` of a link or a tunnel, and count it as received there. `crossed` is the number of
-/// links that it has crossed.
+/// Receives a frame at the end `interface` of a link or tunnel, and counts it as received there. `crossed` is the number of links
+/// and tunnel ends that the packet has crossed.
 pub fn arrive(
     slot: BufferIndex,
     interface: u16,
@@ -84,7 +84,7 @@ pub fn arrive(
 ) {
     let meta = &mut batch.meta[slot as usize % BURST_BUFFERS];
     let packet = &mut batch.packets[slot as usize];
-    // The inspection verdict belongs to the session in the router that the packet has left, not to its session here.
+    // The inspection verdict belongs to the session in the previous router, not to the session in this router.
     lists.remove_verdict(slot);
     let mut counted = ReceiveTally::at(interface);
     parse_other(slot, packet, meta, lists, ctx, (NO_PORT, Some(interface)), &mut counted);

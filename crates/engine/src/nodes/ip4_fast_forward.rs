@@ -1,7 +1,7 @@
-//! ip4-fast-forward: forwards plain IPv4 packets of interfaces whose router only routes: decrements the TTL, writes the MAC
-//! addresses and sends.
+//! ip4-fast-forward: forwards plain IPv4 packets of interfaces whose router only routes. It decrements the TTL, writes the MAC
+//! addresses, and sends the packet.
 //!
-//! Most packets of a router without sessions are like that, and need nothing but a route lookup.
+//! In a router without sessions, most packets are of this kind and need only a route lookup.
 
 use sluice_route::SourceValidation::Strict;
 use sluice_route::validate_reverse_path;
@@ -40,7 +40,7 @@ pub fn is_sufficient(ctx: &NodeContext<'_, '_>, interface: u16) -> bool {
     link.is_some_and(|link| link.passes) && ctx.role.sessions.is_empty()
 }
 
-/// Route packets.
+/// Routes packets.
 pub fn ip4_fast_forward(
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
@@ -54,7 +54,7 @@ pub fn ip4_fast_forward(
     }
 }
 
-/// Route packets, some of which have tags.
+/// Routes packets, some of which may have tags.
 #[inline(never)]
 fn route<const TAGGED: bool>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<'_, '_>) {
     let all = &lists.ip4_fast_forward;
@@ -103,7 +103,7 @@ fn route<const TAGGED: bool>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: 
     lists.ip4_fast_forward.clear();
 }
 
-/// Remove the routes of packets whose sources may be invalid (BCP 38). `forward` makes the full check.
+/// Removes the routes of packets whose sources may be invalid (BCP 38). `forward` makes the full check of these packets.
 #[inline(never)]
 fn drop_unverified_sources<const TAGGED: bool>(
     batch: &Batch<'_, '_>,
@@ -119,7 +119,7 @@ fn drop_unverified_sources<const TAGGED: bool>(
     let count = all.slots().len();
     ctx.forwarding
         .route_values::<V4>(all.routers(), &sources[..count], &mut back[..count]);
-    // Reverse routes that were valid. Most packets have one of a few.
+    // Reverse routes that were found valid. Most packets have one of a few routes.
     let mut valid = [None; 4];
     for ((&slot, &back), route) in all.slots().iter().zip(&back).zip(routes) {
         let interface = batch.meta(slot).interface;
@@ -144,8 +144,8 @@ fn source_of(packet: &Packet<'_>, tags: u8) -> u32 {
     source.map_or(0, |source| u32::from_be_bytes(*source))
 }
 
-/// Decrement the TTL of a packet and write the MAC addresses of an adjacency. Returns `false`, without changes, if the packet
-/// can't be sent as it is.
+/// Decrements the TTL of a packet and writes the MAC addresses of an adjacency. Returns `false`, without effect, if the packet
+/// can't be sent without further changes.
 #[inline(always)]
 fn rewrite(packet: &mut Packet<'_>, way: &mut Adjacency) -> bool {
     let bytes = packet.len();
@@ -161,8 +161,8 @@ fn rewrite(packet: &mut Packet<'_>, way: &mut Adjacency) -> bool {
     false
 }
 
-/// Forward a packet that arrived with this number of tags by an adjacency that may have tags. Returns `false`, without changes,
-/// if the packet can't be sent as it is.
+/// Forwards a packet that arrived with this number of tags to an adjacency that may have tags. Returns `false`, without effect,
+/// if the packet can't be sent without further changes.
 #[inline(always)]
 fn relabel(packet: &mut Packet<'_>, way: &mut Adjacency, tags: u8) -> bool {
     let at = ethernet::LENGTH + 4 * usize::from(tags);
@@ -183,28 +183,28 @@ fn relabel(packet: &mut Packet<'_>, way: &mut Adjacency, tags: u8) -> bool {
     true
 }
 
-/// Forward a packet that arrived without tags by an adjacency that may have tags. Returns `false`, without changes, if the
-/// packet can't be sent as it is.
+/// Forwards a packet that arrived without tags to an adjacency that may have tags. Returns `false`, without effect, if the packet
+/// can't be sent without further changes.
 #[inline(never)]
 fn give_tags(packet: &mut Packet<'_>, way: &mut Adjacency) -> bool {
     relabel(packet, way, 0)
 }
 
-/// Send the packets of an adjacency, all through the same port.
+/// Sends the packets of an adjacency, all through the same port.
 #[inline(always)]
 fn leave(together: &mut BufferIndices, port: PortIndex, lists: &mut Lists) {
     if let Some(list) = lists.to_send.get_mut(port as usize) {
         match together.as_slice() {
-            // Routers with many next hops often have a single packet for each.
+            // In routers with many next hops, a next hop often has a single packet.
             [slot] => put(list, *slot),
-            // As for `put`, the list has room for a whole burst.
+            // As in `put`, the list has space for a whole burst.
             _ => _ = list.try_extend_from_slice(together),
         }
     }
     together.clear();
 }
 
-/// Pass packets that need more to the nodes for the general case.
+/// Passes packets that need more work to the nodes for the general case.
 #[inline(never)]
 fn forward_slowly(
     slot: BufferIndex,

@@ -41,21 +41,21 @@ pub const NODE: Node = Node {
 
 /// Result of a neighbour discovery message.
 enum Outcome {
-    /// The packet now holds the answer.
+    /// The packet has been replaced by an answer of the gateway.
     Answer,
-    /// The packet now holds a proxy answer for another host.
+    /// The packet has been replaced by a proxy answer for another host.
     Proxied,
-    /// Processed, without an answer.
+    /// The message was processed and needs no answer.
     Taken,
-    /// Not addressed to the gateway, or invalid.
+    /// The message is invalid or not for the gateway, and is dropped.
     Drop(Reason),
-    /// A router solicitation of a host.
+    /// The message is a router solicitation of a host.
     Advertise,
-    /// Router discovery, delivered to the routing daemons.
+    /// The message is part of router discovery, and is delivered to the routing daemons.
     Punt,
 }
 
-/// Process ARP and neighbour discovery messages.
+/// Processes ARP and neighbour discovery messages.
 #[inline(never)]
 pub fn neighbour_discovery(
     batch: &mut Batch<'_, '_>,
@@ -71,7 +71,7 @@ pub fn neighbour_discovery(
             lists.hand_over(slot, snapshot.owner, HandOffNote::new(EntryPoint::Gateway, &meta));
             continue;
         };
-        // The answer to a pending request bypasses the policer, so that a flood can't displace it.
+        // The answer to a pending request is not policed, so that a flood can't displace it.
         let is_awaited = is_awaited(batch.packets[slot as usize].bytes(), &meta, ctx.forwarding);
         if !is_awaited && !owner.policer.admits(Policed::Neighbour, meta.interface, now) {
             lists.drop_packet(slot, Own::PolicedNeighbour);
@@ -145,7 +145,7 @@ pub fn neighbour_discovery(
     }
 }
 
-/// Whether a message answers a pending request of the gateway. The first of several forged answers completes the request.
+/// Whether a message answers a pending request of the gateway. If answers are forged, the first one completes the request.
 fn is_awaited(frame: &[u8], meta: &Meta, forwarding: &ForwardingState) -> bool {
     let sender = match meta.layers.class {
         Class::Arp => arp::Arp::new(meta.layers.datagram(frame))
@@ -161,7 +161,7 @@ fn is_awaited(frame: &[u8], meta: &Meta, forwarding: &ForwardingState) -> bool {
         .is_some_and(|index| matches!(forwarding.neighbours.state(index), State::Incomplete | State::Probe))
 }
 
-/// Whether the gateway answers for an address on a link: its own addresses, and outside addresses of translation on that link.
+/// Whether the gateway answers requests for an address on a link: for its own addresses, and for outside addresses of translation on that link.
 fn answers_for(interface: &Interface, snapshot: &Snapshot, address: u32) -> bool {
     let plain = Address::V4(address);
     let own = || sites::is_own::<V4>(snapshot, interface.context, address);
@@ -171,7 +171,7 @@ fn answers_for(interface: &Interface, snapshot: &Snapshot, address: u32) -> bool
             && (stands_in_for(interface, snapshot, address) || own())
 }
 
-/// Whether the gateway answers as a proxy for an address. Every next hop of the address's route must be on another interface.
+/// Whether the gateway answers as a proxy for an address. This requires that every next hop of the address's route is on another interface.
 fn answers_as_proxy<F: Family>(interface: &Interface, forwarding: &ForwardingState, address: F::Address) -> bool {
     if !interface.neighbours.proxy[usize::from(F::IS_V6)] || !F::address(address).is_host() {
         return false;
@@ -197,7 +197,7 @@ fn receive_arp(
     let (sender, mac, target) = (message.sender(), message.sender_mac(), message.target());
     let asks = message.operation() == arp::REQUEST;
     let ours = answers_for(interface, snapshot, target);
-    // An ARP probe, which checks whether an address is free, has no sender address (RFC 5227). A proxy doesn't answer it.
+    // An ARP probe, which checks whether an address is in use, has no sender address (RFC 5227). It gets no proxy answer.
     let proxied =
         !ours && asks && sender != 0 && sender != target && answers_as_proxy::<V4>(interface, forwarding, target);
     let for_us = ours || proxied;
@@ -205,7 +205,7 @@ fn receive_arp(
     let heard = match (asks && for_us, for_us) {
         (true, _) => Heard::Solicitation,
         (false, for_us) => Heard::Advertisement(Advertisement {
-            // An interface without an address of its own sends requests from an address of another interface.
+            // An interface without addresses sends requests from an address of another interface.
             solicited: for_us || !asks && snapshot.owns(interface, Address::V4(target)),
             overrides: true,
         }),
@@ -230,7 +230,7 @@ fn receive_arp(
             Outcome::Drop(Own::NotForUs.into())
         };
     }
-    // The public address of a site is answered with the site's virtual MAC.
+    // Requests for the public address of a site are answered with the site's virtual MAC.
     let own = own_mac(snapshot, meta, interface, target);
     let link = Link {
         source: own.unwrap_or(interface.mac),
@@ -243,7 +243,7 @@ fn receive_arp(
     }
 }
 
-/// Record that another host claims an address of the gateway.
+/// Records that another host claims an address of the gateway.
 fn claimed(writer: &NeighbourWriter, interface: &Interface, address: Address, mac: [u8; 6]) {
     writer.conflicts().add(Conflict {
         interface: interface.link.index,
@@ -253,7 +253,7 @@ fn claimed(writer: &NeighbourWriter, interface: &Interface, address: Address, ma
     });
 }
 
-/// The virtual MAC with which a site owns the public address that is requested.
+/// The virtual MAC of the site that has the requested public address.
 fn own_mac(snapshot: &Snapshot, meta: &Meta, interface: &Interface, address: u32) -> Option<[u8; 6]> {
     let sites = snapshot
         .sites
@@ -262,7 +262,7 @@ fn own_mac(snapshot: &Snapshot, meta: &Meta, interface: &Interface, address: u32
     sites.table.mac(sites.table.owner(interface.router, address)?)
 }
 
-/// Whether an ARP message claims the public address of a site for another host. The subscriber service is informed.
+/// Whether another host claims the public address of a site with an ARP message. The subscriber service is informed.
 fn is_conflict(frame: &[u8], meta: &Meta, snapshot: &Snapshot) -> bool {
     let (Some(sites), Some(interface)) = (snapshot.sites.as_deref(), snapshot.interface(meta.interface)) else {
         return false;
@@ -274,8 +274,8 @@ fn is_conflict(frame: &[u8], meta: &Meta, snapshot: &Snapshot) -> bool {
     owner.is_some_and(|site| sites.table.mac(site) != Some(message.sender_mac()))
 }
 
-/// Process ARP of a site's terminal that requests the gateway. The gateway learns nothing from it, because the terminal's lease determines
-/// its location.
+/// Processes an ARP message in which a terminal of a site requests the gateway's MAC. The gateway learns nothing from it, because
+/// the terminal's lease determines its location.
 fn receive_terminal_arp(
     slot: BufferIndex,
     meta: &Meta,
@@ -299,7 +299,7 @@ fn receive_terminal_arp(
     let Some(interface) = ctx.snapshot.interface(meta.interface) else {
         return lists.drop_packet(slot, Own::InterfaceGone);
     };
-    // Terminals of a site resolve each other directly.
+    // Terminals of a site resolve each other without the gateway.
     if !asks || !interface.link.owns(Address::V4(target)) {
         return put(&mut lists.taken, slot);
     }
@@ -368,7 +368,7 @@ fn receive_discovery(
             let flags = ndp::Advertised {
                 router: true,
                 solicited: !detection,
-                // A proxy advertisement must not override the target's own advertisement, in case the target returns to the link.
+                // A proxy advertisement must not override an advertisement of the target, because the target may return to the link.
                 overriding: ours,
             };
             if ndp::emit_advertisement(packet, link, (target, destination), target, flags)
@@ -405,7 +405,7 @@ fn receive_discovery(
                 to_daemons
             }
         }
-        // BGP unnumbered finds its peers by router advertisements.
+        // BGP unnumbered discovers its peers by router advertisements.
         Message::RouterAdvertisement { .. } => to_daemons,
     }
 }

@@ -1,4 +1,4 @@
-//! neighbour-resolution: parks packets whose next hop has no known MAC address and requests that address.
+//! neighbour-resolution: parks packets whose next hop has no known MAC, and requests that MAC.
 
 use sluice_route::neighbour::{Action, Resolution};
 
@@ -27,7 +27,7 @@ pub const NODE: Node = Node {
     ],
 };
 
-/// Park packets until their neighbour is resolved.
+/// Parks packets until their neighbours are resolved.
 #[inline(never)]
 pub fn neighbour_resolution(
     batch: &mut Batch<'_, '_>,

@@ -1,4 +1,4 @@
-//! output: writes the link header for the next hop and chooses the port.
+//! output: writes the link header for the next hop and selects the port.
 
 use std::cmp::Ordering;
 
@@ -29,37 +29,37 @@ pub const NODE: Node = Node {
     ],
 };
 
-/// Destination of a finished packet.
+/// How a finished packet leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputResult {
-    /// Transmitted by this worker.
+    /// This worker transmits it on this port.
     Transmit(PortIndex),
-    /// Transmitted by the worker that has a queue of the interface's port.
+    /// It is handed to the worker that has a queue of the interface's port.
     HandOver(WorkerIndex, u16),
     /// The packet can't be sent and is dropped.
     Drop(Own),
 }
 
-/// Adjacency: what `output` needs to send to a next hop. It is built once and cached while packets use the next hop.
+/// The data with which `output` sends to a next hop. It is computed once and cached while packets use the next hop.
 #[derive(Clone, Copy, Debug)]
 pub struct Adjacency {
     hop: AdjacencyIndex,
     /// Index of the next hop, if the adjacency was looked up by it.
     route: u32,
-    /// Destination and source MAC address, and tags: the header before the EtherType.
+    /// The header before the EtherType: destination MAC, source MAC, and tags.
     head: [u8; HEAD],
-    /// Number of tags.
+    /// Number of tags in the header.
     tags: u8,
-    /// Priority bits that a tagged frame keeps.
+    /// Mask of the priority bits that a tagged frame keeps.
     keeps: u8,
-    /// Maximum length of an L3 datagram.
+    /// Maximum length in bytes of an L3 datagram.
     pub mtu: u16,
     port: PortIndex,
-    /// The interface has no tags, and this worker has a queue of its port.
+    /// Whether the interface has no tags, and this worker has a queue of its port.
     plain: bool,
-    /// Maximum length of an L3 datagram that is sent directly, without tags, by this worker's queue of a port; 0 if that is not possible.
+    /// Maximum length of an L3 datagram that this worker can send without tags through its own queue; 0 if that is not possible.
     direct: u16,
-    /// Maximum length of an L3 datagram that is sent directly, with or without tags, by this worker's queue of a port; 0 if that is not
+    /// Maximum length of an L3 datagram that this worker can send, with or without tags, through its own queue; 0 if that is not
     /// possible.
     open: u16,
     /// The worker that has a queue of the port, if this worker has none.
@@ -86,17 +86,17 @@ impl Adjacency {
     };
 }
 
-/// Mask of a MAC address in a word whose lowest byte is the first byte of the address.
+/// Mask of a MAC in a word whose lowest byte is the first byte of the MAC.
 const MAC: u64 = (1 << 48) - 1;
 
-/// Cache of the adjacencies that a node uses. It has as many entries as a burst is likely to have next hops; further ones replace entries.
+/// Cache of the adjacencies that a node uses. A burst usually has no more next hops than entries; further next hops replace entries.
 #[derive(Debug)]
 pub struct AdjacencyCache([Adjacency; CACHE_SIZE]);
 
-/// Number of entries of an adjacency cache.
+/// Number of entries in an adjacency cache.
 pub const CACHE_SIZE: usize = 4;
 
-/// Marks an adjacency without a next hop index. It is neither a valid index nor the index for a missing route.
+/// Marks an adjacency without a next-hop index. It is neither a valid index nor the index that means "no route".
 const NO_NEXT_HOP: u32 = u32::MAX - 1;
 
 impl Default for AdjacencyCache {
@@ -106,7 +106,7 @@ impl Default for AdjacencyCache {
 }
 
 impl AdjacencyCache {
-    /// The adjacency of an index. `None` if its neighbour is not resolved, or the interface has been removed.
+    /// The adjacency with this index; `None` if its neighbour is not resolved, or its interface was removed.
     #[inline(always)]
     pub fn of(&mut self, hop: AdjacencyIndex, exit: &OutputContext<'_>) -> Option<&mut Adjacency> {
         let way = &mut self.0[(hop.interface() ^ hop.neighbour() as usize) % CACHE_SIZE];
@@ -116,7 +116,7 @@ impl AdjacencyCache {
         Some(way)
     }
 
-    /// The cache entry for a next hop, and whether it holds that next hop.
+    /// The cache entry for a next hop, and whether it contains the adjacency of that next hop.
     #[inline(always)]
     pub fn at(&mut self, route: u32) -> (&mut Adjacency, bool) {
         let way = &mut self.0[route as usize % CACHE_SIZE];
@@ -124,7 +124,7 @@ impl AdjacencyCache {
         (way, is_it)
     }
 
-    /// Fill the cache entry of a next hop. Returns `false` unless the next hop is a resolved gateway.
+    /// Fills the cache entry of a next hop. Returns `false` unless the next hop is a resolved gateway.
     #[inline(never)]
     pub fn bind(&mut self, route: u32, exit: &OutputContext<'_>) -> bool {
         let way = &mut self.0[route as usize % CACHE_SIZE];
@@ -136,7 +136,7 @@ impl AdjacencyCache {
         found
     }
 
-    /// Add the frames sent to the interface counters and clear the cache. Must be called at the end of a node.
+    /// Adds the sent frames to the interface counters and clears the cache. Must be called at the end of a node.
     pub fn flush(&mut self, exit: &OutputContext<'_>) {
         for way in &mut self.0 {
             count(way, exit);
@@ -145,7 +145,7 @@ impl AdjacencyCache {
     }
 }
 
-/// Add the frames sent by an adjacency to the interface counters.
+/// Adds the frames sent to an adjacency to the interface counters.
 fn count(way: &mut Adjacency, exit: &OutputContext<'_>) {
     if way.frames > 0
         && let Some(counters) = exit.counters.interfaces.get(way.hop.interface())
@@ -162,7 +162,7 @@ fn gather(way: &mut Adjacency, hop: AdjacencyIndex, exit: &OutputContext<'_>) ->
     (way.hop, way.route) = (AdjacencyIndex::NONE, NO_NEXT_HOP);
     let mac = match hop.is_bridge() && exit.snapshot.is_access(hop.interface() as u16) {
         false => exit.forwarding.mac(hop),
-        // Each terminal of a site has its own MAC address, which is written later.
+        // Each terminal of a site has a different MAC, which is written later.
         true => Some([0; 6]),
     };
     let (Some(link), Some(mac)) = (exit.snapshot.links.get(hop.interface()), mac) else {
@@ -201,14 +201,14 @@ fn gather(way: &mut Adjacency, hop: AdjacencyIndex, exit: &OutputContext<'_>) ->
 }
 
 impl Adjacency {
-    /// Whether a packet arrived without tags and leaves without tags by this worker's own queue.
+    /// Whether a packet arrived without tags and can be sent without tags through this worker's own queue.
     #[inline(always)]
     pub fn takes(&self, layers: &Layers) -> bool {
         self.plain && layers.tags == 0
     }
 
-    /// Write the link header `link` of a frame of `length` bytes that arrived without tags, and send it. Returns `false`, without changes, if
-    /// tags or another worker's queue are needed.
+    /// Writes the link header `link` of a frame of `length` bytes that arrived without tags, and sends the frame. Returns
+    /// `false`, without effect, if tags or the queue of another worker are needed.
     #[inline(always)]
     pub fn take(
         &mut self,
@@ -229,7 +229,7 @@ impl Adjacency {
         false
     }
 
-    /// Whether a packet that arrived without tags, with an L3 datagram of this length, can be sent unchanged by this worker's own queue.
+    /// Whether a packet that arrived without tags, with an L3 datagram of this length, can be sent without tags through this worker's own queue.
     #[inline(always)]
     pub fn is_direct_for(&self, length: u16) -> bool {
         length <= self.direct
@@ -247,16 +247,16 @@ impl Adjacency {
         self.tags
     }
 
-    /// The port that frames are sent by.
+    /// The port on which frames are sent.
     #[inline(always)]
     pub fn port(&self) -> PortIndex {
         self.port
     }
 
-    /// Write the MAC addresses of a frame of `length` bytes without tags, and count it as sent.
+    /// Writes the MAC addresses of a frame of `length` bytes without tags, and counts the frame as sent.
     #[inline(always)]
     pub fn rewrite_link(&mut self, head: &mut [u8; 12], length: usize) {
-        // The EtherType stays as received.
+        // The EtherType is that of the received frame.
         if let Some(addresses) = self.head.first_chunk() {
             *head = *addresses;
         }
@@ -264,18 +264,18 @@ impl Adjacency {
         self.bytes += length as u64;
     }
 
-    /// Whether a packet with an L3 datagram of this length can be sent by this worker's own queue, with or without tags.
+    /// Whether a packet with an L3 datagram of this length can be sent through this worker's own queue, with or without tags.
     #[inline(always)]
     pub fn is_open_for(&self, length: u16) -> bool {
         length <= self.open
     }
 
-    /// Write the MAC addresses and tags of a frame that arrived with this number of tags, and count it as sent. Returns `false`, without
-    /// changes, if there is no room for more tags.
+    /// Writes the MAC addresses and tags of a frame that arrived with this number of tags, and counts the frame as sent. Returns
+    /// `false`, without effect, if there is no space for more tags.
     #[inline(always)]
     pub fn relabel(&mut self, packet: &mut Packet<'_>, tags: u8) -> bool {
         let kept = self.priority_of(packet, tags);
-        // The EtherType stays as received, at its position.
+        // The EtherType is that of the received frame, and is not moved.
         let fits = match self.tags.cmp(&tags) {
             Ordering::Equal => true,
             Ordering::Greater => packet.grow_front(4 * usize::from(self.tags - tags)),
@@ -303,7 +303,7 @@ impl Adjacency {
         true
     }
 
-    /// The part of the received priority that a frame with this number of tags keeps.
+    /// The part of the received priority that the sent frame keeps. `tags` is the number of received tags.
     #[inline(always)]
     fn priority_of(&self, packet: &Packet<'_>, tags: u8) -> u8 {
         match packet.bytes().get(14) {
@@ -314,12 +314,12 @@ impl Adjacency {
 }
 
 impl Adjacency {
-    /// Write the MAC addresses and tags of a frame of a site's session that arrived with this number of tags, towards its terminal or
-    /// upstream with the site's virtual MAC. The frame is counted as sent unless it still has to be fragmented. Returns `false`, without
-    /// changes, if there is no room for more tags.
+    /// Writes the MAC addresses and tags of a frame in a site's session. The frame arrived with this number of tags, and is sent
+    /// to its terminal, or `upstream` with the site's virtual MAC. It is counted as sent unless it must still be fragmented.
+    /// Returns `false`, without effect, if there is no space for more tags.
     #[inline(always)]
     pub fn relabel_as(&mut self, packet: &mut Packet<'_>, tags: u8, view: &View, upstream: bool, cut: bool) -> bool {
-        // The header is built in little-endian words in registers, so that no load has to wait for a store that is still in the store buffer.
+        // The header is built in registers, in little-endian words. If it were built in memory, its loads would be delayed by store forwarding.
         let word = |at: usize| {
             let bytes = self.head.get(at..at + 8).and_then(|bytes| bytes.first_chunk());
             bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
@@ -356,7 +356,7 @@ impl Adjacency {
         true
     }
 
-    /// How a frame with a finished link header is sent.
+    /// How a frame with a finished link header leaves.
     #[inline(always)]
     pub fn out(&self) -> OutputResult {
         match self.sender {
@@ -371,7 +371,7 @@ impl Adjacency {
     }
 }
 
-/// Write the header before the EtherType.
+/// Writes the header before the EtherType.
 #[inline(always)]
 fn write<const LENGTH: usize>(frame: &mut [u8], head: Option<&[u8; LENGTH]>) {
     if let (Some(place), Some(head)) = (frame.first_chunk_mut(), head) {
@@ -379,7 +379,7 @@ fn write<const LENGTH: usize>(frame: &mut [u8], head: Option<&[u8; LENGTH]>) {
     }
 }
 
-/// Set the kept priority in a tag.
+/// Sets the kept priority in a tag.
 #[inline(always)]
 fn keep(frame: &mut [u8], at: usize, kept: u8) {
     if let Some(control) = frame.get_mut(at) {
@@ -387,7 +387,7 @@ fn keep(frame: &mut [u8], at: usize, kept: u8) {
     }
 }
 
-/// Write the header before the EtherType from words.
+/// Writes the header before the EtherType from words.
 #[inline(always)]
 fn write_words<const LENGTH: usize>(frame: &mut [u8], words: &[[u8; 8]; 3]) {
     if let Some(place) = frame.first_chunk_mut::<LENGTH>() {
@@ -397,7 +397,7 @@ fn write_words<const LENGTH: usize>(frame: &mut [u8], words: &[[u8; 8]; 3]) {
     }
 }
 
-/// Write the link header of a packet and put it on the list of the port, or of another worker.
+/// Writes the link header of a packet and puts the packet on the list of the port or of another worker.
 #[inline(always)]
 pub fn send(
     way: &mut Adjacency,
@@ -413,7 +413,7 @@ pub fn send(
     }
 }
 
-/// Send a frame with tags, or by another worker's queue.
+/// Sends a frame with tags, or through the queue of another worker.
 #[inline(never)]
 pub fn send_by_parts(
     way: &mut Adjacency,
@@ -445,7 +445,7 @@ pub fn send_by_parts(
     leave(slot, out, meta, way.hop, lists);
 }
 
-/// Write the link header for a neighbour with this MAC address.
+/// Writes the link header for a neighbour with this MAC.
 pub fn output(
     packet: &mut Packet<'_>,
     layers: &Layers,
@@ -462,7 +462,7 @@ pub fn output(
     as_it_is(packet, hop, exit)
 }
 
-/// How a finished frame is sent through the interface of a hop. It is counted as sent if this worker transmits it.
+/// How a frame with a finished link header leaves through the interface of a hop. It is counted as sent if this worker transmits it.
 pub fn as_it_is(packet: &Packet<'_>, hop: AdjacencyIndex, exit: &OutputContext<'_>) -> OutputResult {
     let Some(interface) = exit.snapshot.interfaces.get(hop.interface()) else {
         return OutputResult::Drop(Own::InterfaceGone);
@@ -479,13 +479,13 @@ pub fn as_it_is(packet: &Packet<'_>, hop: AdjacencyIndex, exit: &OutputContext<'
     }
 }
 
-/// Write MAC addresses, tags and EtherType. Returns `false` if the headroom is too small.
+/// Writes MAC addresses, tags and EtherType. Returns `false` if the headroom is too small.
 #[inline(always)]
 pub fn link_header(packet: &mut Packet<'_>, layers: &Layers, interface: &Interface, mac: [u8; 6]) -> bool {
     if layers.tags != 0 || !interface.tags.is_empty() {
         return tagged_header(packet, layers, interface, mac);
     }
-    // The EtherType stays as received.
+    // The EtherType is that of the received frame.
     let Some(head) = packet.bytes_mut().first_chunk_mut::<12>() else {
         return false;
     };

@@ -1,4 +1,4 @@
-//! parse: locates and validates the headers of a packet and chooses its next node.
+//! parse: locates and validates the headers of a packet, and selects its next node.
 
 use std::ops::Range;
 
@@ -41,7 +41,7 @@ pub const NODE: Node = Node {
     ],
 };
 
-/// Parse slots, all received on `port`.
+/// Parses slots whose packets were all received on `port`.
 pub fn parse(
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
@@ -69,7 +69,7 @@ pub fn parse(
     parse_those(batch, lists, ctx, port, slots.start..end);
 }
 
-/// Parse slots except those in the mask that `admit` has refused.
+/// Parses slots, except for those in the mask, which `admit` has refused.
 pub fn parse_admitted(
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
@@ -174,13 +174,13 @@ fn parse_those(
 struct Sites<'c> {
     interface: &'c Interface,
     sites: &'c SiteClassifier,
-    /// Frames carry the tags of their site.
+    /// Whether frames have the tags of their site.
     has_tags: bool,
-    /// The same port also has VLAN interfaces.
+    /// Whether the port also has VLAN interfaces.
     shares_port: bool,
-    /// The interface receives frames for virtual MACs of sites.
+    /// Whether the interface receives frames for virtual MACs of sites.
     is_public: bool,
-    /// UDP port of DHCP packets, which go to the control plane.
+    /// UDP port of DHCP packets, which are passed to the control plane.
     dhcp: u16,
     tally: ReceiveTally,
 }
@@ -200,7 +200,7 @@ impl<'c> Sites<'c> {
         })
     }
 
-    /// Classify a plain packet. Returns `false`, without changes, if it isn't plain.
+    /// Classifies a plain packet. Returns `false`, without effect, if the packet isn't plain.
     #[inline(always)]
     fn take(
         &mut self,
@@ -219,7 +219,7 @@ impl<'c> Sites<'c> {
             },
         };
         let mut mac = &self.interface.mac;
-        // The owner of the virtual MAC is checked when the session is looked up.
+        // The session lookup checks whether the packet's site has this virtual MAC.
         if self.is_public
             && let Some(own) = frame.first_chunk()
             && sites::is_local(own)
@@ -237,7 +237,7 @@ impl<'c> Sites<'c> {
             interface: self.tally.interface,
             ..Meta::default()
         };
-        // The site is looked up together with its session, but on a shared port the tags may belong to another interface.
+        // The site is looked up together with the session. On a shared port, however, the tags may belong to another interface.
         if self.shares_port && self.sites.context(meta.interface, &layers, frame).is_none() {
             return false;
         }
@@ -257,7 +257,7 @@ impl<'c> Sites<'c> {
     }
 }
 
-/// Parse packets of an interface whose plain IPv4 packets need only a route.
+/// Parses packets of an interface whose plain IPv4 packets need only a route.
 #[inline(never)]
 fn passing(
     batch: &mut Batch<'_, '_>,
@@ -288,7 +288,7 @@ fn passing(
     plain.flush(ctx);
 }
 
-/// Cut a frame of this length to the end of its datagram.
+/// Truncates a frame of this length to the end of its datagram.
 #[inline(always)]
 fn end_frame(packet: &mut Packet<'_>, length: usize, end: u16) {
     if usize::from(end) != length {
@@ -296,7 +296,7 @@ fn end_frame(packet: &mut Packet<'_>, length: usize, end: u16) {
     }
 }
 
-/// Cut a frame with this number of tags to the end of its IPv4 datagram.
+/// Truncates a frame with this number of tags to the end of its IPv4 datagram.
 #[inline(never)]
 fn cut_passing(packet: &mut Packet<'_>, tags: u8) {
     let at = ethernet::LENGTH + 4 * usize::from(tags);
@@ -304,16 +304,16 @@ fn cut_passing(packet: &mut Packet<'_>, tags: u8) {
     packet.cut_trailer(at + usize::from(total));
 }
 
-/// Fast path for plain packets on a port with VLAN interfaces. It caches the tags of the previous packet, which most packets share.
+/// Fast path for plain packets on a port with VLAN interfaces. The tags of the previous packet are cached, because most packets have the same tags.
 struct Tagged {
     port: PortIndex,
-    /// The port has VLAN interfaces.
+    /// Whether the port has VLAN interfaces.
     any: bool,
-    /// Packets that need only a route take the ip4 fast forward path.
+    /// Whether packets that need only a route are passed to ip4-fast-forward.
     passes: bool,
     /// The cached tags, in the format of [`Snapshot::tagged_by`].
     word: u64,
-    /// The interface of the cached tags.
+    /// Number of the interface to which the cached tags belong.
     number: u16,
     link: Link,
 }
@@ -331,7 +331,7 @@ impl Tagged {
         }
     }
 
-    /// Classify a plain packet. Returns `false`, without changes, if its tags belong to no interface or it isn't plain.
+    /// Classifies a plain packet. Returns `false`, without effect, if its tags belong to no interface, or if the packet isn't plain.
     #[inline(always)]
     fn take(
         &mut self,
@@ -409,7 +409,7 @@ impl Tagged {
     }
 }
 
-/// The one or two tags of a frame, reduced to TPID and VLAN identifier.
+/// The one or two tags of a frame, each reduced to its TPID and VLAN identifier.
 #[inline(always)]
 fn tags(frame: &[u8]) -> Option<u64> {
     let head: &[u8; 20] = frame.first_chunk()?;
@@ -422,7 +422,7 @@ fn tags(frame: &[u8]) -> Option<u64> {
     }
 }
 
-/// Parse a packet that no fast path takes. The arguments name its port and the interface of untagged frames.
+/// Parses a packet that no fast path can process. `untagged` is the interface of untagged frames on its port.
 #[inline(never)]
 pub(super) fn parse_other(
     slot: BufferIndex,
@@ -504,7 +504,7 @@ pub(super) fn parse_other(
             place(slot, packet, &layers, interface, lists, snapshot);
         }
         Ok(Validity::LeftToOffload) => lists.drop_packet(slot, Own::LeftToOffload),
-        // Session lookup finds its flow, and the bad-checksum policy of inspection applies to it.
+        // Session lookup finds the flow of the packet, and inspection's policy for bad checksums applies to it.
         Err(Reason::Wire(fault)) if is_for_inspection(snapshot, meta, fault) => {
             packet.set_checksums(Checksums::BadL4);
             classify(slot, packet, &layers, interface, lists);
@@ -513,8 +513,8 @@ pub(super) fn parse_other(
     }
 }
 
-/// Whether a frame has a priority tag that must be popped: one in front of two other tags, or any if sites exist, because sites are
-/// identified by their tags. Any other priority tag stays, and its priority is forwarded.
+/// Whether a frame has a priority tag that must be popped. This is one in front of two other tags or, if sites exist, any
+/// priority tag, because sites are identified by their tags. All other priority tags stay, and their priority is forwarded.
 #[inline(always)]
 fn has_priority_tag(frame: &[u8], snapshot: &Snapshot) -> bool {
     let Some(outer) = vlan::tag(frame, 0) else {
@@ -526,8 +526,8 @@ fn has_priority_tag(frame: &[u8], snapshot: &Snapshot) -> bool {
     }
 }
 
-/// Pop the first priority tag. If sites exist, also pop priority tags before, between and after the site's tags, because an access switch
-/// adds its own tag around a priority tag of the customer. At most four are popped; a frame with more is not accepted.
+/// Pops the first priority tag. If sites exist, also pops priority tags before, between and after the tags of a site, because an
+/// access switch puts its tag around the customer's priority tag. At most four are popped; a frame with more is rejected.
 #[cold]
 fn pop_priority_tags(packet: &mut Packet<'_>, snapshot: &Snapshot) {
     vlan::pop_priority(packet);
@@ -537,14 +537,14 @@ fn pop_priority_tags(packet: &mut Packet<'_>, snapshot: &Snapshot) {
             let is_priority = vlan::tag(packet.bytes(), 1).is_some_and(|inner| inner.is_priority());
             if is_priority && let Some(outer) = vlan::pop(packet) {
                 vlan::pop(packet);
-                // The popped tag has left room.
+                // There is space for the tag, because a tag was popped.
                 vlan::push(packet, outer);
             }
         }
     }
 }
 
-/// Whether a packet is addressed to an end of a tunnel, or is an ICMP error about a packet sent by one. Such packets have no session.
+/// Whether a packet is addressed to an end of a tunnel, or is an ICMP error for a packet that a tunnel end sent. Such packets have no session.
 #[inline(always)]
 fn is_tunnelled(snapshot: &Snapshot, interface: &Interface, layers: &Layers, frame: &[u8]) -> bool {
     snapshot.tunnels.end_in(interface.router)
@@ -560,21 +560,21 @@ fn is_for_inspection(snapshot: &Snapshot, meta: &Meta, fault: Fault) -> bool {
     inspection.is_some_and(|inspection| inspection.is_on(meta.interface) && inspection.takes_wrong_checksums(fault))
 }
 
-/// Complete an offloaded checksum. The transmitting card must not compute it again, because it would include the finished sum.
+/// Completes an offloaded checksum. The transmitting NIC must not compute it again, because it would include the finished sum.
 pub(super) fn complete_checksum(packet: &mut Packet<'_>, layers: &Layers, ctx: &NodeContext<'_, '_>) {
     validity::complete_checksum(packet.bytes_mut(), layers);
     packet.set_checksums(Checksums::Vouched);
     ctx.counters.checksums_completed.add(1);
 }
 
-/// Clear the device's report of a bad transport checksum for a packet that carries no checksum.
+/// Clears the device's report of a bad transport checksum if the packet has no checksum.
 pub(super) fn forget_wrong(packet: &mut Packet<'_>) {
     if packet.checksums() == Checksums::BadL4 {
         packet.set_checksums(Checksums::Unverified);
     }
 }
 
-/// Whether the frame is addressed to this interface and valid. A router that only routes doesn't check TCP and UDP headers.
+/// Checks that the frame is addressed to this interface and valid. A router that only routes doesn't check TCP and UDP headers.
 #[inline(always)]
 fn check(
     frame: &[u8],
@@ -605,7 +605,7 @@ fn is_virtual(snapshot: &Snapshot, interface: &Interface, frame: &[u8]) -> bool 
     sites.is_some_and(|sites| sites.has_mac(interface.link.index, frame))
 }
 
-/// Choose the next node of a valid packet that has just been received.
+/// Selects the next node of a valid packet that was just received.
 #[inline(always)]
 fn place(
     slot: BufferIndex,
@@ -630,7 +630,7 @@ fn place(
     }
 }
 
-/// Choose the next node of a valid packet.
+/// Selects the next node of a valid packet.
 #[inline(always)]
 pub fn classify(slot: BufferIndex, packet: &Packet<'_>, layers: &Layers, interface: &Interface, lists: &mut Lists) {
     let stateful = interface.stateful;
@@ -661,7 +661,7 @@ pub fn classify(slot: BufferIndex, packet: &Packet<'_>, layers: &Layers, interfa
     }
 }
 
-/// Choose the next node of a packet that was parked after it had passed its router's chains.
+/// Selects the next node of a packet that was parked after the chains of its router were executed.
 pub fn again(
     slot: BufferIndex,
     packet: &Packet<'_>,
@@ -676,7 +676,7 @@ pub fn again(
     }
 }
 
-/// Whether a packet is router or neighbour discovery (RFC 4861): ICMPv6 types 133 to 137, not fragmented.
+/// Whether a packet belongs to router or neighbour discovery (RFC 4861): ICMPv6 types 133 to 137, not fragmented.
 #[inline(always)]
 fn is_discovery(frame: &[u8], layers: &Layers) -> bool {
     layers.protocol == ipv4::protocol::ICMPV6
@@ -686,7 +686,7 @@ fn is_discovery(frame: &[u8], layers: &Layers) -> bool {
             .is_some_and(|kind| (133..=137).contains(kind))
 }
 
-/// Counts received frames and bytes, and adds them to the counters when the interface changes.
+/// Counts received frames and bytes, and adds them to the counters of an interface when the interface changes.
 pub(super) struct ReceiveTally {
     pub interface: u16,
     frames: u64,
@@ -694,7 +694,7 @@ pub(super) struct ReceiveTally {
 }
 
 impl ReceiveTally {
-    /// Start with a port. Packets that belong to no interface are counted for the untagged interface of the port, or for its first VLAN.
+    /// Starts with a port. Packets that belong to no interface are counted for the port's untagged interface, or for its first VLAN.
     pub fn of(ctx: &NodeContext<'_, '_>, port: PortIndex) -> Self {
         let snapshot = ctx.snapshot;
         let untagged = snapshot.untagged.get(port as usize).copied().flatten();
@@ -712,7 +712,7 @@ impl ReceiveTally {
         }
     }
 
-    /// Start with an interface and zero counts.
+    /// Starts with an interface and counts of 0.
     pub fn at(interface: u16) -> Self {
         Self {
             interface,

@@ -1,4 +1,4 @@
-//! punt: delivers packets addressed to the router, or to a group of the link, to the router's host.
+//! punt: delivers packets that are addressed to the router, or to a group on the link, to the router's host.
 
 use sluice_nat::Tuple;
 use sluice_table::flow::{Record, RecordIndex};
@@ -28,7 +28,7 @@ pub const NODE: Node = Node {
     exits: &[],
 };
 
-/// Deliver packets to hosts.
+/// Delivers packets to hosts.
 #[inline(never)]
 pub fn punt(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<'_, '_>, _tools: &mut NodeTools<'_>) {
     for slot in std::mem::take(&mut lists.punt) {
@@ -43,7 +43,7 @@ pub fn punt(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<
             lists.drop_packet(slot, Own::Multicast);
             continue;
         }
-        // Local delivery has already applied the input filter to packets addressed to the router.
+        // Local delivery has already evaluated the input filter for packets that are addressed to the router.
         if layers.flags.has(Flags::MULTICAST)
             && let Err(refused) = input_filter::admit(ctx, &meta, frame)
         {
@@ -55,7 +55,7 @@ pub fn punt(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<
             lists.drop_packet(slot, class.policed());
             continue;
         }
-        // Remove the tags and the padding of a short frame.
+        // The tags and the padding of a short frame are removed.
         let begin = (layers.l3 as usize).saturating_sub(2);
         let parts = (frame.get(..12), frame.get(begin..layers.end as usize));
         let (Some(addresses), Some(rest)) = parts else {
@@ -71,7 +71,7 @@ pub fn punt(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<
     }
 }
 
-/// Deliver a packet of a session that a rule translates to the router's host. Its TTL is not decremented.
+/// Delivers a packet of a session that a rule translates to the router's host. Its TTL is not decremented.
 #[cold]
 pub fn deliver<F: Family>(
     slot: BufferIndex,
@@ -104,7 +104,7 @@ pub fn deliver<F: Family>(
     }
     track::<F>(tracked, shard, index, direction, exit.snapshot, exit.now);
     if !layers.flags.has(Flags::ICMP_ERROR) {
-        // The policers of the host use the ports that the host sees.
+        // The policers of the host use the ports after translation.
         meta.layers.destination_port = match direction {
             Direction::Forward => session.reverse().source_port(),
             Direction::Reverse => session.forward().source_port(),
@@ -113,8 +113,8 @@ pub fn deliver<F: Family>(
     put(&mut lists.punt, slot);
 }
 
-/// Whether a host receives a multicast or broadcast packet: any link-local group (RFC 5771, 4; RFC 4291, 2.7), all groups if
-/// configured, or broadcast DHCP. Echo requests to a group are not answered, and discovery messages never reach this node.
+/// Whether a host receives a multicast or broadcast packet: link-local groups (RFC 5771, 4; RFC 4291, 2.7), all groups if
+/// configured, or broadcast DHCP. Echo requests to a group get no answer, and neighbour discovery messages never reach this node.
 fn hears(host: &Host, layers: &Layers, frame: &[u8]) -> bool {
     let asks = layers.flags.has(Flags::ICMP_QUERY) && !layers.flags.has(Flags::ICMP_REPLY);
     if host.multicast() == Multicast::None || asks {

@@ -1,5 +1,4 @@
-//! receive: receives frames from devices into the burst buffers. The worker itself does this, with one burst from each port
-//! whose turn it is.
+//! receive: receives frames from devices into the burst buffers. The worker does this itself: one burst from each port in turn.
 
 use crate::nodes::declaration::{Exit, Node, needs};
 

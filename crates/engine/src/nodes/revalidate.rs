@@ -1,4 +1,4 @@
-//! revalidate: decides again about sessions of an older snapshot. A session keeps its translation if that is still allowed.
+//! revalidate: decides again about sessions of an older snapshot. A session keeps its translation if this is still permitted.
 
 use sluice_filter::{SessionApplication, SessionMarking, TrafficClass};
 use sluice_inspect::applications::ProtocolPair;
@@ -49,7 +49,7 @@ pub const NODE: Node = Node {
     ],
 };
 
-/// Revalidate sessions.
+/// Revalidates sessions.
 #[inline(never)]
 pub fn revalidate<F: Family>(
     batch: &mut Batch<'_, '_>,
@@ -100,7 +100,7 @@ pub fn revalidate<F: Family>(
                         session.set_adjacency(direction, hop);
                     }
                 }
-                // The new routes decide about the source validation of answers that arrive on another interface.
+                // The source of answers that arrive on another interface is validated with the new routes.
                 session.set_bound_interface(
                     Direction::Reverse,
                     session.adjacency(Direction::Forward).interface() as u16,
@@ -128,16 +128,16 @@ pub fn revalidate<F: Family>(
     }
 }
 
-/// Whether the filter has been evaluated for the application before.
+/// Whether the filter was already evaluated with the application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ApplicationCheck {
-    /// The first evaluation, which counts rule hits.
+    /// The first evaluation. It increments hit counters of rules.
     First,
-    /// A repeated evaluation, which does not count rule hits.
+    /// A repeated evaluation. It does not increment hit counters of rules.
     Again,
 }
 
-/// Apply the filter's result for the application of a session: the session is dropped from now on, or no longer.
+/// Applies the filter's result for the application of a session: from now on its packets are dropped, or no longer dropped.
 pub fn follow_application<F: Family>(
     shard: &mut Shard<'_>,
     index: RecordIndex,
@@ -163,7 +163,7 @@ pub fn follow_application<F: Family>(
     let now = match refuses {
         Some(with) => InspectState::Denied(with),
         None if !is_denied => return,
-        // Inspection has missed the packets dropped in the meantime, and continues midstream.
+        // Inspection has missed the packets that were dropped in the meantime. It continues midstream.
         None if is_inspected(snapshot, &session, session.adjacency(Direction::Forward)) => InspectState::Enabled,
         None if class_of_session::<F>(snapshot, shard.number, index).is_some() => InspectState::Remarked,
         None => InspectState::Nothing,
@@ -193,8 +193,8 @@ fn is_of_last_commit<F: Family>(session: &F::Session, snapshot: &Snapshot) -> bo
     session.generation().wrapping_sub(snapshot.committed) as i32 >= 0
 }
 
-/// Whether the session's own endpoints determine the rules that match it. Hairpinned sessions match more than one rule, and bridged sessions
-/// are matched by their frames.
+/// Whether the endpoints of the session determine the rules that match it. Hairpinned sessions match more than one rule, and
+/// bridged sessions are matched by their frames.
 #[inline(always)]
 fn is_plain<F: Family>(session: &F::Session) -> bool {
     let hops = [Direction::Forward, Direction::Reverse].map(|direction| session.adjacency(direction));
@@ -202,8 +202,8 @@ fn is_plain<F: Family>(session: &F::Session) -> bool {
         .all(|hop| hop.has_neighbour() || hop.as_terminal().is_some())
 }
 
-/// Whether individual rules that may match a session have changed within this number of generations. `false` is exact; `true` may be a false
-/// positive.
+/// Whether rules that may match a session have changed individually within this number of generations. The result `false` is
+/// exact; `true` may be a false positive.
 #[inline(always)]
 fn rules_may_concern<F: Family>(session: &F::Session, snapshot: &Snapshot, generations: u32) -> bool {
     let (nat, filter) = (
@@ -233,7 +233,7 @@ fn routes_may_concern<F: Family>(session: &F::Session, snapshot: &Snapshot, gene
     snapshot.route_changes.since(generations).is_none_or(concern)
 }
 
-/// The adjacency of a session in each direction, and the source and destination address for its route lookup, as the hosts see them.
+/// For each direction of a session: its adjacency, and the source and destination address of its route lookup, as the hosts see them.
 #[inline(always)]
 fn adjacencies<F: Family>(session: &F::Session) -> [(AdjacencyIndex, [F::Address; 2]); 2] {
     let (client, server) = (session.forward().source(), session.reverse().source());
@@ -243,13 +243,13 @@ fn adjacencies<F: Family>(session: &F::Session) -> [(AdjacencyIndex, [F::Address
     ]
 }
 
-/// The route lookup key of a session's packets from an address.
+/// The context for route lookups of a session's packets from an address.
 #[inline(always)]
 fn lookup<'p, F: Family>(session: &F::Session, snapshot: &'p Snapshot, from: F::Address) -> Lookup<'p> {
     snapshot.lookup::<F>(snapshot.router_of(session.interface()), from)
 }
 
-/// Whether no change since the session was decided concerns it. `true` is exact; `false` may be a false negative.
+/// Whether no change since the session was decided affects it. The result `true` is exact; `false` may be a false negative.
 #[inline(always)]
 pub fn is_unconcerned<F: Family>(session: &F::Session, snapshot: &Snapshot) -> bool {
     let generations = snapshot.generation.wrapping_sub(session.generation());
@@ -258,8 +258,8 @@ pub fn is_unconcerned<F: Family>(session: &F::Session, snapshot: &Snapshot) -> b
         && !routes_may_concern::<F>(session, snapshot, generations)
 }
 
-/// Whether changed rules and routes still give the same result for a session, and nothing else has changed. If not, the session must be
-/// decided again.
+/// Whether the changed rules and routes give the same result for a session as before, and nothing else has changed. If not, the
+/// session must be decided again.
 #[inline]
 pub fn is_confirmed<F: Family>(session: &F::Session, snapshot: &Snapshot, forwarding: &ForwardingState) -> bool {
     let generations = snapshot.generation.wrapping_sub(session.generation());
@@ -271,7 +271,7 @@ pub fn is_confirmed<F: Family>(session: &F::Session, snapshot: &Snapshot, forwar
             || is_as_ruled::<F>(session, snapshot, forwarding, generations))
 }
 
-/// Whether both adjacencies of a session still match the routes, or are terminals, and source validation still accepts its packets.
+/// Whether both adjacencies of a session match the routes or are terminals, and source validation still accepts its packets.
 fn is_on_its_way<F: Family>(session: &F::Session, snapshot: &Snapshot, forwarding: &ForwardingState) -> bool {
     let are_offered = adjacencies::<F>(session).into_iter().all(|(hop, [from, to])| {
         !hop.is_routed()
@@ -281,7 +281,7 @@ fn is_on_its_way<F: Family>(session: &F::Session, snapshot: &Snapshot, forwardin
     are_offered && source_validation::are_valid::<F>(session, snapshot, forwarding)
 }
 
-/// Whether the answers of a session go back through the uplink that it was created from. Its client need not have a route through that uplink.
+/// Whether the answers of a session leave through the uplink on which it was created. A route to the client through that uplink is not required.
 fn is_by_uplink<F: Family>(session: &F::Session, snapshot: &Snapshot, forwarding: &ForwardingState) -> bool {
     let wanted = forwarding.unresolved(session.adjacency(Direction::Reverse));
     session.nat().translates_destination()
@@ -291,7 +291,7 @@ fn is_by_uplink<F: Family>(session: &F::Session, snapshot: &Snapshot, forwarding
         })
 }
 
-/// Whether the rules still give the same result for a session.
+/// Whether the rules give the same result for a session as before.
 fn is_as_ruled<F: Family>(
     session: &F::Session,
     snapshot: &Snapshot,
@@ -309,7 +309,7 @@ fn is_as_ruled<F: Family>(
         return false;
     }
     if is_site(context) {
-        // No rule matches traffic that originates from a site.
+        // No rule matches traffic that a site originates.
         return is_translated_as_site::<F>(session, snapshot);
     }
     let (rules, forward, protocol) = (&snapshot.nat::<F>().rules, session.forward(), session.protocol());
@@ -348,7 +348,7 @@ fn is_as_ruled<F: Family>(
     }
 }
 
-/// Set the mark and the class that rules give to a session whose application is now known.
+/// Sets the mark and the class that rules determine for a session whose application is now known.
 fn mark_again<F: Family>(shard: &mut Shard<'_>, index: RecordIndex, snapshot: &Snapshot, marking: SessionMarking) {
     if let Some(marks) = snapshot.marks.as_deref() {
         marks.set::<F>(shard.number, index, marking.mark);
@@ -362,7 +362,7 @@ fn mark_again<F: Family>(shard: &mut Shard<'_>, index: RecordIndex, snapshot: &S
     }
 }
 
-/// The traffic class that rules have given to a session.
+/// The traffic class that rules have set for a session.
 fn class_of_session<F: Family>(snapshot: &Snapshot, shard: u16, index: RecordIndex) -> Option<TrafficClass> {
     let code_points = snapshot.code_points.as_deref()?;
     class_of(code_points.get::<F>(shard, index))
@@ -376,7 +376,7 @@ fn mark_of<F: Family>(snapshot: &Snapshot, shard: u16, index: RecordIndex) -> u3
         .map_or(0, |marks| marks.get::<F>(shard, index))
 }
 
-/// Whether a session created by a site's terminal still has the outside address of its site.
+/// Whether a session that a site's terminal created still has the outside address of its site.
 fn is_translated_as_site<F: Family>(session: &F::Session, snapshot: &Snapshot) -> bool {
     let (context, nat) = (session.forward().context(), session.nat());
     let Some(sites) = snapshot.sites.as_deref() else {
@@ -398,14 +398,14 @@ fn leads_to<F: Family>(session: &F::Session, target: &Target<F::Address>) -> boo
         && (query || reverse.source_port() == target.port)
 }
 
-/// How a session continues.
+/// How a session is continued.
 struct Retained<F: Family> {
     hops: [AdjacencyIndex; 2],
-    /// The decision for packets in each direction that has no route at the moment.
+    /// Decision for the packets of each direction that has no route at the moment.
     stopped: [Option<FlowDecision<F>>; 2],
 }
 
-/// How a session continues under the newest snapshot. `None` if rules and pools no longer allow its translation.
+/// How a session is continued under the newest snapshot; `None` if rules or pools no longer permit its translation.
 fn keeps<F: Family>(
     ctx: &NodeContext<'_, '_>,
     meta: &Meta,
@@ -491,7 +491,7 @@ fn keeps<F: Family>(
     })
 }
 
-/// The adjacency that a session uses: its present one as long as its route still offers it, otherwise the one that the route now selects.
+/// The adjacency of a session: its present one as long as its route includes it, otherwise the one that the route now selects.
 fn keep<F: Family>(
     ctx: &NodeContext<'_, '_>,
     session: &F::Session,
@@ -506,7 +506,7 @@ fn keep<F: Family>(
     }
 }
 
-/// The adjacency of answers by the present routes alone, or the decision for answers if they have no route.
+/// The adjacency of answers according to the present routes, or the decision for answers if they have no route.
 fn reverse_adjacency<F: Family>(
     ctx: &NodeContext<'_, '_>,
     session: &F::Session,
@@ -527,8 +527,8 @@ fn reverse_adjacency<F: Family>(
     }
 }
 
-/// Whether the filter still allows a session that has no route. After a while its outgoing interface is no longer known; then only changed
-/// rules are evaluated.
+/// Whether the filter still permits a session that has no route. Its outgoing interface is known only for a limited time; after
+/// that, only changed rules are evaluated.
 fn may_stay<F: Family>(
     ctx: &NodeContext<'_, '_>,
     (session, mark): (&F::Session, u32),

@@ -55,18 +55,18 @@ pub const NODE: Node = Node {
     ],
 };
 
-/// Packets per group. While one group is translated, the records of the next group and the index entries of the one after that
-/// are prefetched.
+/// Number of packets in a group. While a group is translated, the records of the next group and the index entries of the group
+/// after it are prefetched.
 const GROUP: usize = 32;
 
-/// Number of packets ahead at which a record is prefetched from the second-level cache into the first.
+/// Number of packets by which the prefetch of a record from the second-level cache into the first is ahead.
 const NEAR: usize = 4;
 
-/// Number of packets ahead at which the cache line of a site's terminal is prefetched. The session record names the terminal,
-/// so the record is prefetched the same number of packets earlier.
+/// Number of packets by which the prefetch of a site terminal's cache line is ahead. The session record contains the terminal's
+/// number, so the record is prefetched earlier by the same number of packets.
 const TERMINAL: usize = 12;
 
-/// Scratch memory of the lookup passes, indexed by the packet's place in the list.
+/// Temporary memory of the lookup passes, indexed by the packet's position in the list.
 pub struct Lookups<F: Family> {
     slots: [BufferIndex; BURST_BUFFERS],
     keys: [F::Key; BURST_BUFFERS],
@@ -85,7 +85,7 @@ impl<F: Family> Default for Lookups<F> {
     }
 }
 
-/// Scratch memory of both address families.
+/// Temporary memory for both address families.
 #[derive(Default)]
 pub struct LookupScratch {
     v4: Box<Lookups<V4>>,
@@ -106,7 +106,7 @@ impl LookupScratch {
     }
 }
 
-/// Look up sessions and translate packets.
+/// Looks up sessions and translates packets.
 pub fn session_lookup<F: Family>(
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
@@ -114,7 +114,7 @@ pub fn session_lookup<F: Family>(
     tools: &mut NodeTools<'_>,
 ) {
     let (nat, work) = (ctx.snapshot.nat::<F>(), tools.lookups.of::<F>());
-    // Subscribers' sites are supported over IPv4 only. Specialised copies avoid the cost of features that are not configured.
+    // Subscribers' sites have only IPv4. Specialised copies of the code avoid the cost of features that are not configured.
     match (!F::IS_V6 && ctx.snapshot.sites.is_some(), nat.spread.is_some()) {
         (true, _) => look_up::<F, true, true>(batch, lists, ctx, nat, work),
         (false, true) => look_up::<F, false, true>(batch, lists, ctx, nat, work),
@@ -122,7 +122,7 @@ pub fn session_lookup<F: Family>(
     }
 }
 
-/// Look up sessions and translate packets. `SITES`: subscribers' sites exist; `SPREAD`: rules translate flows to several hosts
+/// Looks up sessions and translates packets. `SITES`: subscribers' sites exist. `SPREAD`: rules translate flows to several hosts
 /// or to a router's host.
 #[inline(never)]
 fn look_up<F: Family, const SITES: bool, const SPREAD: bool>(
@@ -137,14 +137,14 @@ fn look_up<F: Family, const SITES: bool, const SPREAD: bool>(
     let exit = ctx.exit();
     let mut adjacencies = AdjacencyCache::default();
     let mut used = 0;
-    // Places up to which keys are built, candidates are looked up, and packets are translated.
+    // Numbers of packets for which keys were built, candidates were looked up, and translation was done.
     let (mut made, mut pending, mut done) = (0, 0, 0);
     while !rest.is_empty() || done < made {
         let group;
         (group, rest) = rest.split_at(rest.len().min(GROUP));
         let last = (made, pending);
         made = keys::<F, SITES, SPREAD>(group, made, batch, lists, ctx, nat, work);
-        // Keys are contiguous, so that they are hashed together.
+        // The keys are contiguous, so that they are hashed together.
         F::hash(ctx.hasher, &work.keys[last.0..made], &mut work.hashes[last.0..made]);
         for place in last.0..made {
             if let Some(shard) = ctx.shard_of(batch.meta(work.slots[place])) {
@@ -193,13 +193,13 @@ fn look_up<F: Family, const SITES: bool, const SPREAD: bool>(
     }
 }
 
-/// Prefetch the line of the terminal of a packet's session, if the session probably belongs to a site.
+/// Prefetches the line of the terminal to which a packet's session belongs, if the session probably belongs to a site.
 #[inline(always)]
 fn prefetch_terminal<F: Family>(place: usize, batch: &Batch<'_, '_>, ctx: &NodeContext<'_, '_>, work: &Lookups<F>) {
     let shard = ctx.shard_of(batch.meta(work.slots[place]));
     let session = shard.and_then(|shard| F::table_ref(shard).peek(work.candidates[place]));
     if let (Some(session), Some(sites)) = (session, &ctx.snapshot.sites) {
-        // Terminals create most sessions, so the reverse adjacency is checked first.
+        // Terminals create most sessions, so the adjacency of the reverse direction is checked first.
         let terminal = session.adjacency(Direction::Reverse).terminal_bits();
         if let Some(terminal) = terminal.or_else(|| session.adjacency(Direction::Forward).terminal_bits()) {
             sites.table.prefetch(terminal);
@@ -207,8 +207,8 @@ fn prefetch_terminal<F: Family>(place: usize, batch: &Batch<'_, '_>, ctx: &NodeC
     }
 }
 
-/// Build the keys of those packets of a group that stay with this worker, from place `made` on. Packets of other workers'
-/// shards are handed off. Returns the place after the last key.
+/// Builds the keys of those packets in a group that this worker processes, from position `made` on. Packets for shards of other
+/// workers are handed off. Returns the position after the last key.
 #[inline(always)]
 fn keys<F: Family, const SITES: bool, const SPREAD: bool>(
     group: &[BufferIndex],
@@ -243,7 +243,7 @@ fn keys<F: Family, const SITES: bool, const SPREAD: bool>(
         if bridged {
             context = ctx.snapshot.context(meta, frame);
         } else if SITES && let Some(access) = access {
-            // A hairpinned packet arrives from outside.
+            // A hairpinned packet is processed as one from outside.
             let site = match meta.origin {
                 Origin::Hairpinned => None,
                 _ => access.context(&meta.layers, frame),
@@ -304,7 +304,7 @@ fn keys<F: Family, const SITES: bool, const SPREAD: bool>(
     made
 }
 
-/// Why a packet did not arrive at the worker that owns its session.
+/// The reason for which a packet did not arrive at the worker that owns its session.
 fn cause<F: Family>(nat: &Nat<F>, meta: &Meta, key: &F::Key, outside: bool) -> HandOffCause {
     let tuple = F::tuple(key);
     if meta.layers.flags.has(Flags::ICMP_ERROR) {
@@ -322,7 +322,7 @@ fn cause<F: Family>(nat: &Nat<F>, meta: &Meta, key: &F::Key, outside: bool) -> H
     }
 }
 
-/// Process one packet. Returns whether it used a session.
+/// Processes one packet. Returns whether it used a session.
 #[inline(always)]
 fn step<F: Family, const SITES: bool, const SPREAD: bool>(
     place: usize,
@@ -376,8 +376,8 @@ fn step<F: Family, const SITES: bool, const SPREAD: bool>(
         }
     }
     if is_first_segment(layers) && session.track().tracking.has_ended() && !is_let_in::<F>(session, direction) {
-        // The packet takes the slow path as the first one of a flow and replaces the session, but only after no node of this
-        // burst still holds packets of the session.
+        // The packet takes the slow path as the first of a flow, and its session replaces this one. It waits until no node of
+        // this burst has packets of this session.
         let waits = session.diverts() && needs_session_pass::<F>(lists, index);
         put(
             if waits {
@@ -418,7 +418,7 @@ fn step<F: Family, const SITES: bool, const SPREAD: bool>(
         },
         false => None,
     };
-    // Check everything that may stop a packet before it is changed, because it is answered or parked as received.
+    // Checks that may stop the packet come before it is changed, because it is then answered or parked as it was received.
     let next = if SITES { hop.without_terminal() } else { hop };
     let Some(way) = adjacencies.of(next, exit) else {
         if hop.is_bridge() {
@@ -490,14 +490,14 @@ fn step<F: Family, const SITES: bool, const SPREAD: bool>(
     true
 }
 
-/// Whether the remote endpoint may open the next connection through a session that has its own port. The port serves no other
-/// remote endpoint, and no other session shares the mapping.
+/// Whether the remote endpoint may open the next connection through a session that has its own port. No other remote endpoint
+/// uses the port, and no other session uses the mapping.
 fn is_let_in<F: Family>(session: &F::Session, direction: Direction) -> bool {
     direction == Direction::Reverse && session.nat().resources().has(Resources::PORT)
 }
 
 /// Whether packets of a session wait for inspection or identification in this burst. A session of another shard with the same
-/// index counts too.
+/// index counts as well.
 fn needs_session_pass<F: Family>(lists: &mut Lists, index: RecordIndex) -> bool {
     let is_of = |(_, of, _): &(BufferIndex, RecordIndex, Direction)| *of == index;
     lists.inspect.of::<F>().iter().any(is_of) || lists.identify.of::<F>().iter().any(is_of)

@@ -1,5 +1,4 @@
-//! slow-path: takes packets without a session through the five steps of session creation ([`crate::features::creation`])
-//! together.
+//! slow-path: passes packets without a session through the five steps of session creation ([`crate::features::creation`]).
 
 use sluice_nat::rule::{self, RuleMatch};
 use sluice_nat::sites::is_site;
@@ -38,7 +37,7 @@ pub const NODE: Node = Node {
     ],
 };
 
-/// Take packets without a session through the steps.
+/// Passes packets without a session through the steps.
 #[inline(never)]
 pub fn slow_path<F: Family>(
     batch: &mut Batch<'_, '_>,
@@ -64,7 +63,7 @@ pub fn slow_path<F: Family>(
     }
 }
 
-/// The last two steps: create sessions for the flows that are allowed. Their packets return to session lookup, or are dropped.
+/// The last two steps: creates sessions for the flows that are permitted. Their packets return to session lookup, or are dropped.
 pub(super) fn create<F: Family>(
     flows: &mut NewFlows<F>,
     batch: &mut Batch<'_, '_>,
@@ -92,8 +91,8 @@ pub(super) fn create<F: Family>(
     }
 }
 
-/// Send on the packets of flows that get no session. Returns later fragments of datagrams whose first fragment creates a
-/// session in this pass.
+/// Passes on the packets of flows for which no session is created. Returns later fragments of datagrams whose first fragment
+/// creates a session in this pass.
 fn send_on<F: Family>(
     flows: &mut NewFlows<F>,
     batch: &mut Batch<'_, '_>,
@@ -121,8 +120,7 @@ fn send_on<F: Family>(
         }
         flows.flows[place].state = CreationState::Decided;
         match flow.decision {
-            // An ICMP error that would have to be translated is about a session that does not exist (RFC 5508, REQ-4 and
-            // REQ-5).
+            // If the ICMP error must be translated, it concerns a session that does not exist (RFC 5508, REQ-4 and REQ-5).
             FlowDecision::Session(_) => lists.drop_packet(slot, sluice_nat::Reason::IcmpErrorWithoutSession),
             FlowDecision::Drop(Reason::Nat(sluice_nat::Reason::Unsolicited)) if error => {
                 lists.drop_packet(slot, sluice_nat::Reason::IcmpErrorWithoutSession);
@@ -154,7 +152,7 @@ fn send_on<F: Family>(
     fragments
 }
 
-/// A SYN reopens a connection but gets no session: end the session that the closed connection has left.
+/// No session is created for a SYN that reopens a connection. Ends the session of the closed connection.
 #[inline(always)]
 fn end_reusable<F: Family>(meta: &Meta, key: &F::Key, ctx: &mut NodeContext<'_, '_>) {
     let tools = ctx.tools();
@@ -167,7 +165,7 @@ fn end_reusable<F: Family>(meta: &Meta, key: &F::Key, ctx: &mut NodeContext<'_, 
     }
 }
 
-/// Park an unsolicited SYN from outside before it is answered.
+/// Parks an unsolicited SYN from outside before it is answered.
 fn unsolicited<F: Family>(
     ctx: &NodeContext<'_, '_>,
     slot: BufferIndex,
@@ -198,7 +196,7 @@ fn unsolicited<F: Family>(
     })
 }
 
-/// Whether a later fragment, which can't create a session itself, arrived together with the first fragment that does.
+/// Whether a later fragment arrived together with its first fragment. Only the first fragment can create a session.
 #[cold]
 fn is_with_first_fragment<F: Family>(place: usize, flows: &NewFlows<F>) -> bool {
     let before = flows.keys.iter().zip(&flows.flows).take(place);
@@ -208,7 +206,7 @@ fn is_with_first_fragment<F: Family>(place: usize, flows: &NewFlows<F>) -> bool 
         .any(|(other, _)| Some(other) == key)
 }
 
-/// Count a flow for the host that it was distributed to.
+/// Counts a flow for the host to which it was distributed.
 #[inline(always)]
 pub(super) fn count_host<F: Family>(
     rules: &Rules<F::Address>,
@@ -225,7 +223,7 @@ pub(super) fn count_host<F: Family>(
     }
 }
 
-/// Consecutive flows that one rule decided, counted together.
+/// Consecutive flows that one rule decided. They are counted together.
 #[derive(Default)]
 struct RuleHits {
     rule: Option<RuleId>,

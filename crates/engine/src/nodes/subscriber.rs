@@ -1,5 +1,5 @@
-//! subscriber: queues packets for the subscriber service of the control plane: DHCP of terminals and of the sites' own
-//! addresses, and ARP by which another host claims a site's address.
+//! subscriber: queues packets for the subscriber service in the control plane. These are DHCP messages of terminals and for the
+//! sites' own addresses, and ARP messages with which another host claims a site's address.
 
 use sluice_nat::sites::{RequestKind, View, site};
 use sluice_wire::Packet;
@@ -31,7 +31,7 @@ pub const NODE: Node = Node {
     ],
 };
 
-/// Queue whole frames, with their tags, to the control plane.
+/// Queues whole frames, with their tags, for the control plane.
 #[inline(never)]
 pub fn subscriber(
     batch: &mut Batch<'_, '_>,
@@ -59,7 +59,7 @@ pub fn subscriber(
                 continue;
             }
         }
-        // Padding of a short frame is not queued.
+        // The padding of a short frame is not queued.
         let end = match meta.layers.class {
             Class::Ipv4 => usize::from(meta.layers.end),
             _ => frame.len(),
@@ -72,7 +72,7 @@ pub fn subscriber(
     }
 }
 
-/// Send packets that the control plane has made: frames unchanged, and the gateway's own packets after routing.
+/// Sends packets that the control plane has made: frames unchanged, and packets of the gateway after routing.
 #[inline(never)]
 pub fn sent(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, '_>, count: usize) {
     for slot in 0..count.min(batch.packets.len()) {
@@ -101,8 +101,8 @@ pub fn sent(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, 
     }
 }
 
-/// Send an answer back to the terminal of a site, in the buffer of the packet that it answers. It goes to `mac`, with these
-/// tags in front of an untagged frame, or else with the tags of the received frame.
+/// Sends an answer to the terminal of a site, in the buffer of the received packet. It is sent to `mac`. If `tags` is given, they
+/// are added to the untagged frame; otherwise the tags of the received frame are used.
 pub fn answer(
     slot: BufferIndex,
     mac: [u8; 6],
@@ -133,13 +133,13 @@ pub fn answer(
     finish(slot, packet, meta, lists, ctx);
 }
 
-/// Send a finished frame through the interface of its metadata.
+/// Sends a finished frame through the interface of its metadata.
 fn finish(slot: BufferIndex, packet: &Packet<'_>, meta: &mut Meta, lists: &mut Lists, ctx: &NodeContext<'_, '_>) {
     let hop = AdjacencyIndex::bridge(meta.interface);
     leave(slot, as_it_is(packet, hop, &ctx.exit()), meta, hop, lists);
 }
 
-/// Send a translated packet of a site's session, or pass it to fragmentation.
+/// Sends a translated packet of a site's session, or passes it to fragmentation.
 #[inline(always)]
 pub fn send(
     way: &mut Adjacency,
@@ -159,7 +159,7 @@ pub fn send(
     }
 }
 
-/// Pass a packet with a finished link header to fragmentation. Its fragments are sent with the same link header.
+/// Passes a packet with a finished link header to fragmentation. Its fragments get the same link header.
 #[cold]
 fn fragment_site(slot: BufferIndex, hop: AdjacencyIndex, packet: &Packet<'_>, meta: &mut Meta, lists: &mut Lists) {
     match layers::parse(packet.bytes()) {

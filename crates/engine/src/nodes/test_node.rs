@@ -1,4 +1,4 @@
-//! test-node: shows what a new node requires: this file, and its line in the table. It is compiled in tests only.
+//! test-node: shows what a new node requires: this file, and a line in the table of nodes. It is compiled only in tests.
 
 use crate::features::context::NodeContext;
 use crate::nodes::declaration::{Exit, Node, needs};
@@ -16,7 +16,7 @@ pub const NODE: Node = Node {
     exits: &[Exit::new("transmit", "", needs::ALWAYS)],
 };
 
-/// Receive every packet.
+/// Receives every packet.
 pub fn test_node(
     _batch: &mut Batch<'_, '_>,
     lists: &mut Lists,

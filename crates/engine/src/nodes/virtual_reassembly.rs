@@ -1,5 +1,5 @@
-//! virtual-reassembly: gives later fragments the ports of their datagram, so that they match its session. All fragments of a
-//! datagram get the same IP ID.
+//! virtual-reassembly: sets the ports of later fragments to those of their datagram, so that they match its session. All
+//! fragments of a datagram get the same IP ID.
 
 use sluice_wire::layers::{Class, Fragment};
 use sluice_wire::{ipv4, ipv6};
@@ -25,7 +25,7 @@ pub const NODE: Node = Node {
     exits: &[Exit::new("session-lookup", "", needs::FLOWS)],
 };
 
-/// Resolve the ports of fragments. Fragments that waited for their first fragment are moved to `ready`.
+/// Resolves the ports of fragments. Fragments that were parked for their first fragment are passed to `ready`.
 #[inline(never)]
 pub fn virtual_reassembly(
     batch: &mut Batch<'_, '_>,
@@ -68,7 +68,7 @@ pub fn virtual_reassembly(
     }
 }
 
-/// The key that all fragments of a packet's datagram share.
+/// The key that all fragments of a packet's datagram have in common.
 pub(super) fn datagram_key(frame: &[u8], meta: &Meta, context: u32) -> DatagramKey {
     let datagram = meta.layers.datagram(frame);
     let protocol = meta.layers.protocol;

@@ -1,4 +1,4 @@
-//! The batch: the packets and metadata that nodes see.
+//! The batch: the packets and metadata that nodes process.
 
 use arrayvec::ArrayVec;
 use sluice_wire::layers::Layers;
@@ -8,19 +8,19 @@ use crate::packet::io::{BURST_BUFFERS, BufferIndex, Packets};
 /// A list of buffer indexes.
 pub type BufferIndices = ArrayVec<BufferIndex, BURST_BUFFERS>;
 
-/// Origin of a packet.
+/// How a packet came into the batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Origin {
-    /// Received.
+    /// It was received.
     #[default]
     Received,
-    /// Made by the gateway itself: its TTL is not decremented, and it is neither validated nor translated.
+    /// The gateway itself made it. Its TTL is not decremented, and it is neither validated nor translated.
     Own,
-    /// Received from inside and addressed to the outside address of an inside host: it is processed as if it had been received
-    /// from outside (RFC 4787, REQ-9).
+    /// It was received from inside and is addressed to the outside address of an inside host. It is processed as if it had been
+    /// received from outside (RFC 4787, REQ-9).
     Hairpinned,
-    /// Received, and a chain of its router forwards it without a session.
+    /// It was received, and a chain of its router forwards it without a session.
     Routed,
 }
 
@@ -38,44 +38,44 @@ impl Origin {
     }
 }
 
-/// Metadata of a packet, which `parse` determines once for all later nodes.
+/// Metadata of a packet. `parse` determines them once for all later nodes.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(align(32))]
 pub struct Meta {
     /// Offsets and fields of the headers.
     pub layers: Layers,
-    /// Interface that the packet was received on.
+    /// Interface on which the packet was received.
     pub interface: u16,
-    /// Shard that its session belongs to.
+    /// Shard to which the packet's session belongs.
     pub shard: u16,
     /// Egress interface of a finished packet.
     pub egress: u16,
-    /// Origin of the packet.
+    /// How the packet came into the batch.
     pub origin: Origin,
-    /// Number of inter-router links crossed, encapsulations and decapsulations.
+    /// Number of inter-router links, encapsulations and decapsulations that the packet has passed.
     pub crossed: u8,
-    /// IP ID with which the fragments of its datagram leave; 0 if it is not a fragment.
+    /// IP ID that the fragments of the datagram get; 0 if the packet is not a fragment.
     pub identification: u16,
 }
 
 const _: () = assert!(size_of::<Meta>() == 32);
 
 impl Meta {
-    /// Whether the gateway itself made it.
+    /// Whether the gateway itself made the packet.
     #[inline(always)]
     pub fn is_from_gateway(&self) -> bool {
         self.origin == Origin::Own
     }
 }
 
-/// Push to a list. A list has room for all burst buffers, and a slot is on one list at a time, so it never overflows. If a bug
-/// overflows it, the buffer is detected as forgotten at the end of the burst.
+/// Appends an item to a list. A list has space for all burst buffers, and a slot is on only one list at a time, so a list can't
+/// overflow. If a bug causes an overflow, the buffer is detected as forgotten at the end of the burst.
 #[inline(always)]
 pub fn put<T, const N: usize>(list: &mut ArrayVec<T, N>, item: T) {
     let _ = list.try_push(item);
 }
 
-/// The burst buffers with their metadata.
+/// The burst buffers and their metadata.
 pub struct Batch<'b, 'p> {
     /// The packets, by slot.
     pub packets: &'b mut Packets<'p>,

@@ -1,4 +1,4 @@
-//! Copies of received frames, stored until buffers to send them are allocated.
+//! Copies of received frames. They are stored until buffers for sending them are allocated.
 
 use arrayvec::ArrayVec;
 
@@ -8,11 +8,11 @@ pub const MAX: usize = 32;
 /// Maximum number of bytes of all copies in one burst.
 const BYTES: usize = 64 << 10;
 
-/// Copies that are sent in the second half of their burst.
+/// Copies that are sent in the second half of the burst.
 #[derive(Debug)]
 pub struct Copies {
     bytes: Vec<u8>,
-    /// End of each copy, and the interface that it is sent by.
+    /// End offset of each copy, and interface through which it is sent.
     ends: ArrayVec<(usize, u16), MAX>,
 }
 
@@ -26,13 +26,13 @@ impl Default for Copies {
 }
 
 impl Copies {
-    /// An empty store without capacity.
+    /// A store without capacity.
     pub const NONE: Self = Self {
         bytes: Vec::new(),
         ends: ArrayVec::new_const(),
     };
 
-    /// Copy a frame that is to be sent through an interface. Returns `false` if there is no room.
+    /// Stores a copy of a frame for an interface. Returns `false` if there is no space.
     pub fn take(&mut self, interface: u16, frame: &[u8]) -> bool {
         let end = self.bytes.len() + frame.len();
         if end > self.bytes.capacity() || self.ends.try_push((end, interface)).is_err() {
@@ -62,7 +62,7 @@ impl Copies {
         self.ends.is_empty()
     }
 
-    /// Remove all copies.
+    /// Removes all copies.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();

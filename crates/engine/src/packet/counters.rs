@@ -1,4 +1,4 @@
-//! Counters, each written by one worker and read by any thread.
+//! Counters. Each is written by one worker, and any thread may read it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,29 +9,29 @@ use sluice_wire::named;
 use crate::packet::lists::NodeIndex;
 use crate::packet::reason::{Own, Reason};
 
-/// A counter with one writer. To add takes a load and a store; to read never blocks.
+/// A counter with one writer. An addition takes a load and a store. Reading never blocks.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// Add to the counter. Only the writing thread may call this.
+    /// Adds to the counter. Only the writing thread may call this.
     #[inline(always)]
     pub fn add(&self, count: u64) {
         self.0
             .store(self.0.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
     }
 
-    /// Set the counter. Only the writing thread may call this.
+    /// Sets the counter. Only the writing thread may call this.
     pub fn set(&self, value: u64) {
         self.0.store(value, Ordering::Release);
     }
 
-    /// Subtract from the counter. Only the writing thread may call this.
+    /// Subtracts from the counter. Only the writing thread may call this.
     pub fn remove(&self, count: u64) {
         self.add(count.wrapping_neg());
     }
 
-    /// The counter's value.
+    /// Value of the counter.
     #[inline(always)]
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
@@ -49,14 +49,14 @@ impl<const N: usize> Default for CounterArray<N> {
 }
 
 impl<const N: usize> CounterArray<N> {
-    /// Add to the counter of a number. Only the writing thread may call this.
+    /// Adds to the counter with this number. Only the writing thread may call this.
     pub fn add(&self, number: usize, count: u64) {
         if let Some(counter) = self.0.get(number) {
             counter.add(count);
         }
     }
 
-    /// The value of a number's counter.
+    /// Value of the counter with this number.
     pub fn get(&self, number: usize) -> u64 {
         self.0.get(number).map_or(0, Counter::get)
     }
@@ -73,7 +73,7 @@ impl Default for ReasonCounters {
 }
 
 impl InterfaceCounters {
-    /// Count a drop on the interface that the packet was received on.
+    /// Counts a drop, on the interface on which the packet was received.
     #[inline(always)]
     pub fn drop(&self, reason: Reason) {
         if let Some(counter) = self.drops.0.get(reason.number()) {
@@ -81,7 +81,7 @@ impl InterfaceCounters {
         }
     }
 
-    /// Count several drops for one reason.
+    /// Counts several drops for one reason.
     #[inline(always)]
     pub fn drop_many(&self, reason: Reason, count: u64) {
         if let Some(counter) = self.drops.0.get(reason.number()) {
@@ -89,24 +89,24 @@ impl InterfaceCounters {
         }
     }
 
-    /// Count a packet that passes a bridge in spite of a fault, on the interface that it was received on.
+    /// Counts a packet that a bridge forwards in spite of a fault, on the interface on which it was received.
     pub fn count_spared(&self, reason: Reason) {
         if let Some(counter) = self.spared.0.get(reason.number()) {
             counter.add(1);
         }
     }
 
-    /// Packets that passed in spite of a reason.
+    /// Number of packets that were forwarded in spite of this fault.
     pub fn spared(&self, reason: Reason) -> u64 {
         self.spared.0.get(reason.number()).map_or(0, Counter::get)
     }
 
-    /// Drops for a reason.
+    /// Number of drops for a reason.
     pub fn drops(&self, reason: Reason) -> u64 {
         self.drops.0.get(reason.number()).map_or(0, Counter::get)
     }
 
-    /// Drops for all reasons.
+    /// Number of drops for all reasons.
     pub fn all_drops(&self) -> u64 {
         self.drops.0.iter().map(Counter::get).sum()
     }
@@ -115,14 +115,14 @@ impl InterfaceCounters {
 /// Kind of a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CounterKind {
-    /// Monotonic since the process started.
+    /// A count since the process started.
     Total,
-    /// The present value.
+    /// A present value.
     Gauge,
 }
 
 impl CounterKind {
-    /// The kind's name in documents.
+    /// Name of the kind in documents.
     pub fn name(self) -> &'static str {
         match self {
             Self::Total => "total",
@@ -131,7 +131,7 @@ impl CounterKind {
     }
 }
 
-/// A counter of workers as it appears in lists and documents.
+/// A counter of workers, as shown in lists and documents.
 #[derive(Clone, Copy, Debug)]
 pub struct NamedCounter<C> {
     /// Name of the counter.
@@ -140,7 +140,7 @@ pub struct NamedCounter<C> {
     pub kind: CounterKind,
     /// Description for an operator, in one line.
     pub help: &'static str,
-    /// Reads the counter's value.
+    /// Function that reads the value of the counter.
     pub read: fn(&C) -> u64,
 }
 
@@ -154,7 +154,7 @@ macro_rules! kind {
 }
 
 /// Declares a struct of counters. Those in `fields` have a kind, a name and a help text; those in `sums` are computed from
-/// others. Lists show both in this order.
+/// others. Lists show both in the order of declaration.
 macro_rules! counters {
     (
         $(#[doc = $doc:literal])+
@@ -172,7 +172,7 @@ macro_rules! counters {
         }
 
         impl $name {
-            /// The named counters, in the order of lists.
+            /// The named counters, in the order in which lists show them.
             pub const NAMED: &[NamedCounter<Self>] = &[$(
                 $(NamedCounter {
                     name: $text,
@@ -216,77 +216,77 @@ counters! {
 counters! {
     /// What one worker counts.
     WorkerCounters {
-        /// One entry per interface, in the order of the configuration.
+        /// Counters for each interface, in the order of the configuration.
         pub interfaces: Box<[InterfaceCounters]>,
-        /// Packets by shard. The first packet of each batch stands for the batch, so a single shard's value is an estimate, and
-        /// the sum is exact.
+        /// Packets by shard. All packets of a batch are counted for the shard of the first one, so that the value of a single
+        /// shard is an estimate, and the sum is exact.
         pub shards: Box<[Counter]>,
-        /// Packets in the bursts.
+        /// Packets in all bursts.
         pub packets: Counter,
-        /// Packets put into the worker's queues to routers' hosts and to the subscriber service.
+        /// Packets queued for routers' hosts and for the subscriber service.
         pub punted: Counter,
         /// Packets handed off to other workers, by cause in the order of [`HandOffCause::ALL`].
         pub handed_over: [Counter; HandOffCause::ALL.len()],
-        /// Frames received for another worker to parse, less those parsed for another worker. They are not yet counted for an
-        /// interface.
+        /// Frames that this worker received and another parses, minus the frames that it parsed and another received. These
+        /// frames have not been counted for an interface.
         pub unparsed: Counter,
-        /// Sessions received with shards from other workers, less those sent.
+        /// Sessions that were received with shards from other workers, minus those that were sent.
         pub sessions_moved: Counter,
-        /// Present number of IPv6 sessions.
+        /// Current number of IPv6 sessions.
         pub sessions_six: Counter,
-        /// Sessions ended because the public address of their site, or the private address of their terminal, is gone; included
-        /// in [`Self::sessions_ended`].
+        /// Sessions that ended because the public address of their site, or the private address of their terminal, was lost. They
+        /// are included in [`Self::sessions_ended`].
         pub sessions_lost_lease: Counter,
-        /// Generation up to which this worker has completed the migration of pools.
+        /// Last generation for which this worker has completed pool migration.
         pub leases_settled: Counter,
-        /// Translation events put into the worker's queue.
+        /// Translation events that the worker has queued.
         pub events: Counter,
         /// Translation events lost because the queue was full.
         pub events_lost: Counter,
-        /// Packets that reached inspection or would have: inspected, bypassed, dropped by inspection, or still waiting. A
+        /// Packets for inspection: those that were inspected, bypassed inspection, were dropped by it, or are waiting for it. A
         /// parked packet counts once.
         pub to_inspect: Counter,
         /// Packets that were inspected and passed.
         pub inspected: Counter,
         /// Packets that bypassed inspection, by cause in the order of [`Skipped::ALL`].
         pub bypassed: [Counter; Skipped::ALL.len()],
-        /// Fragments that wait for the rest of their datagram before inspection (gauge).
+        /// Fragments that wait for the rest of their datagram before they are inspected (gauge).
         pub inspection_waiting: Counter,
-        /// Number of times that the worker became overloaded by inspection.
+        /// Number of times that inspection overloaded the worker.
         pub overloads: Counter,
-        /// Whether the worker is overloaded by inspection now: 1 or 0.
+        /// Whether inspection overloads the worker now: 1 or 0.
         pub overloaded: Counter,
-        /// Bytes searched by inspection.
+        /// Bytes that inspection has searched.
         pub searched: Counter,
         /// TCP segments whose urgent pointer inspection cleared.
         pub urgent_cleared: Counter,
-        /// Sessions whose inspection has ended, because they are clean, or by policy.
+        /// Sessions whose inspection ended early, because they are clean or because of a policy.
         pub left: Counter,
-        /// Outcomes of application identification, in the order of [`OUTCOMES`].
+        /// Results of application identification, in the order of [`OUTCOMES`].
         pub applications: [Counter; OUTCOMES.len()],
         /// Sessions whose application is being identified now (gauge).
         pub applications_sought: Counter,
-        /// Sessions whose identification was abandoned because their shard moved to another worker.
+        /// Sessions whose identification was aborted, because their shard moved to another worker.
         pub applications_moved: Counter,
-        /// Sessions by the number of their application; 0 if it stayed unknown.
+        /// Sessions by the number of their application; 0 for unknown applications.
         pub recognised: Box<[Counter]>,
-        /// Flows that moved to other rules than they had begun with.
+        /// Flows that changed to other inspection rules than those with which they had begun.
         pub reopened: Counter,
         /// Anomalies of messages that inspection parsed, in the order of [`Anomaly::ALL`].
         pub anomalies: CounterArray<{ Anomaly::ALL.len() }>,
         /// Inspection limits reached, in the order of [`Limit::ALL`].
         pub limits: CounterArray<{ Limit::ALL.len() }>,
-        /// Alerts put into the worker's queue.
+        /// Alerts that the worker has queued.
         pub alerts: Counter,
         /// Alerts lost because the queue was full.
         pub alerts_lost: Counter,
-        /// Records of inspected flows put into the worker's queue.
+        /// Records of inspected flows that the worker has queued.
         pub records: Counter,
         /// Records lost because the queue was full, or because too many transactions were unfinished.
         pub records_lost: Counter,
-        /// Copies for chains' mirrors that were not sent: too many in one burst, too long, or no buffer available.
+        /// Copies for mirrors of chains that were not sent, because there were too many in one burst, they were too long, or no buffer was available.
         pub copies_lost: Counter,
-        /// Buffers that a burst forgot. Always 0, unless there is a bug.
+        /// Buffers that a burst has not disposed of. The value is 0 unless there is a bug.
         pub forgotten: Counter,
         /// Clock cycles by stage, in the order of [`CycleStage::ALL`].
         pub cycles: [Counter; CycleStage::ALL.len()],
@@ -339,15 +339,15 @@ counters! {
 /// Counters of one node.
 #[derive(Debug, Default)]
 pub struct NodeCounters {
-    /// Runs with at least one packet.
+    /// Number of runs with at least one packet.
     pub runs: Counter,
-    /// Packets processed; a packet that returns to the node is counted again.
+    /// Number of processed packets. A packet that returns to the node is counted again.
     pub packets: Counter,
-    /// Clock cycles spent.
+    /// Clock cycles that the node has used.
     pub cycles: Counter,
 }
 
-/// Outcomes of application identification, in the order of [`OUTCOMES`].
+/// Results of application identification, in the order of [`OUTCOMES`].
 fn outcomes(counters: &sluice_inspect::applications::ApplicationCounters) -> [u64; OUTCOMES.len()] {
     [
         counters.opened,
@@ -359,7 +359,7 @@ fn outcomes(counters: &sluice_inspect::applications::ApplicationCounters) -> [u6
     ]
 }
 
-/// Names and descriptions of the outcomes of application identification.
+/// Names and descriptions of the results of application identification.
 pub const OUTCOMES: [(&str, &str); 6] = [
     ("opened", "sessions that were looked at"),
     ("found", "sessions whose application their packets told"),
@@ -372,11 +372,11 @@ pub const OUTCOMES: [(&str, &str); 6] = [
     ("short-of-memory", "sessions given up because nDPI's memory ran short"),
 ];
 
-/// Number of applications that are counted; nDPI has fewer.
+/// Number of applications that can be counted. nDPI has fewer.
 const MAX_APPLICATIONS: usize = 512;
 
 named! {
-    /// Stages that a worker's cycles are counted for.
+    /// Stages by which the cycles of a worker are counted.
     pub enum CycleStage {
         Receive "receive" "receive from devices";
         Parse "parse" "parse and validity";
@@ -405,7 +405,7 @@ named! {
 }
 
 impl WorkerCounters {
-    /// Counters for `interfaces` interfaces and `shards` shards, all 0.
+    /// Creates counters for `interfaces` interfaces and `shards` shards. All are 0.
     pub fn new(interfaces: usize, shards: usize) -> Self {
         Self {
             nodes: NodeIndex::ALL.iter().map(|_| NodeCounters::default()).collect(),
@@ -416,20 +416,20 @@ impl WorkerCounters {
         }
     }
 
-    /// Copy the counters of nDPI.
+    /// Copies the counters of nDPI.
     pub fn count_applications(&self, counters: sluice_inspect::applications::ApplicationCounters) {
         for (counter, value) in self.applications.iter().zip(outcomes(&counters)) {
             counter.set(value);
         }
     }
 
-    /// Count a session for its application, or for unknown applications.
+    /// Counts a session for its application, or as one with an unknown application.
     pub fn count_application(&self, number: u16) {
         let counter = self.recognised.get(usize::from(number)).or(self.recognised.first());
         counter.into_iter().for_each(|counter| counter.add(1));
     }
 
-    /// Count packets that bypass inspection.
+    /// Counts packets that bypass inspection.
     #[inline(always)]
     pub fn bypass(&self, why: Skipped, count: u64) {
         if let Some(counter) = self.bypassed.get(why as usize) {
@@ -437,37 +437,37 @@ impl WorkerCounters {
         }
     }
 
-    /// Count a packet that bypasses inspection before it reaches it.
+    /// Counts a packet that bypasses inspection before it reaches that node.
     pub fn bypass_before(&self, why: Skipped) {
         self.to_inspect.add(1);
         self.bypass(why, 1);
     }
 
-    /// Packets that bypassed inspection, for all causes.
+    /// Number of packets that bypassed inspection, for all causes.
     pub fn all_bypassed(&self) -> u64 {
         self.bypassed.iter().map(Counter::get).sum()
     }
 
-    /// Packets that inspection dropped.
+    /// Number of packets that inspection dropped.
     pub fn all_dropped_by_inspection(&self) -> u64 {
         let reasons = || sluice_inspect::Reason::ALL.iter().map(|&reason| reason.into());
         let dropped = |i: &InterfaceCounters| -> u64 { reasons().map(|reason| i.drops(reason)).sum() };
         self.interfaces.iter().map(dropped).sum()
     }
 
-    /// Drops for a reason, at all interfaces.
+    /// Number of drops for a reason, over all interfaces.
     pub fn drops(&self, reason: Reason) -> u64 {
         self.interfaces.iter().map(|interface| interface.drops(reason)).sum()
     }
 
-    /// Packets handed off to other workers, for all causes.
+    /// Number of packets handed off to other workers, for all causes.
     pub fn all_handed_over(&self) -> u64 {
         self.handed_over.iter().map(Counter::get).sum()
     }
 
-    /// Packets that have not left through a counted exit; 0 whenever no burst is being processed.
+    /// Number of packets that have not left through a counted exit. It is 0 whenever no burst is being processed.
     ///
-    /// received + unparsed + made + unparked + taken over - (sent + drops + taken in + parked + handed over).
+    /// It is received + unparsed + made + unparked + taken over - (sent + drops + taken in + parked + handed over).
     pub fn imbalance(&self) -> i64 {
         let mut balance = self.taken_over.get() as i64 + self.unparsed.get() as i64 - self.all_handed_over() as i64;
         for i in &self.interfaces {

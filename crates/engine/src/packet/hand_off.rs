@@ -1,4 +1,4 @@
-//! The note that accompanies a packet from worker to worker.
+//! The note that accompanies a packet from one worker to another.
 
 use sluice_route::Address;
 
@@ -8,46 +8,46 @@ use crate::packet::io::{NoteWords, PortIndex};
 use crate::packet::reason::Reason;
 use crate::packet::task::UnresolvedNeighbour;
 
-/// The node at which the receiving worker continues with a packet that was handed off.
+/// The node at which the receiving worker continues to process a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryPoint {
-    /// Session lookup: the worker owns the session's shard. Fragments carry the ports of their datagram.
+    /// Session lookup. The worker owns the session's shard. For a fragment, the note contains the ports of its datagram.
     Session,
-    /// Virtual reassembly: the worker collects the fragments of the datagram.
+    /// Virtual reassembly. The worker collects the fragments of the datagram.
     Fragment,
-    /// Neighbour resolution: the worker resolves neighbours.
+    /// Neighbour resolution. The worker resolves neighbours.
     Wait(UnresolvedNeighbour),
-    /// Local delivery, including neighbour discovery: the worker serves the gateway's own addresses.
+    /// Local delivery, including neighbour discovery. The worker handles packets to the gateway's own addresses.
     Gateway,
-    /// ICMP errors: the worker makes them.
+    /// ICMP error. The worker makes ICMP errors.
     SendIcmpError(IcmpError, Reason),
-    /// Transmit: the packet is finished, and the worker has a queue of the port.
+    /// Transmission. The packet is finished, and the worker has a queue of the port.
     Finished(u16),
-    /// Parse: the packet is as received from the port.
+    /// Parse. The packet is unchanged since it was received from the port.
     Received(PortIndex),
-    /// Forward: the packet is routed without a session.
+    /// Forward. The packet is routed without a session.
     Forward,
 }
 
 /// The note that accompanies a packet to another worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HandOffNote {
-    /// Where the receiving worker continues.
+    /// Node at which the receiving worker continues.
     pub stage: EntryPoint,
-    /// Interface that the packet was received on.
+    /// Interface on which the packet was received.
     pub interface: u16,
-    /// Origin of the packet.
+    /// How the packet came into the batch.
     pub origin: Origin,
-    /// Ports of the datagram, for fragments.
+    /// Ports of the datagram if the packet is a fragment.
     pub ports: (u16, u16),
-    /// IP ID with which fragments leave.
+    /// IP ID that fragments get.
     pub identification: u16,
-    /// Inter-router links and ends of tunnels that the packet has crossed.
+    /// Number of inter-router links and tunnel ends that the packet has crossed.
     pub crossed: u8,
 }
 
 impl HandOffNote {
-    /// The note of a packet for an entry point.
+    /// Creates the note of a packet for an entry point.
     pub fn new(stage: EntryPoint, meta: &Meta) -> Self {
         let ports = (meta.layers.source_port, meta.layers.destination_port);
         Self {
@@ -60,7 +60,7 @@ impl HandOffNote {
         }
     }
 
-    /// Encode the note in words.
+    /// Encodes the note as words.
     pub fn pack(self) -> NoteWords {
         let (stage, more, address) = match self.stage {
             EntryPoint::Session => (0, 0, 0),
@@ -85,7 +85,7 @@ impl HandOffNote {
         ]
     }
 
-    /// Decode a note. `None` if the words don't encode a note.
+    /// Decodes a note; `None` if the words are not an encoded note.
     pub fn unpack(words: &NoteWords) -> Option<Self> {
         let [first, second, high, low] = *words;
         let more = second & 0xffff_ffff_ffff;

@@ -1,23 +1,23 @@
-//! The ICMP error that answers a packet.
+//! The ICMP error with which a packet is answered.
 
-/// The ICMP error that answers a packet.
+/// The ICMP error with which a packet is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IcmpError {
-    /// TTL or hop limit exceeded.
+    /// The TTL or hop limit is exceeded.
     TimeExceeded,
-    /// Larger than the MTU of the next link, which is the value.
+    /// The packet exceeds the MTU of the next link. The value is this MTU.
     TooBig(u16),
-    /// No route.
+    /// There is no route to the destination.
     NoRoute,
-    /// The host does not answer.
+    /// The destination host does not answer neighbour requests.
     HostUnreachable,
-    /// Prohibited by policy.
+    /// A policy prohibits the packet.
     Prohibited,
-    /// No free outside port, or table full (RFC 6888 REQ-11).
+    /// No outside port is free, or a table is full (RFC 6888, REQ-11).
     NoResources,
-    /// No service on this port.
+    /// There is no service on the port.
     PortUnreachable,
-    /// The connection is refused by a TCP reset instead of an ICMP error.
+    /// The connection is refused with a TCP reset instead of an ICMP error.
     Reset,
 }
 

@@ -1,4 +1,4 @@
-//! The lists by which nodes pass packets on. A slot is on one list at a time.
+//! The lists on which nodes pass packets to other nodes. A slot is on one list at a time.
 
 mod fast_forward;
 
@@ -24,13 +24,13 @@ const _: () = assert!(BURST_BUFFERS == u128::BITS as usize);
 /// Packets of sessions, each with its session and direction.
 pub type SessionPackets = ArrayVec<(BufferIndex, RecordIndex, Direction), BURST_BUFFERS>;
 
-/// Packets whose next hop is not resolved, each with that next hop.
+/// Packets whose next hop is not resolved, each with the neighbour to resolve.
 pub type UnresolvedPackets = ArrayVec<(BufferIndex, UnresolvedNeighbour), BURST_BUFFERS>;
 
-/// Packets to be answered by an ICMP error, each with the error and the reason of its drop.
+/// Packets that will be answered with an ICMP error, each with the error and the drop reason.
 pub type IcmpErrors = ArrayVec<(BufferIndex, IcmpError, Reason), BURST_BUFFERS>;
 
-/// The packets that wait for a node.
+/// A list of packets that wait for a node.
 pub trait SlotList {
     /// Number of packets.
     fn len(&self) -> usize;
@@ -40,11 +40,11 @@ pub trait SlotList {
     }
     /// Whether a slot is on the list.
     fn holds(&self, slot: BufferIndex) -> bool;
-    /// Move all packets to another list.
+    /// Moves all packets to another list.
     fn drain_into(&mut self, other: &mut BufferIndices);
 }
 
-/// The list of an inline node, for which no packet waits.
+/// The list of an inline node, which is always empty.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoList;
 
@@ -95,7 +95,7 @@ impl<T: Waiting> SlotList for ArrayVec<T, BURST_BUFFERS> {
     }
 }
 
-/// One list for each address family, for a node that processes one family after the other.
+/// One list for each address family, for nodes that process the families separately.
 #[derive(Clone, Debug, Default)]
 pub struct ByFamily<T> {
     /// IPv4 packets.
@@ -136,7 +136,7 @@ pub enum Leave {
 }
 
 impl Leave {
-    /// All exits of the graph.
+    /// All ways to leave the graph.
     pub const ALL: [Leave; 6] = [
         Self::Drop,
         Self::TakenIn,
@@ -146,7 +146,7 @@ impl Leave {
         Self::Queue,
     ];
 
-    /// Its name in traces. Drops are shown with the name of their reason instead.
+    /// Name in traces. Drops are shown with the name of their reason instead.
     pub fn name(self) -> &'static str {
         match self {
             Self::Drop => "drop",
@@ -159,7 +159,7 @@ impl Leave {
     }
 }
 
-/// Where a packet is during a burst.
+/// Position of a packet during a burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Location {
     /// The packet waits for this node.
@@ -172,7 +172,7 @@ pub enum Location {
 
 macro_rules! lists {
     ($($(#[$only:meta])* $kind:ident $node:ident: $list:ty;)+) => {
-        /// The place of a node in the table, named after the node's file.
+        /// Position of a node in the table of nodes, named after the file of the node.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[expect(non_camel_case_types, reason = "the names of the nodes' files")]
         #[repr(usize)]
@@ -185,33 +185,33 @@ macro_rules! lists {
             pub const ALL: &'static [NodeIndex] = &[$($(#[$only])* NodeIndex::$node,)+];
         }
 
-        /// The lists that nodes fill: one per node, then the lists of exits.
+        /// The lists that nodes fill: one for each node, and those for packets that leave the graph.
         #[derive(Debug, Default)]
         pub struct Lists {
             $($(#[$only])* #[doc = concat!("Packets that wait for the node of `nodes/", stringify!($node), ".rs`.")] pub $node: $list,)+
-            /// To be parked until a neighbour is resolved.
+            /// Packets to park until a neighbour is resolved.
             pub park: ArrayVec<(BufferIndex, NeighbourIndex), BURST_BUFFERS>,
-            /// To be parked until the first fragment of their datagram arrives, with the entry of the fragment table.
+            /// Packets to park until the first fragment of their datagram arrives, each with its entry of the fragment table.
             pub park_fragment: ArrayVec<(BufferIndex, u32), BURST_BUFFERS>,
-            /// Unsolicited SYNs, to be parked until an outbound SYN matches them or their time is over.
+            /// Unsolicited SYNs to park until an outbound SYN matches them, or until their waiting time is over.
             pub park_syn: ArrayVec<UnsolicitedSyn, BURST_BUFFERS>,
-            /// To be held until their shard arrives.
+            /// Packets to hold until their shard arrives.
             pub hold: BufferIndices,
-            /// Of a shard that has arrived, to be queued until it is their turn.
+            /// Packets of a shard that has arrived. They are queued until they can be processed.
             pub queue: BufferIndices,
             /// Packets received by the gateway itself.
             pub taken: BufferIndices,
-            /// Consumed by a node that has counted the packet: only its buffer is freed.
+            /// Packets that a node has processed and counted, so that only their buffers are freed.
             pub used: BufferIndices,
             /// Tasks that need new buffers.
             pub tasks: ArrayVec<Task, BURST_BUFFERS>,
             /// Copies to be sent.
             pub copies: Copies,
-            /// Packets to be handed to other workers.
+            /// Packets to hand to other workers.
             pub hand_over: ArrayVec<(BufferIndex, WorkerIndex, HandOffCause, NoteWords), BURST_BUFFERS>,
             /// Dropped packets, with their reasons.
             pub drop: ArrayVec<(BufferIndex, Reason), BURST_BUFFERS>,
-            /// Packets to be transmitted, by port.
+            /// Packets to transmit, by port.
             pub to_send: Vec<BufferIndices>,
             /// Mask of the slots that inspection has passed in this burst.
             pub passed: u128,
@@ -219,27 +219,27 @@ macro_rules! lists {
             pub identified: u128,
             /// Mask of the slots with packets of hosts that match no session.
             pub sessionless: u128,
-            /// Mask of the slots with packets that came over an inter-router link and have not yet run the chain of the new
-            /// router.
+            /// Mask of the slots whose packets came over an inter-router link and for which the chain of the new router has not
+            /// been executed.
             pub fresh: u128,
         }
 
         impl Lists {
-            /// Whether no node has any packet left.
+            /// Whether all lists of nodes are empty.
             #[inline(always)]
             pub fn is_done(&self) -> bool {
                 $($(#[$only])* if !SlotList::is_empty(&self.$node) { return false; })+
                 true
             }
 
-            /// Drop all packets that still wait for a node.
+            /// Drops all packets that still wait for a node.
             pub fn drop_remaining(&mut self, reason: Own) {
                 let mut left = BufferIndices::new();
                 $($(#[$only])* self.$node.drain_into(&mut left);)+
                 left.into_iter().for_each(|slot| self.drop_packet(slot, reason));
             }
 
-            /// The node that a slot waits for.
+            /// The node for which a slot waits.
             fn node_of(&self, slot: BufferIndex) -> Option<NodeIndex> {
                 $($(#[$only])* if self.$node.holds(slot) { return Some(NodeIndex::$node); })+
                 None
@@ -251,7 +251,7 @@ macro_rules! lists {
 node_table!(lists);
 
 impl Lists {
-    /// Empty lists for `ports` ports.
+    /// Creates empty lists for `ports` ports.
     pub fn new(ports: usize) -> Self {
         Self {
             to_send: vec![BufferIndices::new(); ports],
@@ -259,7 +259,7 @@ impl Lists {
         }
     }
 
-    /// Whether there are tasks or copies that need new buffers.
+    /// Whether there are tasks or copies, which need new buffers.
     #[inline(always)]
     pub fn has_tasks(&self) -> bool {
         !self.tasks.is_empty() || !self.copies.is_empty()
@@ -283,24 +283,24 @@ impl Lists {
         self.sessionless >> (slot as usize % BURST_BUFFERS) & 1 != 0
     }
 
-    /// Clear the verdicts of a packet that is to be processed again, as part of another session.
+    /// Clears the verdicts of a packet that is processed again in another session.
     pub fn remove_verdict(&mut self, slot: BufferIndex) {
         let others = !(1u128 << (slot as usize % BURST_BUFFERS));
         (self.passed, self.identified) = (self.passed & others, self.identified & others);
     }
 
-    /// Clear the masks for the next burst.
+    /// Clears the masks for the next burst.
     pub fn forget_slots(&mut self) {
         (self.passed, self.identified, self.sessionless, self.fresh) = (0, 0, 0, 0);
     }
 
-    /// Drop a packet.
+    /// Drops a packet.
     #[inline(always)]
     pub fn drop_packet(&mut self, slot: BufferIndex, reason: impl Into<Reason>) {
         put(&mut self.drop, (slot, reason.into()));
     }
 
-    /// Send a packet. One without a port goes over an inter-router link, or into a tunnel.
+    /// Sends a packet. If the interface has no port, the packet goes over an inter-router link or into a tunnel.
     #[inline(always)]
     pub fn send(&mut self, port: PortIndex, slot: BufferIndex) {
         match self.to_send.get_mut(port as usize) {
@@ -309,7 +309,7 @@ impl Lists {
         }
     }
 
-    /// Let a packet wait for a neighbour.
+    /// Puts a packet on the list of those that wait for a neighbour.
     pub fn wait_for_neighbour(&mut self, slot: BufferIndex, wanted: Option<UnresolvedNeighbour>) {
         match wanted {
             Some(wanted) => put(&mut self.neighbour_resolution, (slot, wanted)),
@@ -317,12 +317,12 @@ impl Lists {
         }
     }
 
-    /// Fragment a packet, already translated, for a hop.
+    /// Requests the fragmentation of a translated packet for a hop.
     pub fn fragment(&mut self, slot: BufferIndex, hop: AdjacencyIndex) {
         put(&mut self.tasks, Task::Cut(slot, hop));
     }
 
-    /// Hand a packet to another worker.
+    /// Hands a packet to another worker.
     pub fn hand_over(&mut self, slot: BufferIndex, to: WorkerIndex, note: HandOffNote) {
         let cause = match note.stage {
             EntryPoint::Session => HandOffCause::Session,
@@ -335,19 +335,19 @@ impl Lists {
         self.hand_over_for(cause, slot, to, note);
     }
 
-    /// Hand a packet to another worker, with an explicit cause.
+    /// Hands a packet to another worker, with an explicit cause.
     #[inline(always)]
     pub fn hand_over_for(&mut self, cause: HandOffCause, slot: BufferIndex, to: WorkerIndex, note: HandOffNote) {
         put(&mut self.hand_over, (slot, to, cause, note.pack()));
     }
 
-    /// Answer a packet with an ICMP error and drop it.
+    /// Answers a packet with an ICMP error and drops the packet.
     #[inline(always)]
     pub fn icmp_error(&mut self, slot: BufferIndex, error: IcmpError, reason: impl Into<Reason>) {
         put(&mut self.icmp_error, (slot, error, reason.into()));
     }
 
-    /// Drop a packet, with an ICMP error to its sender if one is given.
+    /// Drops a packet. If an ICMP error is given, it is sent to the packet's sender.
     pub fn reject(&mut self, slot: BufferIndex, (error, reason): (Option<IcmpError>, Reason)) {
         match error {
             Some(error) => self.icmp_error(slot, error, reason),
@@ -355,7 +355,7 @@ impl Lists {
         }
     }
 
-    /// Where a slot is: its next node, its exit, or the reason of its drop.
+    /// The location of a packet: its next node, its exit, or its drop reason.
     pub fn location(&self, slot: BufferIndex) -> Option<Location> {
         let is_cut = |task: &Task| matches!(task, Task::Cut(cut, _) if *cut == slot);
         let is_parked =

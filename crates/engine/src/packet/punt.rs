@@ -1,9 +1,9 @@
-//! Punting: which packets a router's host receives, and the queues of frames between workers and the thread that serves the
-//! hosts.
+//! Punting: selection of the packets that a router's host receives, and the queues of frames between workers and the thread that
+//! serves the hosts.
 //!
 //! A router may have a host: a network namespace in which its daemons run. The host receives packets that are addressed to the
-//! router and that Sluice doesn't answer itself; what it sends leaves unchanged. Each class of punted packets has a policer, so
-//! that a flood of one class leaves the others unaffected.
+//! router and that Sluice doesn't answer itself. Packets that the host sends leave unchanged. Each class of punted packets has a
+//! policer, so that a flood of one class does not affect other classes.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -24,17 +24,17 @@ use crate::packet::reason::Own;
 pub enum PuntClass {
     /// Routing protocols: BGP, OSPF, RIP, RIPng, PIM, VRRP, EIGRP, LDP.
     Routing,
-    /// Bidirectional forwarding detection (RFC 5880): small, frequent and time-critical.
+    /// Bidirectional forwarding detection (RFC 5880): small, frequent packets that are time-critical.
     Bfd,
     /// DHCPv4 and DHCPv6.
     Dhcp,
-    /// ARP. It is only counted, because Sluice answers it itself.
+    /// ARP. It is only counted, because Sluice answers ARP itself.
     Arp,
-    /// All other packets: the operator's access, services, ICMP errors.
+    /// All other packets: management access of the operator, services, ICMP errors.
     Other,
 }
 
-/// IP protocols of routing protocols.
+/// IP protocol numbers of routing protocols: EIGRP, OSPF, PIM, VRRP.
 const ROUTING: [u8; 4] = [88, 89, 103, 112];
 /// TCP and UDP ports of routing protocols: BGP, RIP, RIPng, LDP.
 const ROUTING_PORTS: [u16; 4] = [179, 520, 521, 646];
@@ -44,7 +44,7 @@ const BFD_PORTS: [u16; 3] = [3784, 3785, 4784];
 const DHCP_PORTS: [u16; 4] = [67, 68, 546, 547];
 
 impl PuntClass {
-    /// Every class, in the order of their numbers.
+    /// All classes in the order of their numbers.
     pub const ALL: [PuntClass; 5] = [
         PuntClass::Routing,
         PuntClass::Bfd,
@@ -64,7 +64,7 @@ impl PuntClass {
         }
     }
 
-    /// The class of an IP packet. A later fragment has no ports and is classified by its protocol alone.
+    /// The class of an IP packet. A later fragment has no ports and is classified only by its protocol.
     pub fn of(layers: &Layers) -> Self {
         if ROUTING.contains(&layers.protocol) {
             return Self::Routing;
@@ -81,7 +81,7 @@ impl PuntClass {
         }
     }
 
-    /// The drop reason of a packet that exceeds the rate of the class.
+    /// The drop reason of a packet that exceeds the rate limit of the class.
     pub fn policed(self) -> Own {
         match self {
             PuntClass::Routing => Own::PuntPolicedRouting,
@@ -95,35 +95,36 @@ impl PuntClass {
 /// Multicast groups whose packets a host receives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Multicast {
-    /// Link-local groups: 224.0.0.0/24 and ff02::/16 except neighbour discovery, and broadcast DHCP.
+    /// Link-local groups: 224.0.0.0/24, ff02::/16 except neighbour discovery, and broadcast DHCP.
     #[default]
     LinkLocal,
-    /// All groups, for services that also receive other multicast.
+    /// All groups, for services that receive other multicast, too.
     All,
     /// No groups.
     None,
 }
 
-/// Packets a second and burst size, by [`PuntClass`], for one interface. The limits for all interfaces of a router together are
+/// Packets per second and burst size for one interface, by [`PuntClass`]. The limits of all interfaces of a router together are
 /// [`ROUTER_SHARE`] times as high.
 pub type Limits = [(u64, u64); PuntClass::ALL.len()];
 
 /// Default limits, in the order of [`PuntClass::ALL`].
 pub const LIMITS: Limits = [(20_000, 4_000), (10_000, 1_000), (1_000, 200), (0, 0), (5_000, 1_000)];
 
-/// A full bucket that all workers take from; of rate 0, none may pass.
+/// Creates a full bucket that all workers share. With rate 0, no packet passes.
 fn full_bucket((rate, burst): (u64, u64)) -> SharedTokenBucket {
     SharedTokenBucket::new(TokenRate::new(rate, burst))
 }
 
-/// A router's host as workers see it. It is kept over commits as long as its settings are unchanged, its counters even longer.
+/// A router's host, as workers use it. It is kept over commits as long as its settings don't change; its counters are always
+/// kept.
 #[derive(Debug)]
 pub struct Host {
     limits: Limits,
     multicast: Multicast,
-    /// Buckets by interface, so that a flood on one interface leaves the others unaffected.
+    /// Token buckets of each interface, so that a flood on one interface does not affect other interfaces.
     interfaces: Box<[[SharedTokenBucket; PuntClass::ALL.len()]]>,
-    /// Buckets for all interfaces together.
+    /// Token buckets of all interfaces together.
     all: [SharedTokenBucket; PuntClass::ALL.len()],
     passed: Arc<[AtomicU64; PuntClass::ALL.len()]>,
 }
@@ -135,7 +136,7 @@ impl Default for Host {
 }
 
 impl Host {
-    /// A host with these limits and full buckets, for this number of interfaces.
+    /// Creates a host with these limits for this number of interfaces. Its buckets are full.
     pub fn new(limits: Limits, multicast: Multicast, interfaces: usize) -> Self {
         let shared =
             limits.map(|(rate, burst)| (rate.saturating_mul(ROUTER_SHARE), burst.saturating_mul(ROUTER_SHARE)));
@@ -154,7 +155,7 @@ impl Host {
         settings(self) == settings(other)
     }
 
-    /// A host with these settings that continues the counters of another one.
+    /// Returns a host with the settings of this one and the counters of another one.
     pub fn changed_from(&self, before: &Self) -> Self {
         Self {
             passed: before.passed.clone(),
@@ -162,18 +163,18 @@ impl Host {
         }
     }
 
-    /// The multicast groups that it receives.
+    /// The multicast groups that the host receives.
     pub fn multicast(&self) -> Multicast {
         self.multicast
     }
 
-    /// Whether a packet of a class that arrived on an interface conforms to the limits.
+    /// Whether the limits permit a packet of a class that arrived on an interface.
     pub fn admits(&self, interface: u16, class: PuntClass, now: u64) -> bool {
         let own = self.interfaces.get(usize::from(interface));
         own.is_none_or(|own| own[class as usize].take(now)) && self.all[class as usize].take(now)
     }
 
-    /// Count a packet of a class that has passed, or was answered by Sluice.
+    /// Counts a packet of a class that has passed, or that Sluice has answered.
     pub fn count(&self, class: PuntClass) {
         self.passed[class as usize].fetch_add(1, Ordering::Relaxed);
     }
@@ -184,18 +185,18 @@ impl Host {
     }
 }
 
-/// Bytes of each queue: enough for the routing packets that arrive between two polls of the serving thread.
+/// Number of bytes in each queue. It is enough for the routing packets that arrive between two polls of the serving thread.
 pub const QUEUE_BYTES: usize = 1 << 20;
 
-/// Flag in the interface number of frames that the subscriber service sends: the frame holds an IPv4 packet of the gateway
-/// itself, with any link header and without tags, and the interface's virtual router routes it. Without the flag, the frame is
-/// sent unchanged.
+/// Flag in the interface number of a frame that the subscriber service sends. The frame contains an IPv4 packet of the gateway,
+/// with an arbitrary link header and without tags, and the interface's virtual router routes the packet. Without the flag, the
+/// frame is sent unchanged.
 pub const ROUTED: u16 = 1 << 15;
 
-/// Bytes before each frame: its interface, and its length.
+/// Number of bytes before each frame: its interface and its length.
 const HEAD: usize = 4;
 
-/// A queue of frames with this capacity in bytes.
+/// Creates a queue of frames with this capacity in bytes.
 pub fn queue(room: usize) -> (PuntSender, PuntReceiver) {
     let (giver, taker) = rtrb::RingBuffer::new(room);
     (PuntSender(giver), PuntReceiver(taker))
@@ -206,7 +207,7 @@ pub fn queue(room: usize) -> (PuntSender, PuntReceiver) {
 pub struct PuntSender(rtrb::Producer<u8>);
 
 impl PuntSender {
-    /// Push a frame, given in two parts. Returns `false`, without changes, if the queue has no room for it.
+    /// Appends a frame, which is given in two parts. Returns `false`, without effect, if the queue has no space for it.
     pub fn push(&mut self, interface: u16, parts: [&[u8]; 2]) -> bool {
         let Ok(length) = u16::try_from(parts[0].len() + parts[1].len()) else {
             return false;
@@ -226,13 +227,13 @@ impl PuntSender {
 pub struct PuntReceiver(rtrb::Consumer<u8>);
 
 impl PuntReceiver {
-    /// Whether a frame waits.
+    /// Whether a frame is in the queue.
     #[inline(always)]
     pub fn has_frame(&self) -> bool {
         !self.0.is_empty()
     }
 
-    /// Interface and length of the next frame, once it is complete.
+    /// Interface and length of the next frame; `None` if there is no complete frame.
     pub fn head(&mut self) -> Option<(u16, usize)> {
         let chunk = self.0.read_chunk(HEAD).ok()?;
         let (first, second) = chunk.as_slices();
@@ -245,7 +246,8 @@ impl PuntReceiver {
         (self.0.slots() >= HEAD + length).then_some((u16::from_ne_bytes([a, b]), length))
     }
 
-    /// Pop the next frame, as far as it fits into `into`. Call it only after [`PuntReceiver::head`] has returned a frame.
+    /// Removes the next frame, and copies as much of it as fits to `into`. Must be called only after [`PuntReceiver::head`] has
+    /// returned a frame.
     pub fn pop(&mut self, into: &mut [u8]) {
         let Some((_, length)) = self.head() else { return };
         let kept = length.min(into.len());
@@ -267,13 +269,13 @@ impl PuntReceiver {
 pub struct PuntQueue(RefCell<PuntSender>);
 
 impl PuntQueue {
-    /// A queue, and its receiving end.
+    /// Creates a queue, and its receiving end.
     pub fn new() -> (Self, PuntReceiver) {
         let (giver, taker) = queue(QUEUE_BYTES);
         (Self(RefCell::new(giver)), taker)
     }
 
-    /// Push a frame to a host, given in two parts. Returns `false` if the queue is full.
+    /// Appends a frame to a host, given in two parts. Returns `false` if the queue is full.
     pub fn push(&self, interface: u16, parts: [&[u8]; 2], counters: &WorkerCounters) -> bool {
         let given = self.0.borrow_mut().push(interface, parts);
         counters.punted.add(u64::from(given));

@@ -1,4 +1,4 @@
-//! Drop reasons: one numbered list, composed from the crates that decide.
+//! Drop reasons: one numbered list, which is composed of the reasons of several crates.
 
 use sluice_wire::{Fault, named};
 
@@ -69,17 +69,17 @@ named! {
 /// Why a packet was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reason {
-    /// Found by header validation.
+    /// A fault that header validation has found.
     Wire(Fault),
-    /// Decided by routing.
+    /// A decision of routing.
     Route(sluice_route::Reason),
-    /// Decided by the packet filter.
+    /// A decision of the packet filter.
     Filter(sluice_filter::Reason),
-    /// Decided by address translation.
+    /// A decision of address translation.
     Nat(sluice_nat::Reason),
-    /// Decided by inspection.
+    /// A decision of inspection.
     Inspect(sluice_inspect::Reason),
-    /// Decided by the engine.
+    /// A decision of the engine.
     Own(Own),
 }
 
@@ -92,7 +92,7 @@ impl Reason {
     /// Number of drop reasons.
     pub const COUNT: usize = Self::OWN + Own::ALL.len();
 
-    /// Number of the reason, below [`Reason::COUNT`].
+    /// Number of the reason, which is less than [`Reason::COUNT`].
     #[inline(always)]
     pub fn number(self) -> usize {
         match self {
@@ -136,7 +136,7 @@ impl Reason {
         }
     }
 
-    /// Description of the reason for an operator, in one line.
+    /// Description of the reason for operators, in one line.
     pub fn help(self) -> &'static str {
         match self {
             Self::Wire(r) => r.help(),

@@ -7,32 +7,33 @@ use crate::packet::adjacency::AdjacencyIndex;
 use crate::packet::io::BufferIndex;
 use crate::packet::reason::Reason;
 
-/// A task that needs new buffers. It is done in the second half of a burst.
+/// A task that needs new buffers. The second half of a burst executes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
     /// Fragment a datagram that exceeds the MTU of its hop.
     Cut(BufferIndex, AdjacencyIndex),
-    /// Send a neighbour request to the link, or a probe to the neighbour itself.
+    /// Send a neighbour request to the link, or a probe to the neighbour.
     Ask {
-        /// The neighbour to request.
+        /// The neighbour whose MAC is requested.
         neighbour: NeighbourIndex,
-        /// Its MAC address is known, so that the request is a unicast probe.
+        /// Whether the MAC is known, so that the request is a unicast probe.
         probe: bool,
     },
     /// Send a router advertisement to all hosts of an interface.
     Advertise(u16),
-    /// Announce an own address to all hosts of a link.
+    /// Announce an address of the gateway to all hosts of a link.
     Announce {
-        /// The link's interface.
+        /// Interface of the link.
         interface: u16,
         /// Position of the announced address.
         place: AddressPosition,
     },
-    /// Send the pending echo request of the owner state.
+    /// Send the pending echo request of the owner's state.
     Probe,
 }
 
-/// An address of an interface: the index of its network among the interface's addresses, and the offset in that network.
+/// Position of an address of an interface: the index of its network among the interface's addresses, and the offset in that
+/// network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AddressPosition {
     pub(crate) network: u16,
@@ -42,21 +43,21 @@ pub struct AddressPosition {
 /// A neighbour that must be resolved before a packet can be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnresolvedNeighbour {
-    /// The interface of the neighbour's link.
+    /// Interface of the link on which the neighbour is.
     pub interface: u16,
-    /// The neighbour's IP address.
+    /// IP address of the neighbour.
     pub address: Address,
 }
 
-/// An unsolicited SYN that is to be parked.
+/// An unsolicited SYN that will be parked.
 #[derive(Clone, Copy, Debug)]
 pub struct UnsolicitedSyn {
     /// Slot of the SYN.
     pub slot: BufferIndex,
     /// Hash of the SYN's flow key.
     pub hash: u64,
-    /// Time at which it is answered, in nanoseconds.
+    /// Time at which the SYN is answered, in nanoseconds.
     pub due: u64,
-    /// Why the SYN is rejected.
+    /// Reason for which the SYN is rejected.
     pub reason: Reason,
 }

@@ -1,16 +1,16 @@
-//! Time as an argument: no code of the data plane reads a clock itself.
+//! Time as a parameter. The code of the data plane never reads a clock.
 
-/// Ticks of the session timers per second. A tick is 10 ms; sessions keep the low 32 bits, which last
-/// 497 days and are compared by difference.
+/// Number of session timer ticks per second. A tick is 10 ms. Sessions store the low 32 bits, which wrap around after 497 days
+/// and are compared by their difference.
 pub const TICKS_PER_SECOND: u64 = 100;
 
-/// Ticks of one slot of the timer wheel's middle level: 0.64 s.
+/// Number of ticks in one slot of the timer wheel's middle level (0.64 s).
 const GRAIN: u64 = 64;
 
 /// The time of a burst.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Now {
-    /// Nanoseconds since the start of the engine (or of the capture).
+    /// Nanoseconds since the start of the engine or of the capture.
     pub nanoseconds: u64,
     /// The time in ticks.
     pub tick: u64,
@@ -26,15 +26,16 @@ impl Now {
         }
     }
 
-    /// The tick in `seconds` seconds, rounded as by [`Now::due_in`].
+    /// The tick after `seconds` seconds, rounded as in [`Now::due_in`].
     #[inline(always)]
     pub fn due(self, seconds: u32) -> u64 {
         let timeout = u64::from(seconds) * TICKS_PER_SECOND;
         self.due_in(timeout, timeout)
     }
 
-    /// The tick at which to check a session that may expire in `left` ticks of its timeout. If [`GRAIN`] is small compared to
-    /// the timeout, it is rounded up to a multiple of it, which avoids the finest level of the timer wheel.
+    /// The tick at which to check a session that may expire in `left` ticks; `timeout` is its whole timeout. If [`GRAIN`] is
+    /// small compared to the timeout, the tick is rounded up to a multiple of it, so that the finest level of the timer wheel is
+    /// not used.
     #[inline(always)]
     pub fn due_in(self, left: u64, timeout: u64) -> u64 {
         let due = self.tick + left;
@@ -42,13 +43,13 @@ impl Now {
         if coarse { due.next_multiple_of(GRAIN) } else { due }
     }
 
-    /// The low bits, as sessions store them.
+    /// The low 32 bits of the tick, in the form that sessions store.
     #[inline(always)]
     pub fn stamp(self) -> u32 {
         self.tick as u32
     }
 
-    /// Ticks since a stamp.
+    /// Number of ticks since a stamp.
     #[inline(always)]
     pub fn since(self, stamp: u32) -> u32 {
         self.stamp().wrapping_sub(stamp)

@@ -2,12 +2,12 @@
 
 use super::{Core, Load, Part, Placement, Topology};
 
-/// Maximum number of cores for which every division among stages is listed. With more cores, all stages but that of the
-/// sessions have a power of two.
+/// Maximum number of cores for which every division among stages is listed. With more cores, the number of cores of each stage,
+/// except the session stage, is a power of two.
 const FEW: usize = 8;
 
-/// The cores in the order of use: cores that share a cache are adjacent, those near the devices come first, and the second
-/// hyperthread of a core follows after all cores.
+/// The cores in the order in which they are used. Cores with a common cache are adjacent, cores near the devices come first, and
+/// second hyperthreads follow after all cores.
 pub fn order(cores: &[Core], topology: &Topology) -> Vec<Core> {
     sorted(cores, topology, true)
 }
@@ -29,7 +29,7 @@ fn sorted(cores: &[Core], topology: &Topology, siblings_last: bool) -> Vec<Core>
     sorted
 }
 
-/// All ways to divide the four parts into adjacent stages, each as the number of parts per stage.
+/// All ways to divide the four parts into adjacent stages. Each is given by the number of parts in each stage.
 fn groupings() -> impl Iterator<Item = Vec<usize>> {
     (0..8u32).map(|cuts| {
         let mut sizes = vec![1];
@@ -43,7 +43,7 @@ fn groupings() -> impl Iterator<Item = Vec<usize>> {
     })
 }
 
-/// All ways to divide `cores` among `stages`, at least one each. The stage `rest` gets the cores that the others leave.
+/// All ways to divide `cores` among `stages`, with at least one core for each stage. The stage `rest` gets the remaining cores.
 fn divisions(cores: usize, stages: usize, rest: usize) -> Vec<Vec<usize>> {
     let sizes = (1..cores).filter(|size| cores <= FEW || size.is_power_of_two());
     let sizes: Vec<usize> = sizes.collect();
@@ -67,7 +67,8 @@ fn divisions(cores: usize, stages: usize, rest: usize) -> Vec<Vec<usize>> {
     adjacencies
 }
 
-/// A pipeline with these numbers of parts and cores per stage. A last stage without a size runs on the cores of the first.
+/// A pipeline with these numbers of parts and cores in each stage. If the last stage has no size, it runs on the cores of the
+/// first stage.
 fn pipeline(order: &[Core], parts: &[usize], sizes: &[usize]) -> Option<Placement> {
     let mut workers: [Vec<Core>; 4] = Default::default();
     let (mut part, mut core) = (0, 0);
@@ -84,11 +85,11 @@ fn pipeline(order: &[Core], parts: &[usize], sizes: &[usize]) -> Option<Placemen
     Placement::new(workers)
 }
 
-/// All useful placements on these cores: run-to-completion on one core, on two, up to all; every division of the parts into
-/// stages with every division of the cores. These are some hundred, or two thousand on the largest machines.
+/// All useful placements on these cores: run-to-completion on any number of cores, and every division of the parts into stages
+/// with every division of the cores. Usually there are some hundred, on the largest machines two thousand.
 pub fn candidates(cores: &[Core], topology: &Topology, load: &Load) -> Vec<Placement> {
     let near = order(cores, topology);
-    // More workers than shards would be idle.
+    // Workers beyond the number of shards would be idle.
     let most = near.len().min(usize::from(load.shards));
     let complete = (1..=most)
         .rev()
@@ -99,7 +100,7 @@ pub fn candidates(cores: &[Core], topology: &Topology, load: &Load) -> Vec<Place
             .any(|other| other < core && topology.are_siblings(*core, *other))
     };
     let single: Vec<Core> = near.iter().copied().filter(|core| !is_second(core)).collect();
-    // Fewer cores may give the same rate, and stages may run on the hyperthreads of one core.
+    // Fewer cores may give the same rate, and stages may run on hyperthreads of one core.
     let counts = (2..=near.len()).filter(|&count| is_listed(count) || count == single.len() || count == near.len());
     for count in counts {
         pipelines(&near[..count], load, &mut found);
@@ -110,12 +111,12 @@ pub fn candidates(cores: &[Core], topology: &Topology, load: &Load) -> Vec<Place
     found
 }
 
-/// The placements with split roles, with assistance.
+/// The placements with separate roles, with assistance added.
 pub fn assisted(all: &[Placement]) -> Vec<Placement> {
     all.iter().filter_map(Placement::with_assist).collect()
 }
 
-/// Add every division of the parts into stages, with every division of the cores.
+/// Adds every division of the parts into stages, with every division of the cores.
 fn pipelines(order: &[Core], load: &Load, found: &mut Vec<Placement>) {
     let queues = usize::from(load.queues.max(1));
     for parts in groupings().filter(|parts| parts.len() > 1) {
@@ -125,14 +126,14 @@ fn pipelines(order: &[Core], load: &Load, found: &mut Vec<Placement>) {
             false => Vec::new(),
         };
         for sizes in adjacencies {
-            // A worker that receives or transmits without having sessions needs a queue.
+            // A worker that receives or transmits but has no sessions needs a queue.
             let ends = [0, sizes.len() - 1];
             if ends.iter().all(|&end| end == rest || sizes[end] <= queues) {
                 found.extend(pipeline(order, &parts, &sizes));
             }
         }
-        // The receiving workers also transmit, so that buffers return to where they are needed. The other workers do the parts
-        // in between.
+        // The receiving workers also transmit, so that buffers return to the workers that need them. The other workers have the
+        // parts in between.
         let last = parts.len() - 1;
         if parts.len() > 2 && (1..last).contains(&rest) {
             let adjacencies = divisions(order.len(), last, rest).into_iter();
@@ -145,12 +146,12 @@ fn pipelines(order: &[Core], load: &Load, found: &mut Vec<Placement>) {
     }
 }
 
-/// Whether a number of cores is listed: every number up to [`FEW`], and powers of two.
+/// Whether placements with this number of cores are listed: every number up to [`FEW`], and powers of two.
 fn is_listed(count: usize) -> bool {
     count <= FEW || count.is_power_of_two()
 }
 
-/// The stage that a part is in.
+/// The stage that contains a part.
 fn stage_of(part: Part, parts: &[usize]) -> usize {
     let mut end = 0;
     let ends = parts.iter().map(|parts| {
@@ -165,7 +166,8 @@ mod tests {
     use super::super::{DeviceSite, Site};
     use super::*;
 
-    /// Sockets with two caches of two cores with two hyperthreads each, numbered as Linux does, the second hyperthreads last.
+    /// A machine whose sockets have two caches; each cache has two cores with two hyperthreads. Numbers are as in Linux, with the
+    /// second hyperthreads last.
     fn machine(sockets: u16) -> Topology {
         let physical = 4 * sockets;
         let site = |core: Core| Site {
@@ -224,11 +226,11 @@ mod tests {
 
     #[test]
     fn four_cores_have_every_division() {
-        // Of 4 cores: C(3,1) divisions for each of 3 cuts, C(3,2) for each of 3, and one with four stages; likewise of 2 and 3
-        // cores.
+        // With 4 cores: C(3,1) divisions for each of 3 cuts into two stages, C(3,2) for each of 3 cuts into three, and one for
+        // four stages. The numbers for 2 and 3 cores follow in the same way.
         let found = candidates(&[0, 1, 2, 3], &Topology::flat(4), &Load::even(16));
         let onwards = 3 + (3 * 2 + 3) + (3 * 3 + 3 * 3 + 1);
-        // With transmit on the receiving cores: 2 cuts into 3 stages, and one into 4.
+        // Placements in which the receiving cores transmit: 2 cuts into 3 stages, and one cut into 4 stages.
         let there_and_back = 2 + (2 * 2 + 1) + (2 * 3 + 3);
         assert_eq!(4 + onwards + there_and_back, found.len());
     }

@@ -1,8 +1,9 @@
-//! Selects one of the candidate placements.
+//! Selection of one of the candidate placements.
 
 use super::{Costs, Load, Placement, Prediction, Topology, predict};
 
-/// Rates within this fraction of the best are considered equal. Among these, the simplest placement is chosen.
+/// Rates that differ from the best rate by at most this fraction count as equal. Among placements with equal rates, the simplest
+/// is chosen.
 const EQUAL: f64 = 0.03;
 
 /// A placement with its prediction.
@@ -20,14 +21,14 @@ impl Planned {
         self.prediction.packets_per_second
     }
 
-    /// Sort key with the simplest placement first: no pipeline, fewer stages, fewer workers, no assistance.
+    /// Sort key by which the simplest placement comes first: no pipeline, fewer stages, fewer workers, no assistance.
     fn complexity(&self) -> (usize, usize, bool) {
         let placement = &self.placement;
         (placement.stages().len(), placement.workers().len(), placement.assists())
     }
 }
 
-/// Predictions for all placements, the best first.
+/// Predictions for all placements. The best comes first.
 pub fn rank(all: Vec<Placement>, costs: &Costs, topology: &Topology, load: &Load, hz: f64) -> Vec<Planned> {
     let planned = all.into_iter().map(|placement| Planned {
         prediction: predict(&placement, costs, topology, load, hz),
@@ -38,8 +39,8 @@ pub fn rank(all: Vec<Placement>, costs: &Costs, topology: &Topology, load: &Load
     ranked
 }
 
-/// The placement to use: the simplest of those with about the best rate. If a required rate is given, the one with the fewest
-/// workers that reaches it, if any does.
+/// The placement to use: the simplest of those whose rate is about the best. If a required rate is given and can be reached, the
+/// placement with the fewest workers that reaches it.
 pub fn choose<'p>(ranked: &'p [Planned], load: &Load) -> Option<&'p Planned> {
     let carrying = load.offered.map(|offered| {
         let enough = ranked.iter().filter(move |planned| planned.rate() >= offered);

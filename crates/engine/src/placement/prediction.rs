@@ -1,24 +1,24 @@
-//! Predicts the rate of a placement from the cycles that each of its workers spends per offered packet.
+//! Prediction of the rate of a placement from the cycles that each of its workers needs per offered packet.
 
 use super::{Core, Costs, Load, Part, Placement, Topology};
 
-/// Factor of the cycles per packet on a core with two busy hyperthreads: together they do 1.25 times the work of one. Workers poll, so even
-/// an idle sibling takes its half.
+/// Factor of the cycles per packet on a core with two busy hyperthreads, which together do 1.25 times the work of one. Workers
+/// poll, so even an idle sibling uses its half of the core.
 pub const SIBLINGS: f64 = 1.6;
 
-/// Factor of the cycles for receive and transmit on a core of another memory node than the device.
+/// Factor of the cycles for receiving and transmitting on a core whose memory node is not that of the device.
 const REMOTE: f64 = 1.3;
 
-/// What a worker spends cycles on.
+/// What a worker uses cycles for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Item {
     /// A part of packet processing.
     Part(Part),
-    /// Handing packets to other workers.
+    /// Handing packets over to other workers.
     HandOver,
-    /// Taking packets from other workers.
+    /// Taking packets over from other workers.
     TakeOver,
-    /// Receiving into buffers that other workers used last.
+    /// Receiving into buffers that other workers have used last.
     Return,
 }
 
@@ -34,20 +34,20 @@ impl Item {
     }
 }
 
-/// Cycles of a worker per packet offered to the machine.
+/// Cycles of a worker per packet that is offered to the machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WorkerLoad {
     /// Core of the worker.
     pub core: Core,
     /// Cycles by part, in the order of [`Part::ALL`].
     pub parts: [f64; 4],
-    /// For handing packets to other workers.
+    /// Cycles for handing packets over to other workers.
     pub given: f64,
-    /// For taking packets from other workers.
+    /// Cycles for taking packets over from other workers.
     pub taken: f64,
-    /// For buffers that other workers used last.
+    /// Cycles for buffers that other workers have used last.
     pub returned: f64,
-    /// Factor for a busy sibling hyperthread.
+    /// Factor that accounts for a busy sibling hyperthread.
     pub slowdown: f64,
 }
 
@@ -68,7 +68,7 @@ impl WorkerLoad {
         (self.parts.iter().sum::<f64>() + self.given + self.taken + self.returned) * self.slowdown
     }
 
-    /// The item that takes most cycles.
+    /// The item that needs the most cycles.
     pub fn most(&self) -> Item {
         let parts = Part::ALL.map(|part| (self.parts[part as usize], Item::Part(part)));
         let others = [
@@ -87,9 +87,9 @@ impl WorkerLoad {
 pub struct Prediction {
     /// Maximum packets per second without loss.
     pub packets_per_second: f64,
-    /// Loads of the workers, in order.
+    /// Loads of the workers, in the order of their numbers.
     pub workers: Vec<WorkerLoad>,
-    /// Index in [`Self::workers`] of the busiest one.
+    /// Index in [`Self::workers`] of the busiest worker.
     pub busiest: usize,
 }
 
@@ -99,20 +99,20 @@ impl Prediction {
         self.workers.get(self.busiest)
     }
 
-    /// Fraction of a worker's time that is used at a rate in packets per second; 1 at the maximum rate of the busiest worker.
+    /// Fraction of a worker's time that is used at a rate in packets per second. It is 1 at the maximum rate of the busiest worker.
     pub fn busy(&self, worker: &WorkerLoad, hz: f64, rate: f64) -> f64 {
         worker.cycles() * rate / hz.max(1.0)
     }
 }
 
-/// Sums up the cycles of workers along the path of packets.
+/// Adds up the cycles of workers along the path of packets.
 struct Way<'a> {
     costs: &'a Costs,
     topology: &'a Topology,
     loads: Vec<WorkerLoad>,
 }
 
-/// Packets at a worker: its core and its share of all packets.
+/// Packets at a worker: core of the worker, and fraction of all packets.
 type At = (Core, f64);
 
 impl Way<'_> {
@@ -121,7 +121,7 @@ impl Way<'_> {
         self.loads.get_mut(place)
     }
 
-    /// Add the cycles of a part at workers with these shares.
+    /// Adds the cycles of a part for workers with these fractions of the packets.
     fn work(&mut self, part: Part, at: &[At]) {
         for &(core, share) in at {
             let mut cycles = self.costs.of(part) * share;
@@ -134,7 +134,7 @@ impl Way<'_> {
         }
     }
 
-    /// Add the cycles to hand a share of all packets from one worker to another, which continues with a part.
+    /// Adds the cycles for handing a fraction of the packets from one worker to another, which continues with a part.
     fn give(&mut self, from: Core, to: Core, part: Part, share: f64) {
         if from == to {
             return;
@@ -149,7 +149,7 @@ impl Way<'_> {
         }
     }
 
-    /// Add the cycles to hand all packets from their workers to new ones, independently of where they are.
+    /// Adds the cycles for handing all packets from their present workers to new workers, independent of the present worker of a packet.
     fn spread(&mut self, from: &[At], to: &[At], part: Part) {
         for &(giver, given) in from {
             for &(taker, taken) in to {
@@ -158,7 +158,7 @@ impl Way<'_> {
         }
     }
 
-    /// Add the cycles for buffers that return from transmitting to receiving workers, in any combination.
+    /// Adds the cycles for buffers that return from transmitting to receiving workers, in any combination.
     fn back(&mut self, received: &[At], sent: &[At]) {
         for &(receiver, brought) in received {
             for &(sender, taken) in sent.iter().filter(|&&(sender, _)| sender != receiver) {
@@ -171,12 +171,12 @@ impl Way<'_> {
     }
 }
 
-/// Equal shares for some workers.
+/// Equal fractions for some workers.
 fn evenly(cores: &[Core]) -> Vec<At> {
     cores.iter().map(|&core| (core, 1.0 / cores.len() as f64)).collect()
 }
 
-/// Move the shares of workers without a queue to those with one.
+/// Moves the fractions of workers without a queue to workers with a queue.
 fn to_queues(at: &[At], queues: usize) -> Vec<At> {
     let mut queued: Vec<At> = at.iter().take(queues).map(|&(core, _)| (core, 0.0)).collect();
     for (place, &(_, share)) in at.iter().enumerate() {
@@ -185,18 +185,18 @@ fn to_queues(at: &[At], queues: usize) -> Vec<At> {
     queued
 }
 
-/// Predict the performance of a placement on a machine with a clock of `hz` cycles per second.
+/// Predicts the performance of a placement on a machine with a clock of `hz` cycles per second.
 ///
-/// The cycles of a worker per offered packet are the sum of the costs of its parts, weighted by its share, and of its hand-overs. The maximum
-/// rate is the one at which the cycles of the busiest worker add up to `hz`.
+/// The cycles of a worker per offered packet are the costs of its parts, weighted by its fraction of the packets, and the costs
+/// of its hand-overs. The maximum rate is reached when the cycles of the busiest worker add up to `hz`.
 ///
-/// With assistance, workers take over the share of sessions that balances their load with that of the assisted workers.
+/// With assistance, workers take over the fraction of sessions that balances their load with that of the assisted workers.
 pub fn predict(placement: &Placement, costs: &Costs, topology: &Topology, load: &Load, hz: f64) -> Prediction {
     let with = |assisted| spent(placement, assisted, costs, topology, load, hz);
     if !placement.assists() {
         return with(0.0);
     }
-    // The shard of an elephant flow can't be taken over in part.
+    // The shard of an elephant flow can't be divided.
     let most = 1.0
         - load
             .shares(usize::from(load.shards.max(1)))
@@ -218,10 +218,10 @@ pub fn predict(placement: &Placement, costs: &Costs, topology: &Topology, load: 
     with(least)
 }
 
-/// Number of bisection steps for the share that balances the workers.
+/// Number of bisection steps in the search for the fraction that balances the workers.
 const HALVINGS: usize = 20;
 
-/// The cycles of all workers if the receiving ones do the share `assisted` of the sessions.
+/// The cycles of all workers if the receiving workers process the fraction `assisted` of the sessions.
 fn spent(placement: &Placement, assisted: f64, costs: &Costs, topology: &Topology, load: &Load, hz: f64) -> Prediction {
     let workers = placement.workers();
     let mut way = Way {
@@ -256,12 +256,12 @@ fn spent(placement: &Placement, assisted: f64, costs: &Costs, topology: &Topolog
         sessions.extend(assisting.map(|(core, share)| (core, share * assisted)));
     }
     if is_joined(Part::Receive, Part::Parse) && is_joined(Part::Parse, Part::Session) {
-        // Packets of owners without a queue arrive at another worker.
+        // Packets of shard owners without a queue arrive at another worker.
         for (place, &(owner, share)) in sessions.iter().enumerate() {
             way.give(sessions[place % queues].0, owner, Part::Session, share);
         }
     } else {
-        // The shard of a packet is known once it is parsed.
+        // The shard of a packet is known after parsing.
         way.spread(&parsed, &sessions, Part::Session);
     }
     way.work(Part::Session, &sessions);
@@ -283,7 +283,7 @@ fn spent(placement: &Placement, assisted: f64, costs: &Costs, topology: &Topolog
         }
     };
     way.work(Part::Transmit, &sent);
-    // In run-to-completion, workers transmit most of the packets that they received themselves.
+    // With run-to-completion, workers mostly transmit packets that they received themselves.
     if placement.is_pipeline() {
         way.back(&received, &sent);
     }
@@ -351,7 +351,7 @@ mod tests {
         };
         let prediction = predict(&all(2), &costs, &Topology::flat(2), &load, HZ);
         let first = prediction.workers[0];
-        // It receives, parses and sends everything and has half of the sessions; the other half goes to the other worker and back.
+        // The first worker receives, parses and sends all packets and has half of the sessions. The other half goes to the other worker.
         assert_eq!([10.0, 10.0, 30.0, 20.0], first.parts);
         assert_eq!((10.0, 10.0), (first.given, first.taken));
         let second = prediction.workers[1];
@@ -433,7 +433,7 @@ mod tests {
             busiest: 1.0,
             ..Load::even(16)
         };
-        // Four workers reach no more than one, because the busiest shard limits them, but a pipeline relieves its worker of other parts.
+        // Four workers are not faster than one, because the busiest shard limits the rate. In a pipeline its worker has fewer parts.
         assert_eq!(rate(&all(1), &costs, &load), rate(&all(4), &costs, &load));
         let pipeline = Placement::new([vec![0], vec![0], vec![1], vec![2]]).unwrap();
         assert!(rate(&pipeline, &costs, &load) > 1.5 * rate(&all(4), &costs, &load));
@@ -459,11 +459,11 @@ mod tests {
             let prediction = predict(placement, &costs, &Topology::flat(2), &Load::even(1024), HZ);
             [0, 1].map(|place| (prediction.workers[place].cycles() * 10.0).round() / 10.0)
         };
-        // Handing over and taking cost 20 each: 10 + 10 + 20 + 20 + 20 on the receiving worker and 20 + 100 + 20 on the session worker.
+        // A hand-over costs 20 on each side: 10 + 10 + 20 + 20 + 20 on the receiving worker, and 20 + 100 + 20 on the session worker.
         assert_eq!([80.0, 140.0], cycles(&sends));
-        // With the share x taken over: 80 - 40 x + 100 x and 140 - 140 x, so x = 0.3.
+        // If the fraction x is taken over: 80 - 40 x + 100 x and 140 - 140 x, so x = 0.3.
         assert_eq!([98.0, 98.0], cycles(&sends.with_assist().unwrap()));
-        // 10 + 10 + 20 and 20 + 100 + 20; with x: 40 - 20 x + 120 x and 140 - 140 x, so x = 100 / 240.
+        // Without assistance: 10 + 10 + 20 and 20 + 100 + 20. With it: 40 - 20 x + 120 x and 140 - 140 x, so x = 100 / 240.
         assert_eq!([40.0, 140.0], cycles(&inspects));
         assert_eq!([81.7, 81.7], cycles(&inspects.with_assist().unwrap()));
     }

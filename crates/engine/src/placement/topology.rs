@@ -2,7 +2,7 @@
 
 use super::Core;
 
-/// Distance between two workers, as cache lines have to travel.
+/// Distance between two workers, according to the path of cache lines between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(usize)]
 pub enum Distance {
@@ -34,13 +34,13 @@ impl Distance {
 /// Location of a core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Site {
-    /// The core's number in the kernel: a hyperthread, if the machine has these.
+    /// Number of the core in the kernel. If the machine has hyperthreads, this is the number of a hyperthread.
     pub core: Core,
     /// Number of the core's socket.
     pub socket: u16,
-    /// Its physical core: the lowest number among its hyperthreads.
+    /// Physical core, represented by the lowest number among its hyperthreads.
     pub physical: Core,
-    /// Its last-level cache: the lowest number among the cores that share it.
+    /// Last-level cache, represented by the lowest number among the cores that share it.
     pub cache: Core,
     /// Number of the core's memory node.
     pub node: u16,
@@ -51,21 +51,21 @@ pub struct Site {
 pub struct DeviceSite {
     /// Name of the device's interface.
     pub name: String,
-    /// Its memory node; `None` for a device without one, such as a virtual device.
+    /// Memory node of the device; `None` for a device without one, such as a virtual device.
     pub node: Option<u16>,
 }
 
 /// Cores and devices of a machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Topology {
-    /// The cores, by their numbers.
+    /// The cores in the order of their numbers.
     pub cores: Vec<Site>,
     /// The devices.
     pub devices: Vec<DeviceSite>,
 }
 
 impl Topology {
-    /// A machine with one socket, one cache, no hyperthreads.
+    /// A machine with one socket and one cache, and without hyperthreads.
     pub fn flat(cores: u16) -> Self {
         let site = |core| Site {
             core,
@@ -86,7 +86,7 @@ impl Topology {
         self.cores.get(place)
     }
 
-    /// The distance between two cores. An unknown core is assumed to be in the same socket.
+    /// The distance between two cores. Unknown cores are assumed to be in the same socket.
     pub fn distance(&self, one: Core, other: Core) -> Distance {
         match (self.site(one), self.site(other)) {
             (Some(one), Some(other)) if one.socket != other.socket => Distance::Far,
@@ -109,8 +109,8 @@ impl Topology {
         f64::from(far) / f64::from(all.max(1))
     }
 
-    /// This machine with more cores next to its last one, for predictions about larger machines. The new cores share cache and
-    /// socket with it, and have no hyperthreads.
+    /// This machine with `more` additional cores, for predictions about larger machines. The new cores are in the socket and
+    /// cache of the last core, and have no hyperthreads.
     pub fn extended(&self, more: u16) -> Self {
         let mut larger = self.clone();
         let Some(&last) = self.cores.last() else { return larger };

@@ -5,14 +5,14 @@ use sluice_inspect::applications::ProtocolPair;
 /// State of application identification of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Application {
-    /// Not identified, and identification is not enabled for the session.
+    /// The application is unknown, and identification is not enabled for the session.
     #[default]
     Nothing,
-    /// Identification starts with the next packet.
+    /// Identification will start with the next packet.
     Enabled,
     /// Identification is in progress.
     Pending(PendingIndex),
-    /// Identification has finished with this result. Both numbers are 0 if the application stayed unknown.
+    /// Identification has finished with this result. Both numbers are 0 if the application is still unknown.
     Known(ProtocolPair),
 }
 
@@ -20,21 +20,21 @@ pub enum Application {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PendingIndex(pub(crate) u32);
 
-/// Maximum number of sessions that a worker identifies at a time, limited by the bits of the record's field.
+/// Maximum number of sessions that a worker identifies simultaneously. It is limited by the number of bits in the record's field.
 pub const MAX_PENDING: u32 = 1 << SLOT_BITS;
-/// Bits of the entry's index.
+/// Number of bits of the entry's index.
 pub(crate) const SLOT_BITS: u32 = 20;
-/// Bits of the serial number.
+/// Number of bits of the serial number.
 pub(crate) const SERIAL_BITS: u32 = 30 - SLOT_BITS;
 
-/// Position of the state, which is in the two highest bits of the record's field.
+/// Position of the state in the record's field. The state is in the two highest bits.
 const KIND: u32 = 30;
 const PENDING: u32 = 1;
 const KNOWN: u32 = 2;
 const WANTED: u32 = 3;
 
 impl Application {
-    /// Decode the field of a session record.
+    /// Decodes the field of a session record.
     #[inline(always)]
     pub fn from_bits(bits: u32) -> Self {
         let rest = bits & ((1 << KIND) - 1);
@@ -49,7 +49,7 @@ impl Application {
         }
     }
 
-    /// Encode as the record's field. nDPI's numbers have less than 15 bits.
+    /// Encodes the state as the field of a session record. nDPI's numbers have less than 15 bits.
     pub fn bits(self) -> u32 {
         match self {
             Self::Nothing => 0,
@@ -61,7 +61,7 @@ impl Application {
         }
     }
 
-    /// Whether packets are to be processed for identification.
+    /// Whether packets are passed to identification.
     #[inline(always)]
     pub fn is_open(self) -> bool {
         matches!(self, Self::Enabled | Self::Pending(_))

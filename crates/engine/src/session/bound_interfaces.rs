@@ -1,12 +1,12 @@
-//! The interfaces by which the packets of a session arrive, as its record stores them.
+//! The interfaces on which the packets of a session arrive, as stored in its record.
 
 use bytemuck::{Pod, Zeroable};
 use sluice_wire::Direction;
 
 use crate::packet::adjacency::AdjacencyIndex;
 
-/// The protocol of a session and, for each direction, the interface that its packets arrive on and whether they refresh the
-/// session (RFC 4787, REQ-6), in one word.
+/// The protocol of a session and, for each direction, the interface on which its packets arrive and whether they refresh the
+/// session (RFC 4787, REQ-6). All are stored in one word.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(transparent)]
 pub struct BoundInterfaces(u32);
@@ -16,12 +16,12 @@ impl BoundInterfaces {
     const INTERFACE: u32 = AdjacencyIndex::MAX_INTERFACES as u32;
     /// Flag above the interface: packets of the direction refresh the session.
     const REFRESHES: u32 = Self::INTERFACE + 1;
-    /// Bits per direction.
+    /// Number of bits for each direction.
     const WIDTH: u32 = 12;
-    /// The direction is not bound to an interface.
+    /// Interface number that means that the direction is not bound to an interface.
     pub const NONE: u16 = AdjacencyIndex::MAX_INTERFACES as u16;
 
-    /// A protocol with, for each direction, the interface and whether its packets refresh the session.
+    /// Creates the word from a protocol and, for each direction, the interface and whether packets refresh the session.
     pub fn new(protocol: u8, interfaces: [u16; 2], refreshes: [bool; 2]) -> Self {
         let refreshes = refreshes.map(|refreshes| u32::from(refreshes) * Self::REFRESHES);
         let bare = Self(u32::from(protocol) << (2 * Self::WIDTH) | refreshes[0] | refreshes[1] << Self::WIDTH);
@@ -29,7 +29,7 @@ impl BoundInterfaces {
         bare.with(Direction::Forward, forward).with(Direction::Reverse, reverse)
     }
 
-    /// Replace the interface of a direction.
+    /// Replaces the interface of a direction.
     pub fn with(self, direction: Direction, interface: u16) -> Self {
         let shift = direction as u32 * Self::WIDTH;
         let interface = u32::from(interface.min(Self::NONE));
@@ -41,7 +41,8 @@ impl BoundInterfaces {
         self.0 >> (direction as u32 * Self::WIDTH)
     }
 
-    /// The interface that packets of a direction arrive on. [`BoundInterfaces::NONE`] if it has to be checked for each packet.
+    /// The interface on which packets of a direction arrive, or [`BoundInterfaces::NONE`] if the source of each packet must be
+    /// validated.
     #[inline(always)]
     pub fn interface(self, direction: Direction) -> u16 {
         (self.of(direction) & Self::INTERFACE) as u16

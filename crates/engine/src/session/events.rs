@@ -1,4 +1,4 @@
-//! Translation events, passed from a worker to the logger by a bounded queue that never blocks the worker.
+//! Translation events. A bounded queue passes them from a worker to the logger and never blocks the worker.
 
 use std::cell::RefCell;
 
@@ -14,7 +14,7 @@ pub struct EventQueue(Option<RefCell<rtrb::Producer<Event>>>);
 pub type Taken = rtrb::Consumer<Event>;
 
 impl EventQueue {
-    /// A queue for a number of events and its consumer. Without a capacity there is no queue.
+    /// Creates a queue for `most` events, and its consumer. If `most` is 0, there is no queue.
     pub fn new(most: usize) -> (Self, Option<Taken>) {
         if most == 0 {
             return (Self(None), None);
@@ -23,7 +23,7 @@ impl EventQueue {
         (Self(Some(RefCell::new(producer))), Some(consumer))
     }
 
-    /// Move the events of a shard to the queue. Events that don't fit are counted as lost.
+    /// Moves the events of a shard to the queue. If the queue is full, events are counted as lost.
     #[inline(always)]
     pub fn collect(&self, outbox: &mut Outbox, counters: &WorkerCounters) {
         if !outbox.is_empty() {

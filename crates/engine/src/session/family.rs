@@ -1,4 +1,4 @@
-//! IPv4 and IPv6 behind one trait, so that a node is written once.
+//! One trait for IPv4 and IPv6, so that the code of a node is written once.
 
 use std::marker::PhantomData;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -27,38 +27,38 @@ use crate::session::ip_id;
 use crate::session::record::{Session4, Session6, Track, Verdict};
 use crate::session::shard::Shard;
 
-/// What nodes use of a session record.
+/// The methods of a session record that nodes use.
 pub trait Session<F: Family>: Record<Key = F::Key> + Default {
-    /// Key of the first packet's direction.
+    /// Key of packets in the forward direction, which is that of the first packet.
     fn forward(&self) -> &F::Tuple;
-    /// Key of the reverse direction.
+    /// Key of packets in the reverse direction.
     fn reverse(&self) -> &F::Tuple;
-    /// The decisions of the slow path.
+    /// The decisions that the slow path has made.
     fn verdict(&self) -> &Verdict;
-    /// The decisions of the slow path, mutable.
+    /// The decisions that the slow path has made, mutable.
     fn verdict_mut(&mut self) -> &mut Verdict;
-    /// The state that packets change.
+    /// The state that is updated by packets.
     fn track(&self) -> &Track;
-    /// The state that packets change, mutable.
+    /// The state that is updated by packets, mutable.
     fn track_mut(&mut self) -> &mut Track;
-    /// Set the keys of both directions. Must be called before the record is in a table.
+    /// Sets the keys of both directions. Must be called before the record is in a table.
     fn set_keys(&mut self, forward: F::Tuple, reverse: F::Tuple);
 
-    /// How packets are translated.
+    /// How the session's packets are translated.
     #[inline(always)]
     fn nat(&self) -> Decision {
         self.verdict().nat
     }
-    /// Generation of the snapshot that the session was decided by.
+    /// Generation of the snapshot under which the session was decided.
     #[inline(always)]
     fn generation(&self) -> u32 {
         self.verdict().generation
     }
-    /// Set the generation of the snapshot that the session was decided by.
+    /// Sets the generation of the snapshot under which the session was decided.
     fn set_generation(&mut self, generation: u32) {
         self.verdict_mut().generation = generation;
     }
-    /// The state of application identification. ICMP sessions have none; the state is always [`Application::Nothing`].
+    /// State of application identification. It is [`Application::Nothing`] for ICMP sessions, which are never identified.
     #[inline(always)]
     fn application(&self) -> Application {
         match protocol::is_icmp(self.protocol()) {
@@ -66,7 +66,7 @@ pub trait Session<F: Family>: Record<Key = F::Key> + Default {
             false => Application::from_bits(self.verdict().application),
         }
     }
-    /// Set the state of application identification.
+    /// Sets the state of application identification.
     fn set_application(&mut self, application: Application) {
         if !protocol::is_icmp(self.protocol()) {
             self.verdict_mut().application = application.bits();
@@ -82,17 +82,17 @@ pub trait Session<F: Family>: Record<Key = F::Key> + Default {
     fn refreshes(&self, direction: Direction) -> bool {
         self.verdict().bound.refreshes(direction)
     }
-    /// The interface that packets of a direction arrive on. [`BoundInterfaces::NONE`] if every packet is validated.
+    /// The interface on which packets of a direction arrive, or [`BoundInterfaces::NONE`] if the source of every packet is validated.
     #[inline(always)]
     fn bound_interface(&self, direction: Direction) -> u16 {
         self.verdict().bound.interface(direction)
     }
-    /// Bind a direction to another interface.
+    /// Binds a direction to another interface.
     fn set_bound_interface(&mut self, direction: Direction, interface: u16) {
         let verdict = self.verdict_mut();
         verdict.bound = verdict.bound.with(direction, interface);
     }
-    /// Interface that the first packet arrived on.
+    /// Interface on which the first packet arrived.
     #[inline(always)]
     fn interface(&self) -> u16 {
         self.bound_interface(Direction::Forward)
@@ -102,7 +102,7 @@ pub trait Session<F: Family>: Record<Key = F::Key> + Default {
     fn adjacency(&self, direction: Direction) -> AdjacencyIndex {
         self.verdict().adjacency(direction)
     }
-    /// Set the adjacency of a direction.
+    /// Sets the adjacency of a direction.
     fn set_adjacency(&mut self, direction: Direction, adjacency: AdjacencyIndex) {
         self.verdict_mut().adjacencies[direction as usize] = adjacency.0;
     }
@@ -111,33 +111,33 @@ pub trait Session<F: Family>: Record<Key = F::Key> + Default {
     fn inspect(&self) -> InspectState {
         InspectState::from_bits(self.verdict().inspect)
     }
-    /// Whether its packets are inspected, remarked or dropped before they are translated.
+    /// Whether the session's packets are inspected, remarked or dropped before translation.
     #[inline(always)]
     fn diverts(&self) -> bool {
         self.verdict().inspect != 0
     }
-    /// Set the state of the session's inspection.
+    /// Sets the state of the session's inspection.
     fn set_inspect(&mut self, inspect: InspectState) {
         self.verdict_mut().inspect = inspect.bits();
     }
-    /// Remark packets of the forward direction, unless they are diverted for another reason.
+    /// Requests the remarking of forward packets, unless packets are diverted for another reason.
     fn remark(&mut self) {
         if matches!(self.inspect(), InspectState::Nothing | InspectState::Pending) {
             self.set_inspect(InspectState::Remarked);
         }
     }
-    /// Set the pool that owns the allocated port.
+    /// Sets the pool that owns the allocated port.
     fn set_pool(&mut self, pool: PoolIndex) {
         let verdict = self.verdict_mut();
         verdict.nat = verdict.nat.with_pool(pool);
     }
-    /// Set the reverse key and the translation. Must be called before the record is in a table.
+    /// Sets the reverse key and the translation. Must be called before the record is in a table.
     fn translate_as(&mut self, reverse: F::Tuple, nat: Decision) {
         let forward = *self.forward();
         self.set_keys(forward, reverse);
         self.verdict_mut().nat = nat;
     }
-    /// A record with all decisions set.
+    /// Creates a record with all decisions.
     fn made(parts: SessionParts<F>) -> Self {
         let mut session = Self::default();
         session.set_keys(parts.forward, parts.reverse);
@@ -149,7 +149,7 @@ pub trait Session<F: Family>: Record<Key = F::Key> + Default {
             inspect: 0,
             bound: BoundInterfaces::new(
                 parts.protocol,
-                // Reverse packets arrive on the interface that forward packets leave through. A hairpinned flow is not bound to an interface.
+                // Reverse packets arrive on the interface through which forward packets leave. A hairpinned flow is not bound to an interface.
                 [parts.interface, parts.hops[0].interface() as u16],
                 [Direction::Forward, Direction::Reverse]
                     .map(|direction| parts.inbound_refresh | parts.nat.outbound(direction)),
@@ -191,9 +191,9 @@ impl<T> ByFamily<T> {
     }
 }
 
-/// A type constructor over address families, for [`Family::select`].
+/// A family of types, indexed by address family, for [`Family::select`].
 pub trait PerFamily {
-    /// The type for a family.
+    /// The type for an address family.
     type Of<F: Family>;
 }
 
@@ -207,54 +207,54 @@ pub trait Family: Copy + std::fmt::Debug + Sized + 'static {
     type Key: Copy + Default + Eq + std::fmt::Debug;
     /// Session records of the family.
     type Session: Session<Self>;
-    /// Its addresses as integers, as the packet filter and the routing tables use them.
+    /// Type of the family's addresses as integers, for the packet filter and the routing tables.
     type Number: sluice_filter::Address + sluice_table::prefix::Address + Default + Into<u128>;
     /// Whether the family is IPv6.
     const IS_V6: bool;
 
-    /// The value for this family.
+    /// Selects the value of this family.
     fn select<'t, T: PerFamily>(v4: &'t T::Of<V4>, v6: &'t T::Of<V6>) -> &'t T::Of<Self>;
-    /// The value for this family, mutable.
+    /// Selects the value of this family, mutable.
     fn select_mut<'t, T: PerFamily>(v4: &'t mut T::Of<V4>, v6: &'t mut T::Of<V6>) -> &'t mut T::Of<Self>;
 
     /// Key of a packet.
     fn key(layers: &Layers, frame: &[u8], context: Context) -> Self::Key;
-    /// Key of the packet that an ICMP error quotes, in the direction that the quoted packet went.
+    /// Key of the packet that an ICMP error quotes, in the direction of the quoted packet.
     fn quoted_key(quoted: &Quoted, frame: &[u8], context: Context) -> Self::Key;
-    /// Build a key from a tuple and a protocol.
+    /// Creates a key from a tuple and a protocol.
     fn make_key(tuple: Self::Tuple, protocol: u8) -> Self::Key;
-    /// A key's tuple.
+    /// The tuple of a key.
     fn tuple(key: &Self::Key) -> &Self::Tuple;
-    /// A key's protocol.
+    /// The protocol of a key.
     fn protocol(key: &Self::Key) -> u8;
-    /// The key of the other direction.
+    /// The key of the opposite direction.
     fn reversed(key: &Self::Key) -> Self::Key;
-    /// Hash keys.
+    /// Hashes keys.
     fn hash(hasher: &Hasher, keys: &[Self::Key], out: &mut [u64]);
-    /// Hash one key.
+    /// Hashes one key.
     fn hash_one(hasher: &Hasher, key: &Self::Key) -> u64;
     /// An address as an integer.
     fn number(address: Self::Address) -> Self::Number;
-    /// Addresses as integers, stored in `numbers` unless the addresses are integers already.
+    /// The addresses as integers. They are stored in `numbers`, unless the addresses are integers already.
     fn numbers<'a>(
         addresses: &'a [Self::Address],
         numbers: &'a mut [Self::Number; BURST_BUFFERS],
     ) -> &'a [Self::Number];
-    /// An address in the type of the standard library.
+    /// An address as a type of the standard library.
     fn ip(address: Self::Address) -> IpAddr;
-    /// An address in the type of the routing crate.
+    /// An address as a type of the routing crate.
     fn address(address: Self::Address) -> sluice_route::Address;
-    /// Translate a packet of a session and decrement its TTL by a number of hops. Returns `false` if its headers are too short.
+    /// Translates a packet of a session and decrements its TTL by `hops`. Returns `false` if the headers are too short.
     fn rewrite(frame: &mut [u8], layers: &Layers, session: &Self::Session, direction: Direction, hops: u8) -> bool;
-    /// Translate a plain packet of a session, decrement its TTL and track it. Returns the result of tracking and the link header to be
-    /// written. Returns `None`, without changes, if the packet is not plain.
+    /// Translates a plain packet of a session, decrements its TTL and tracks it. Returns the result of tracking, and the link
+    /// header to write. Returns `None`, without effect, if the packet is not plain.
     fn plain<'f>(
         frame: &'f mut [u8],
         layers: &Layers,
         session: &mut Self::Session,
         direction: Direction,
     ) -> Option<(Tracked, &'f mut [u8])>;
-    /// Translate an ICMP error about a packet of a session, and decrement its TTL by a number of hops.
+    /// Translates an ICMP error for a packet of a session, and decrements the error's TTL by a number of hops.
     fn rewrite_error(
         frame: &mut [u8],
         layers: &Layers,
@@ -262,12 +262,12 @@ pub trait Family: Copy + std::fmt::Debug + Sized + 'static {
         direction: Direction,
         hops: u8,
     ) -> Result<(), Reason>;
-    /// Decrement the TTL of a plain packet. Returns the link header to be written. Returns `None`, without changes, if the packet is not
-    /// plain.
+    /// Decrements the TTL of a plain packet. Returns the link header to write. Returns `None`, without effect, if the packet is
+    /// not plain.
     fn count_down<'f>(frame: &'f mut [u8], layers: &Layers) -> Option<&'f mut [u8]>;
 
-    /// The key for the lookup of an ICMP error: that of packets in the direction opposite to the quoted packet. `as_it_came`: the error is
-    /// not rewritten, so that the quoted ports are enough.
+    /// The key with which the session of an ICMP error is looked up: that of packets in the direction opposite to the quoted
+    /// packet. If `as_it_came` is set, the error is not rewritten, so that quoted ports are sufficient.
     fn quoted(layers: &Layers, frame: &[u8], context: Context, as_it_came: bool) -> Result<Self::Key, Fault> {
         let quoted = match as_it_came {
             true => quoted_flow(frame, layers)?,
@@ -297,7 +297,7 @@ pub trait Family: Copy + std::fmt::Debug + Sized + 'static {
     fn table_ref<'t, 'm>(shard: &'t Shard<'m>) -> &'t FlowTable<'m, Self::Session> {
         Self::select::<Tables<'m>>(&shard.sessions4, &shard.sessions6)
     }
-    /// The timer wheel of a shard, and its session table.
+    /// The timer wheel of a shard, with its session table.
     #[inline(always)]
     fn wheel<'t, 'm>(shard: &'t mut Shard<'m>) -> (&'t mut Wheel, &'t mut FlowTable<'m, Self::Session>) {
         let wheel = match Self::IS_V6 {
@@ -337,11 +337,11 @@ pub trait Family: Copy + std::fmt::Debug + Sized + 'static {
         if Self::IS_V6 {
             high >> 56 == 0xff
         } else {
-            // 240.0.0.0/4 without the broadcast address holds no groups. Its addresses only get here if they are configured as hosts.
+            // 240.0.0.0/4 without the broadcast address contains no groups. Its addresses are used only if they are configured for hosts.
             low as u32 >= 0xe000_0000 && ((low as u32) < 0xf000_0000 || low as u32 == u32::MAX)
         }
     }
-    /// The prefix of an address, in two words.
+    /// The prefix of an address, as two words.
     #[inline(always)]
     fn prefix(address: Self::Address, length: u8) -> [u64; 2] {
         let [high, low] = Self::words(address);
@@ -354,7 +354,7 @@ pub trait Family: Copy + std::fmt::Debug + Sized + 'static {
             [high, low]
         }
     }
-    /// An address in two words.
+    /// An address as two words.
     fn words(address: Self::Address) -> [u64; 2] {
         sluice_nat::Address::words(address)
     }
@@ -363,13 +363,13 @@ pub trait Family: Copy + std::fmt::Debug + Sized + 'static {
 /// Result of tracking a packet.
 #[derive(Clone, Copy, Debug)]
 pub enum Tracked {
-    /// The common case: the timer already runs, and the packet needs no IP ID.
+    /// The common case: the packet has been tracked, its timer was already running, and it needs no IP ID.
     Known,
-    /// A TCP segment still to be tracked.
+    /// The packet is a TCP segment that must still be tracked.
     Segment(Segment),
-    /// A datagram still to be tracked.
+    /// The packet is a datagram that must still be tracked.
     Datagram,
-    /// A packet that changes no state.
+    /// The packet does not change the state.
     Nothing,
 }
 
@@ -401,7 +401,7 @@ impl PerFamily for AllFilters {
     type Of<F: Family> = Filter<F::Number>;
 }
 
-/// Track a plain packet.
+/// Tracks a plain packet.
 #[inline(always)]
 fn track_plain(track: &mut Track, direction: Direction, tcp: bool, segment: Segment, atomic: bool) -> Tracked {
     if track.tracking.track_plain(direction, tcp, &segment, atomic) {
@@ -508,7 +508,7 @@ impl Family for V4 {
             transport,
         } = layers.plain_mut(frame)?;
         let tcp = layers.protocol == TCP;
-        // Read before the header is written: a load that spans a recent store has to wait for that store.
+        // The segment is read before the header is written, because a load that spans a recent store is delayed by that store.
         let segment = Segment::of(transport, layers.end.saturating_sub(layers.l4) as usize);
         let rewrite = Rewrite::new(&session.forward, &session.reverse, session.verdict.nat, direction);
         rewrite_plain4(network, transport, !tcp, &rewrite, 1);
@@ -673,7 +673,7 @@ impl Family for V6 {
             transport,
         } = layers.plain_mut(frame)?;
         let tcp = layers.protocol == TCP;
-        // Read before the header is written: a load that spans a recent store has to wait for that store.
+        // The segment is read before the header is written, because a load that spans a recent store is delayed by that store.
         let segment = Segment::of(transport, layers.end.saturating_sub(layers.l4) as usize);
         let rewrite = Rewrite::new(&session.forward, &session.reverse, session.verdict.nat, direction);
         rewrite_plain6(network, transport, !tcp, &rewrite, 1);

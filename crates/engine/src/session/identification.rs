@@ -1,9 +1,8 @@
-//! Application identification of sessions: the field of the session record, the settings of a commit, and the state of a
-//! worker.
+//! Application identification of sessions: the field of the session record, the settings of a commit, and the state of a worker.
 //!
-//! A worker passes the first packets of a session to nDPI, with flow state from a pool of its own. Meanwhile the record holds
-//! the index of that state; afterwards it holds the result, which moves with the shard. Before a shard leaves its worker, the
-//! worker ends all identification in progress, so that no record holds an index into another worker's pool.
+//! A worker passes the first packets of a session to nDPI, with a flow state from the worker's pool. During identification, the
+//! record contains the index of the flow state. Afterwards it contains the result, which moves with the shard. Before a shard
+//! leaves its worker, the worker ends all identifications in progress, so that no record refers to another worker's pool.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -20,19 +19,19 @@ use crate::session::application::{SERIAL_BITS, SLOT_BITS};
 
 pub use crate::session::application::{Application, MAX_PENDING, PendingIndex};
 
-/// Application identification as a commit configures it.
+/// Settings of application identification, as configured by a commit.
 #[derive(Clone, Debug)]
 pub struct IdentificationSettings {
-    /// By interface: whether applications of sessions that enter or leave through it are identified.
+    /// For each interface: whether applications are identified in sessions that enter or leave through it.
     pub interfaces: Vec<bool>,
     /// Names of applications.
     pub names: Arc<ApplicationNames>,
-    /// Numbers of ICMP and ICMPv6, which are known from the protocol.
+    /// Application numbers of ICMP and ICMPv6, which are determined by the IP protocol.
     icmp: [u16; 2],
 }
 
 impl IdentificationSettings {
-    /// Identification on these interfaces.
+    /// Creates settings that enable identification on these interfaces.
     pub fn new(interfaces: Vec<bool>, names: Arc<ApplicationNames>) -> Self {
         Self {
             interfaces,
@@ -41,13 +40,13 @@ impl IdentificationSettings {
         }
     }
 
-    /// Whether the applications of an interface's sessions are identified.
+    /// Whether applications are identified in sessions of an interface.
     #[inline(always)]
     pub fn is_on(&self, interface: u16) -> bool {
         self.interfaces.get(interface as usize).is_some_and(|&on| on)
     }
 
-    /// The application if the IP protocol alone determines it.
+    /// The application, if the IP protocol alone determines it.
     pub fn of_protocol(&self, protocol: u8) -> Option<ProtocolPair> {
         let application = match protocol {
             ICMP => self.icmp[0],
@@ -72,11 +71,11 @@ pub struct IdentifiedSession {
 /// Result of identification after a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdentificationResult {
-    /// The application as known by now.
+    /// The application as known so far.
     pub pair: ProtocolPair,
-    /// The application was not known before this packet.
+    /// Whether the application was not known before this packet.
     pub is_new: bool,
-    /// The result is final, and no further packets are needed.
+    /// Whether the result is final, so that no further packets are needed.
     pub is_over: bool,
 }
 
@@ -89,11 +88,11 @@ struct PendingSession {
 
 struct Pool {
     applications: ApplicationDetector,
-    /// The sessions, by index of the flow state.
+    /// The sessions that are being identified, by index of the flow state.
     pending: Box<[Option<PendingSession>]>,
 }
 
-/// Identification state of a worker, if it identifies applications.
+/// Identification state of a worker; `None` if the worker does not identify applications.
 #[derive(Default)]
 pub struct Identification(Option<RefCell<Box<Pool>>>);
 
@@ -104,7 +103,7 @@ impl std::fmt::Debug for Identification {
 }
 
 impl Identification {
-    /// Creates the state. Everything is allocated here, on the control thread.
+    /// Creates the state. The control thread calls this, because all memory is allocated here.
     pub fn new(capacity: ApplicationCapacity) -> Result<Self, Error> {
         let capacity = ApplicationCapacity {
             flows: capacity.flows.min(MAX_PENDING),
@@ -116,7 +115,7 @@ impl Identification {
         })))))
     }
 
-    /// Start to identify a session. `None` if no flow state is free.
+    /// Starts the identification of a session; `None` if no flow state is free.
     pub fn open(&self, whose: IdentifiedSession, counters: &WorkerCounters) -> Option<PendingIndex> {
         let pool = &mut *self.0.as_ref()?.borrow_mut();
         let flow = pool.applications.allocate();
@@ -131,7 +130,7 @@ impl Identification {
         Some(place(flow))
     }
 
-    /// Process a packet of a session, from its IP header on.
+    /// Processes a packet of a session. `packet` starts with the IP header.
     pub fn inspect(
         &self,
         place: PendingIndex,
@@ -166,7 +165,7 @@ impl Identification {
         })
     }
 
-    /// End the identification of a session. Returns the application as known so far.
+    /// Ends the identification of a session. Returns the application as known so far.
     pub fn give_up(&self, place: PendingIndex, counters: &WorkerCounters) -> ProtocolPair {
         let Some(pool) = &self.0 else {
             return ProtocolPair::default();
@@ -185,7 +184,7 @@ impl Identification {
         pair
     }
 
-    /// The application of a session as known by now. `None` if it is unknown, or not being identified.
+    /// The application of a session as known so far; `None` if it is unknown, or is not identified.
     pub fn known(&self, application: Application) -> Option<ProtocolPair> {
         match application {
             Application::Known(pair) => Some(pair),

@@ -2,23 +2,23 @@
 
 use sluice_filter::RejectKind;
 
-/// State of a session that decides whether its packets are diverted before translation.
+/// State of a session that determines whether its packets are diverted before translation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum InspectState {
     /// The session is not diverted.
     #[default]
     Nothing,
-    /// Inspection starts with the next packet.
+    /// Inspection will start with the next packet.
     Enabled,
-    /// Inspected, with the handle of its flow in the pool of its shard.
+    /// The session is inspected. The value is the handle of its flow in the pool of its shard.
     Flow(u32),
-    /// Inspection has ended. Each packet is only counted.
+    /// Inspection has ended. Packets are only counted.
     Left,
-    /// Not inspected, but its application is being identified.
+    /// The session is not inspected, but its application is being identified.
     Pending,
-    /// Not inspected, but its packets get another code point. Its application may be identified, too.
+    /// The session is not inspected, but its packets are remarked. Its application may be identified, too.
     Remarked,
-    /// Dropped by a filter rule for its application, with the kind of rejection.
+    /// A filter rule denies the application, so that packets are dropped. The value is the kind of rejection.
     Denied(Option<RejectKind>),
 }
 
@@ -28,14 +28,14 @@ const LEFT: u32 = 1;
 const PENDING: u32 = 2;
 /// Encoding of [`InspectState::Remarked`].
 const REMARKED: u32 = 3;
-/// Encodings of [`InspectState::Denied`], by kind of rejection.
+/// First encoding of [`InspectState::Denied`]. There is one for each kind of rejection.
 const DENIED: u32 = 4;
 const RESET: u32 = 5;
 const PORT_UNREACHABLE: u32 = 6;
 const PROHIBITED: u32 = 7;
 
 impl InspectState {
-    /// Decode the record's field. No handle is below 16, or the largest number.
+    /// Decodes the field of a session record. A handle is never below 16 and never the largest number.
     #[inline(always)]
     pub fn from_bits(bits: u32) -> Self {
         match bits {
@@ -52,7 +52,7 @@ impl InspectState {
         }
     }
 
-    /// Encode as the field of a session record.
+    /// Encodes the state as the field of a session record.
     pub fn bits(self) -> u32 {
         match self {
             Self::Nothing => 0,

@@ -32,19 +32,19 @@ use sluice_wire::{FlowKey4, Tuple4};
 
 use crate::packet::time::{Now, TICKS_PER_SECOND};
 
-/// The first number for fragmented datagrams.
+/// The first of the numbers for fragmented datagrams.
 pub const FRAGMENTS: u16 = 1 << 15;
 
 /// Number of counters, a power of two.
 const COUNTERS: usize = 2048;
 
-/// Numbers that a shard draws at a time.
+/// Number of IP IDs in a range that a shard draws at a time.
 const RUN: u16 = 32;
 
-/// Ticks after which the rest of a range is discarded, because the shared counter may have wrapped to it.
+/// Number of ticks after which the rest of a range is discarded. By then the shared counter may have wrapped around to it.
 const STALE: u32 = 30 * TICKS_PER_SECOND as u32;
 
-/// Counters shared by all shards. Each shard draws ranges from them.
+/// Counters that all shards share. Each shard draws ranges of numbers from them.
 #[derive(Debug)]
 pub struct IpIdCounters(Box<[AtomicU16]>);
 
@@ -59,11 +59,11 @@ impl Default for IpIdCounters {
 struct IpIdRange {
     next: u16,
     left: u16,
-    /// Stamp of the tick in which it was drawn.
+    /// Stamp of the tick in which the range was drawn.
     drawn: u32,
 }
 
-/// IP IDs of the unfragmented datagrams of one shard.
+/// IP IDs for the unfragmented datagrams of one shard.
 #[derive(Debug)]
 pub struct IpIds {
     drawn: Arc<IpIdCounters>,
@@ -71,7 +71,7 @@ pub struct IpIds {
 }
 
 impl IpIds {
-    /// IP IDs of a shard that draws from the shared counters `drawn`.
+    /// Creates the IP IDs of a shard that draws from the shared counters `drawn`.
     pub fn new(drawn: Arc<IpIdCounters>) -> Self {
         let runs = vec![IpIdRange::default(); drawn.0.len()].into();
         Self { drawn, runs }
@@ -83,8 +83,8 @@ impl IpIds {
         let Some(run) = self.runs.get_mut(place) else { return 0 };
         if run.left == 0 || now.since(run.drawn) > STALE {
             let next = self.drawn.0.get(place).map_or(0, |counter| {
-                // Relaxed is enough: no two shards may draw the same range, but the order in which others see it doesn't
-                // matter.
+                // Relaxed ordering is sufficient: two shards must not draw the same range, but the order of the draws is
+                // irrelevant.
                 counter.fetch_add(RUN, Ordering::Relaxed)
             });
             *run = IpIdRange {
@@ -99,8 +99,8 @@ impl IpIds {
         number % FRAGMENTS
     }
 
-    /// Set the IP ID of a datagram that has its outside address, unless it is atomic. `fragments` is the IP ID of a fragmented
-    /// datagram; 0 for an unfragmented one.
+    /// Sets the IP ID of a datagram that already has its outside address, unless the datagram is atomic. `fragments` is the IP ID
+    /// of a fragmented datagram, or 0 for an unfragmented one.
     #[inline(never)]
     pub fn number(&mut self, datagram: &mut [u8], fragments: u16, hasher: &Hasher, now: Now) {
         let Some(mut header) = Ipv4::new(datagram).filter(|header| !header.is_atomic()) else {
@@ -126,7 +126,7 @@ fn hash<B: AsRef<[u8]>>(hasher: &Hasher, header: &Ipv4<B>) -> u64 {
     })
 }
 
-/// IP IDs of fragmented datagrams.
+/// IP IDs for fragmented datagrams.
 #[derive(Debug)]
 pub struct FragmentIpIds(Box<[u16]>);
 
@@ -164,7 +164,7 @@ mod tests {
         let drawn = Arc::new(IpIdCounters::default());
         let mut shards: Vec<_> = (0..16).map(|_| IpIds::new(drawn.clone())).collect();
         let (mut seen, mut turn) = (BTreeSet::new(), 1u64);
-        // All numbers of a wrap-around, except those that may be left in each shard's range.
+        // All numbers of one cycle, except for those that may be left in the ranges of shards.
         for _ in 0..usize::from(FRAGMENTS) - 16 * usize::from(RUN) {
             turn = turn.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let number = shards[(turn >> 60) as usize].next(77, Now::at(1));

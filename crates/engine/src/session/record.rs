@@ -1,7 +1,8 @@
 //! The session record and its memory layout.
 //!
-//! A record has two cache lines for IPv4 and three for IPv6. The first holds the keys of both directions, which are also the
-//! translated tuples, and all decisions; the slow path writes it. The last holds the state that packets change.
+//! A record has two cache lines for IPv4 and three for IPv6. The first line is written by the slow path. It contains the keys of
+//! both directions, which are also the translated tuples, and all decisions. The last line contains the state that is updated by
+//! packets.
 
 use bytemuck::{Pod, Zeroable};
 use sluice_nat::{Decision, Tracking};
@@ -11,13 +12,13 @@ use sluice_wire::{Direction, FlowKey4, FlowKey6, Tuple4, Tuple6};
 use crate::packet::adjacency::AdjacencyIndex;
 use crate::session::bound_interfaces::BoundInterfaces;
 
-/// The state that packets change.
+/// The state that is updated by packets.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]
 pub struct Track {
-    /// Packets by direction.
+    /// Number of packets in each direction.
     pub packets: [u64; 2],
-    /// Bytes of L3 datagrams by direction.
+    /// Number of bytes of L3 datagrams in each direction.
     pub bytes: [u64; 2],
     /// Connection state.
     pub tracking: Tracking,
@@ -27,21 +28,21 @@ pub struct Track {
     pub links: Links,
 }
 
-/// The decisions of the slow path, equal for both families: 32 bytes behind the two tuples of the first line.
+/// The decisions that the slow path has made. The layout is the same for both families: 32 bytes after the tuples.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct Verdict {
-    /// How packets are translated.
+    /// How the session's packets are translated.
     pub nat: Decision,
     /// Adjacency indexes by direction.
     pub adjacencies: [u32; 2],
-    /// Generation of the snapshot that the session was decided by.
+    /// Generation of the snapshot under which the session was decided.
     pub generation: u32,
     /// Encoded [`Application`](crate::features::applications::Application); unused by ICMP.
     pub(crate) application: u32,
-    /// Encoded state of inspection.
+    /// Encoded state of the session's inspection.
     pub inspect: u32,
-    /// Protocol, and the interfaces that packets arrive on.
+    /// Protocol of the session, and interfaces on which its packets arrive.
     pub bound: BoundInterfaces,
 }
 
@@ -57,13 +58,13 @@ impl Verdict {
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C, align(64))]
 pub struct Session4 {
-    /// Key of the packets in the direction of the first one.
+    /// Key of packets in the direction of the first packet.
     pub forward: Tuple4,
     /// Key of the packets in the reverse direction.
     pub reverse: Tuple4,
-    /// The decisions of the slow path.
+    /// The decisions that the slow path has made.
     pub verdict: Verdict,
-    /// The state that packets change.
+    /// The state that is updated by packets.
     pub track: Track,
 }
 
@@ -71,14 +72,14 @@ pub struct Session4 {
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C, align(64))]
 pub struct Session6 {
-    /// Key of the packets in the direction of the first one.
+    /// Key of packets in the direction of the first packet.
     pub forward: Tuple6,
     /// Key of the packets in the reverse direction.
     pub reverse: Tuple6,
-    /// The decisions of the slow path.
+    /// The decisions that the slow path has made.
     pub verdict: Verdict,
     spare: [u8; 16],
-    /// The state that packets change.
+    /// The state that is updated by packets.
     pub track: Track,
 }
 

@@ -1,4 +1,4 @@
-//! A table of values by rule number, which grows while other threads look values up.
+//! A table from rule numbers to values. One thread can add entries while other threads look entries up.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -6,17 +6,17 @@ use sluice_table::arena::Arena;
 
 use crate::RuleNumber;
 
-/// Values by rule number. Entries are only added.
+/// A table from rule numbers to values. Entries can be added but not removed.
 #[derive(Debug)]
 pub struct AppendTable<T> {
     values: Arena<(RuleNumber, T)>,
-    /// Hash slots with the index of a value plus one, probed linearly from the hash of the number on; 0: free. At least
-    /// half of the slots are free.
+    /// Hash slots: 0 if free, otherwise the index of a value plus one. The hash of the rule number selects the first
+    /// slot, and linear probing the next ones. At least half of the slots are free.
     slots: Box<[AtomicU32]>,
 }
 
 impl<T> AppendTable<T> {
-    /// Creates a table with this capacity.
+    /// Creates a table for at most `room` values.
     pub fn new(room: usize) -> Self {
         let slots = (room * 2).next_power_of_two();
         Self {
@@ -25,7 +25,7 @@ impl<T> AppendTable<T> {
         }
     }
 
-    /// Slots in the order in which a number is probed.
+    /// The slots at which a rule number may be stored, in probing order.
     fn slots(&self, number: RuleNumber) -> impl Iterator<Item = &AtomicU32> {
         let first = number.wrapping_mul(0x9e37_79b1) >> 12;
         let mask = self.slots.len() - 1;
@@ -43,7 +43,7 @@ impl<T> AppendTable<T> {
         Ok(place)
     }
 
-    /// The value of a number, and its index.
+    /// The value of a rule number, and the value's index.
     pub fn get(&self, number: RuleNumber) -> Option<(usize, &T)> {
         for slot in self.slots(number) {
             let place = (slot.load(Ordering::Acquire) as usize).checked_sub(1)?;
@@ -55,7 +55,7 @@ impl<T> AppendTable<T> {
         None
     }
 
-    /// Number and value at an index.
+    /// The rule number and the value at an index.
     pub fn at(&self, place: usize) -> Option<&(RuleNumber, T)> {
         self.values.get(place)
     }
@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn values_are_found_by_number_until_there_is_no_room() {
         let added = AppendTable::new(100);
-        // Numbers as far apart as those of rules, and adjacent numbers.
+        // Rule numbers with the distances that initial rules have, and adjacent rule numbers.
         let numbers: Vec<u32> = (0..50).map(|at| at << 16).chain((1..51).map(|at| 77 - at)).collect();
         for (place, &number) in numbers.iter().enumerate() {
             assert_eq!(None, added.get(number).filter(|_| number != 0));

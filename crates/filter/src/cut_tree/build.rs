@@ -1,4 +1,4 @@
-//! Builds the three trees from rules.
+//! Builds the search trees of the three groups of rules.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -14,29 +14,29 @@ use super::root::{ROOT_PIECES, Root};
 use super::{Child, CutTree, Group, KINDS, MAX_PIECES, Node};
 use crate::{Address, Range, Rule, RuleNumber};
 
-/// Fraction of all rules that may be copied once more in each group's tree.
+/// Maximum number of copies that a group's tree may add, as a fraction of the number of all rules.
 const COPY_SHARE: (usize, usize) = (5, 6);
-/// A group with less than this fraction (1/64) of all rules gets no tree of its own.
+/// Divisor: a group with less than 1/64 of all rules gets no separate tree.
 const MIN_GROUP: usize = 64;
-/// Number of rules in a leaf at which it is considered full; the rest is space for later rules.
+/// Number of rules up to which a new leaf is filled. The free entries are reserved for rules that are inserted later.
 const LEAF_FILL: usize = 10;
-/// Maximum depth of a tree: rules that are not divided at this depth are compared leaf by leaf.
+/// Maximum depth of a tree. Rules that are not separated at this depth are stored in a chain of leaves.
 const MAX_DEPTH: usize = 24;
-/// Spare nodes and leaves in adjacent memory: one for each 32, and at least this minimum.
+/// Divisor: the contiguous node and leaf arrays reserve one spare entry for each 32 entries, with a fixed minimum.
 const SPARE_NODES_SHARE: usize = 32;
 const MIN_SPARE: usize = 64;
-/// Minimum number of further spare nodes and leaves in separate memory.
+/// Minimum number of spare nodes and leaves beyond the contiguous arrays, in separate memory.
 const MIN_SPARE_FURTHER: usize = 1_024;
 
-/// New nodes and leaves of a tree.
+/// Builds a tree: contains its new nodes and leaves.
 pub struct Builder<A: Address> {
-    /// Numbers of existing nodes and leaves.
+    /// Number of existing nodes and of existing leaves.
     pub there: [usize; 2],
     pub nodes: Vec<Node>,
     pub leaves: Vec<Leaf<A>>,
-    /// Covered rules, which were left out.
+    /// Rules that are omitted from leaves, because an earlier rule covers them.
     pub hidden: Vec<CoveredRules<A>>,
-    /// Number of copied entries that the subtree may still create.
+    /// Number of rule copies that the subtree may still create.
     pub spare: usize,
 }
 
@@ -57,7 +57,7 @@ pub fn build<A: Address>(rules: impl Iterator<Item = (RuleNumber, Rule<A>)>) -> 
     for entry in &entries {
         kinds[kind(&entry.rule)].push(entry);
     }
-    // For few rules a separate tree costs every packet more than a larger last tree.
+    // If a group has few rules, searching a separate tree costs each packet more than a larger tree of the last group.
     let mut group_of = [0, 1, KINDS - 1];
     for kind in 0..KINDS - 1 {
         if kinds[kind].len() <= entries.len() / MIN_GROUP {
@@ -89,7 +89,7 @@ pub fn build<A: Address>(rules: impl Iterator<Item = (RuleNumber, Rule<A>)>) -> 
             kinds: group_of.map(|group| group == kind),
         });
     }
-    // Groups with the first rules come first: a match in them makes others unnecessary.
+    // The groups with the lowest rule numbers are searched first, because a match in them often makes the other searches unnecessary.
     groups.sort_by_key(|group| group.first.load(Ordering::Relaxed));
     let room = |there: usize| there / SPARE_NODES_SHARE + MIN_SPARE;
     CutTree {
@@ -109,7 +109,7 @@ fn with_capacity<T>(values: Vec<T>, room: impl Fn(usize) -> usize) -> Arena<T> {
     Arena::new(values, room, elsewhere)
 }
 
-/// Kind of a rule: few sources, few destinations, or many of both.
+/// Kind of a rule: narrow source range, narrow destination range, or neither.
 pub fn kind<A: Address>(rule: &Rule<A>) -> usize {
     match (is_narrow(&rule.source), is_narrow(&rule.destination)) {
         (true, _) => 0,
@@ -118,13 +118,13 @@ pub fn kind<A: Address>(rule: &Rule<A>) -> usize {
     }
 }
 
-/// Whether a range contains less than 1/4096 of all addresses.
+/// Whether a range contains less than 1/4096 of all addresses of the family.
 fn is_narrow<A: Address>(range: &Range<A>) -> bool {
     range.last.distance(range.first) < A::LAST.shifted(12)
 }
 
 impl<A: Address> Builder<A> {
-    /// Creates a builder whose numbers continue after the existing nodes and leaves.
+    /// Creates a builder. The numbers of its new nodes and leaves follow those of the existing ones.
     pub fn new(there: [usize; 2]) -> Self {
         Self {
             there,
@@ -135,7 +135,7 @@ impl<A: Address> Builder<A> {
         }
     }
 
-    /// Builds a tree of sorted rules.
+    /// Builds a subtree from sorted rules.
     pub fn child(&mut self, entries: &[&Entry<A>], part: Region<A>, depth: usize) -> Child {
         let covers = entries.iter().position(|entry| part.is_within(entry));
         let entries = match covers {
@@ -154,12 +154,12 @@ impl<A: Address> Builder<A> {
         }
     }
 
-    /// Drops the rules after one that covers the whole region.
+    /// Omits all rules after a rule that covers the whole region.
     fn without_hidden<'e>(&mut self, entries: &'e [&'e Entry<A>], last: usize, part: Region<A>) -> &'e [&'e Entry<A>] {
         let (shown, hidden) = entries.split_at(last + 1);
         if !hidden.is_empty() {
             let mut numbers: Vec<_> = hidden.iter().map(|entry| entry.number).collect();
-            // Hyperrectangles of a rule are adjacent.
+            // The hyperrectangles of one rule are adjacent in the list.
             numbers.dedup();
             let by = entries[last].number;
             self.hidden.push(CoveredRules { by, part, numbers });
@@ -167,7 +167,7 @@ impl<A: Address> Builder<A> {
         shown
     }
 
-    /// Builds a chain of leaves that continues with the leaf `then`.
+    /// Builds a chain of leaves. Its last leaf refers to the leaf `then`.
     pub fn leaves(&mut self, entries: &[&Entry<A>], then: u32) -> Child {
         let first = self.there[1] + self.leaves.len();
         let count = entries.len().div_ceil(LEAF_RULES);
@@ -189,7 +189,7 @@ impl<A: Address> Builder<A> {
         }
     }
 
-    /// Builds a node that cuts in the best dimension; `None` if no cut divides the rules.
+    /// Builds a node that cuts the best dimension; `None` if no cut separates any rules.
     fn node(&mut self, entries: &[&Entry<A>], part: Region<A>, depth: usize) -> Option<Child> {
         let (dimension, division) = self.division(entries, &part, MAX_PIECES)?;
         let number = self.nodes.len();
@@ -201,7 +201,7 @@ impl<A: Address> Builder<A> {
         Some(Child::node(self.there[0] + number, part.word(dimension).0))
     }
 
-    /// The best dimension to divide rules, and a division into as many pieces as the allowed copies permit.
+    /// The best dimension to cut, and its division into as many pieces as the allowed number of copies permits.
     fn division(&self, entries: &[&Entry<A>], part: &Region<A>, most: usize) -> Option<(usize, Division)> {
         let asked = part.asked(entries);
         let most = entries.len().div_ceil(LEAF_FILL).min(most);
@@ -214,8 +214,8 @@ impl<A: Address> Builder<A> {
         })
     }
 
-    /// Builds the subtree of each piece. The allowed copies are distributed over the pieces that have to be divided
-    /// further.
+    /// Builds the subtree of each piece. The allowed number of copies is distributed over the pieces that must be
+    /// divided further.
     fn children(
         &mut self,
         entries: &[&Entry<A>],
@@ -245,19 +245,19 @@ impl<A: Address> Builder<A> {
     }
 }
 
-/// A word of a header cut into pieces.
+/// A division of one header word into pieces.
 struct Division {
     within: Range<u32>,
-    /// First value of each piece but the first.
+    /// First value of each piece except the first piece.
     cuts: Vec<u32>,
-    /// Cost of the division; the lowest is the best.
+    /// Cost of the division. The division with the lowest cost is chosen.
     cost: u128,
-    /// Number of copies that the division creates; `None` if it divides nothing.
+    /// Number of rule copies that the division creates; `None` if the division separates no rules.
     copied: Option<usize>,
 }
 
 impl Division {
-    /// Cuts where equally many ranges begin or end on either side.
+    /// Divides a word so that every piece contains a similar number of range ends.
     fn of(asked: &WordRanges, pieces: usize) -> Self {
         let (edges, within) = (&asked.edges, asked.within);
         let mut cuts: Vec<u32> = (1..pieces)
@@ -279,7 +279,7 @@ impl Division {
         }
     }
 
-    /// Each piece with the rules that overlap it; `ranges` are the ranges of the rules.
+    /// Each piece with the rules that overlap it. `ranges` are the ranges of the rules in the divided word.
     fn pieces<'e, A>(&self, entries: &[&'e Entry<A>], ranges: &[Range<u32>]) -> Vec<(Range<u32>, Vec<&'e Entry<A>>)> {
         let Range { first, last } = self.within;
         let firsts = [first].into_iter().chain(self.cuts.iter().copied());
@@ -295,7 +295,7 @@ impl Division {
     }
 }
 
-/// The pieces that a range overlaps.
+/// Indexes of the pieces that a range overlaps.
 fn reached(cuts: &[u32], range: &Range<u32>) -> core::ops::RangeInclusive<usize> {
     let piece = |value: u32| cuts.partition_point(|cut| *cut <= value);
     piece(range.first)..=piece(range.last)

@@ -1,25 +1,25 @@
-//! Covered rules: they are in no leaf of a region, because an earlier rule matches all headers of the region.
+//! Covered rules. A region's leaves omit a rule if an earlier rule matches all headers of the region.
 
 use std::collections::{HashMap, HashSet};
 
 use super::region::Region;
 use crate::RuleNumber;
 
-/// Rules that one rule covers in a region.
+/// The rules that one rule covers in one region.
 #[derive(Debug)]
 pub struct CoveredRules<A> {
-    /// The covering rule.
+    /// Number of the covering rule.
     pub by: RuleNumber,
     pub part: Region<A>,
     pub numbers: Vec<RuleNumber>,
 }
 
-/// All covered rules, so that they can be restored when the covering rule is removed.
+/// All covered rules. They are restored to the leaves when their covering rule is removed.
 #[derive(Debug)]
 pub struct CoveredIndex<A> {
-    /// Covered rules by the covering rule; there are few.
+    /// Covered rules by the number of the covering rule. The map is small.
     by: HashMap<RuleNumber, Vec<CoveredRules<A>>>,
-    /// Numbers that may be covered; there are few.
+    /// Superset of the numbers of covered rules. The set is small.
     numbers: HashSet<RuleNumber>,
 }
 
@@ -40,12 +40,12 @@ impl<A> CoveredIndex<A> {
         }
     }
 
-    /// The rules that a rule covers.
+    /// The rules that the rule `number` covers, by region.
     pub fn by(&self, number: RuleNumber) -> impl Iterator<Item = &CoveredRules<A>> {
         self.by.get(&number).into_iter().flatten()
     }
 
-    /// Removes a rule.
+    /// Removes a rule from the index.
     pub fn forget(&mut self, number: RuleNumber) {
         self.by.remove(&number);
         if self.numbers.remove(&number) {

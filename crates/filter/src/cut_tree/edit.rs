@@ -1,8 +1,9 @@
 //! Insertion and removal of single rules while workers search the trees.
 //!
-//! To insert a rule, new leaves are built for its regions and replace the old ones by a single store: a search sees either the old or the new leaf. A
-//! rule is removed by clearing its bit in its leaves, after the rules that it covered have been restored. Leaves that are no longer referenced are
-//! freed with the whole matcher.
+//! An insertion builds new leaves for the regions of the rule, and replaces each old leaf with a single atomic store,
+//! so that a search sees either the old or the new leaf. A removal first restores the rules that the removed rule
+//! covered, and then clears the bit of the rule in its leaves. Leaves without references are freed together with the
+//! whole matcher.
 
 use core::ops::Range as Places;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -17,7 +18,7 @@ use super::region::Region;
 use super::{Child, CutTree, Group, MAX_PIECES};
 use crate::{Address, Range, Rule, RuleNumber};
 
-/// The capacity for further rules is exhausted: the matcher must be rebuilt.
+/// The capacity for new rules is exhausted. The caller must rebuild the matcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("the filter is full")]
 pub struct CapacityError;
@@ -25,30 +26,31 @@ pub struct CapacityError;
 /// Maximum number of additional leaves that a rule may create in each region that it overlaps.
 const MAX_NEW_LEAVES: usize = 2;
 
-/// Number of leaves that may be added to a small tree before a rebuild is due.
+/// Number of leaves that may be added to a small tree before the matcher should be rebuilt.
 const MAX_ADDED_LEAVES: usize = 64;
 
-/// New nodes and leaves, and the reference to their root.
+/// New nodes and leaves, and the reference to the root of the new subtree.
 type Tree<A> = (Builder<A>, Child);
 
-/// References to a leaf, and its region.
+/// The places that refer to a leaf, and the region of the leaf.
 struct LeafParents<A> {
     from: Parent,
     part: Region<A>,
     depth: usize,
 }
 
-/// Origin of references to a leaf: pieces of a node, or of the group's root if `node` is `None`.
+/// A place that refers to leaves: some pieces of a node, or of the group's root if `node` is `None`.
 struct Parent {
     node: Option<usize>,
     pieces: Places<usize>,
 }
 
 impl<A: Address> CutTree<A> {
-    /// Inserts a rule with its number. A header matches the rule if it is in one of the hyperrectangles.
+    /// Inserts a rule with its number. A header matches the rule if it is within one of the hyperrectangles.
     ///
     /// # Errors
-    /// The capacity is exhausted; the rule may be inserted for a part of its headers.
+    /// The capacity is exhausted. Some of the leaves that the rule overlaps may contain it, so it may match a part of
+    /// its packets.
     pub fn insert(&self, number: RuleNumber, hyperrectangles: &[Rule<A>]) -> Result<(), CapacityError> {
         let mut hidden = self.hidden();
         let further: Vec<_> = hyperrectangles
@@ -64,11 +66,11 @@ impl<A: Address> CutTree<A> {
             .try_for_each(|rule| self.put(number, rule, rule, Some(&mut hidden)))
     }
 
-    /// Removes a rule; `boxes` must be all of its hyperrectangles. `rules` returns the hyperrectangles of other rules by
-    /// their number.
+    /// Removes a rule. `boxes` must be all of its hyperrectangles. `rules` returns the hyperrectangles of another rule
+    /// by the number of that rule.
     ///
     /// # Errors
-    /// The capacity for the rules that it covered is exhausted; the rule is still present.
+    /// The capacity to restore the rules that the removed rule covered is exhausted. The removed rule is still present.
     pub fn remove<'r>(
         &self,
         number: RuleNumber,
@@ -80,8 +82,8 @@ impl<A: Address> CutTree<A> {
             for &number in numbers {
                 for rule in rules(number) {
                     if let Some(within) = part.clipped(rule) {
-                        // The leaf must not be divided, or the restored rule would be covered again: the covering rule
-                        // is still present, so that no header is without a match.
+                        // Don't divide the leaf: the covering rule is still present, so that every header has a match,
+                        // and a new subtree would omit the restored rule as covered again.
                         self.put(number, rule, &within, None)?;
                     }
                 }
@@ -104,12 +106,12 @@ impl<A: Address> CutTree<A> {
         self.hidden.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether so many leaves have been added that the matcher should be rebuilt.
+    /// Whether the number of added leaves is so large that the matcher should be rebuilt.
     pub fn is_crowded(&self) -> bool {
         self.leaves.len() - self.built > self.built / 8 + MAX_ADDED_LEAVES
     }
 
-    /// A rule's group, and all references to leaves that it overlaps in the hyperrectangle `within`.
+    /// The group of a rule, and the references to all leaves that the rule overlaps within the hyperrectangle `within`.
     fn reach(&self, rule: &Rule<A>, within: &Rule<A>) -> (&Group, Vec<LeafParents<A>>) {
         let kind = kind(rule);
         let group = self
@@ -160,8 +162,8 @@ impl<A: Address> CutTree<A> {
         children.get(pieces.clone()).unwrap_or_default()
     }
 
-    /// Inserts a rule, restricted to the hyperrectangle `within`. Full leaves are divided if covered rules may be recorded
-    /// (`hidden`).
+    /// Inserts the part of a rule that lies within the hyperrectangle `within`. Divides full leaves only if `hidden` is
+    /// present, in which rules that become covered are recorded.
     fn put(
         &self,
         number: RuleNumber,
@@ -206,7 +208,7 @@ impl<A: Address> CutTree<A> {
         Ok(())
     }
 
-    /// Divides a full leaf into a tree; `None` if that takes too many leaves.
+    /// Builds a tree of the rules of a full leaf; `None` if the tree needs too many leaves.
     fn divided(&self, entries: &[&Entry<A>], leads: &LeafParents<A>) -> Option<Tree<A>> {
         let mut builder = Builder::new([self.nodes.len(), self.leaves.len()]);
         builder.spare = entries.len();
@@ -215,7 +217,7 @@ impl<A: Address> CutTree<A> {
         fits.then_some((builder, top))
     }
 
-    /// Builds a chain of leaves in place of one, which continues with the leaf `then`.
+    /// Builds a chain of leaves that replaces one leaf. The last leaf of the chain refers to the leaf `then`.
     fn chained(&self, entries: &[&Entry<A>], then: u32) -> Tree<A> {
         let mut builder = Builder::new([self.nodes.len(), self.leaves.len()]);
         let first = builder.leaves(entries, then);
@@ -223,7 +225,7 @@ impl<A: Address> CutTree<A> {
     }
 }
 
-/// The pieces of a region that a rule overlaps, with their children; the last piece includes the unused children.
+/// The pieces of a region that a rule overlaps, with their children. The last piece includes the unused child entries.
 fn parts<A: Address>(
     part: Region<A>,
     word: usize,

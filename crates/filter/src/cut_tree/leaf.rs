@@ -19,29 +19,31 @@ pub struct Entry<A> {
     pub number: RuleNumber,
     /// Fields that leaves compare.
     pub rule: Rule<A>,
-    /// The rule has further conditions.
+    /// Whether the rule has conditions that leaves don't compare.
     pub further: bool,
 }
 
-/// Rules in struct-of-arrays form, sorted by number: for each field the first value, and the distance of the last value
-/// from it.
+/// Rules as a structure of arrays, sorted by rule number. Each condition is stored as a first value and the distance
+/// from it to the last value.
 ///
-/// After construction only two things change: rules are removed, and the next leaf is replaced.
+/// After construction only two modifications are possible: to remove a rule, and to replace the reference to the next
+/// leaf.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Leaf<A: WordAddress> {
     source: A::Column,
     destination: A::Column,
-    /// Source ports in the low halves, destination ports in the high halves.
+    /// Source ports in the low 16 bits, destination ports in the high 16 bits.
     ports: [[u32; LEAF_RULES]; 2],
     protocol: [[u8; LEAF_RULES]; 2],
-    /// Bit sets of slots: all rules; rules without a source port; rules without a destination port; rules without both.
+    /// Four bit sets of rules: all rules, those without a source port condition, those without a destination port
+    /// condition, and those without either condition.
     used: [AtomicU16; 4],
-    /// Rules with further conditions.
+    /// Bit set of the rules with conditions that leaves don't compare.
     further: u16,
-    /// The leaf with further rules of the same region; 0: none.
+    /// Number of the leaf with further rules of the same region; 0 if none.
     next: AtomicU32,
-    /// Rule numbers; the additional last entry means no rule.
+    /// Rule numbers. The additional last entry represents the absence of a rule.
     numbers: [RuleNumber; LEAF_RULES + 1],
 }
 
@@ -128,8 +130,8 @@ impl<A: Address> Leaf<A> {
             })
     }
 
-    /// Removes a rule, if it is present. A search that misses the rule sees the changes made before: see
-    /// [`Leaf::next`].
+    /// Removes a rule, if it is present. A search that doesn't find the removed rule sees the insertions that preceded
+    /// the removal: see [`Leaf::next`].
     pub fn remove(&self, number: RuleNumber) {
         for slot in (0..LEAF_RULES).filter(|&slot| self.numbers[slot] == number) {
             for used in &self.used {
@@ -148,36 +150,36 @@ impl<A: Address> Leaf<A> {
         self.used(0).count_ones() as usize
     }
 
-    /// The rule of the lowest slot in a set, or [`RuleNumber::MAX`] if the set is empty.
+    /// Number of the first rule of a bit set, or [`RuleNumber::MAX`] if the set is empty.
     #[inline(always)]
     pub fn number(&self, held: u16) -> RuleNumber {
         self.numbers[(u32::from(held) | 1 << LEAF_RULES).trailing_zeros() as usize]
     }
 
-    /// Slots of the rules with further conditions.
+    /// Bit set of the rules with conditions that leaves don't compare.
     #[inline(always)]
     pub fn further(&self) -> u16 {
         self.further
     }
 
-    /// The leaf with further rules, or 0. A search that has missed a removed rule sees, through this fence, the rules that
-    /// were inserted in its place.
+    /// Number of the leaf with further rules, or 0. The fence ensures that a search that doesn't find a removed rule
+    /// sees the rules that were inserted in its place.
     #[inline(always)]
     pub fn next(&self) -> u32 {
         fence(Ordering::Acquire);
         self.next.load(Ordering::Relaxed)
     }
 
-    /// Replaces the next leaf.
+    /// Replaces the reference to the next leaf.
     pub fn set_next(&self, next: u32) {
         self.next.store(next, Ordering::Release);
     }
 
-    /// Bit set of the rules that match a header in the fields compared here.
+    /// Bit set of the rules whose conditions a header satisfies, as far as leaves compare them.
     #[inline(always)]
     pub fn matching<L: Lanes>(&self, header: &Header<A>, lanes: L) -> u16 {
         let (from, to) = (header.get(Field::SourcePort), header.get(Field::DestinationPort));
-        // A packet without ports matches only rules without a port condition, whatever values its port fields have.
+        // A packet without ports matches only rules without a port condition. The values of its port fields must not be compared.
         let used = self.used(((from / NONE) | (to / NONE) << 1) as usize);
         let [first, span] = &self.ports;
         let ports = lanes.within_pairs(first, span, from & 0xffff | to << 16);

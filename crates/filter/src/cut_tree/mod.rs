@@ -1,12 +1,14 @@
-//! The default matcher.
+//! The default matcher: search trees that cut the header space.
 //!
-//! Rules are divided into three groups: few sources, few destinations, and the rest. A search tree for each group cuts one
-//! field at a time, into up to 256 pieces at its root and up to 16 at other nodes, until at most 16 rules are left, which are
-//! compared simultaneously. All rules of a group are narrow in the same field, so that cutting that field copies few of them:
-//! 1.0 to 1.3 copies of each, while a single tree for all rules has up to 60 (decision 0008). A lookup searches all groups; the
-//! first of the found rules decides.
+//! Rules are divided into three groups: narrow source, narrow destination, and all others. Each group has a search
+//! tree. A node of the tree cuts one field, the root into up to 256 pieces and other nodes into up to 16 pieces. A leaf
+//! has at most 16 rules, which are compared simultaneously. All rules of a group are narrow in the same field, so that
+//! cutting this field creates few copies: 1.0 to 1.3 for each rule, compared with up to 60 in a single tree of all
+//! rules (decision 0008). A lookup searches the trees of all groups; of the rules found, the one with the lowest number
+//! decides.
 //!
-//! For any header, the cost of a lookup is bounded by the depth of three trees and the rules of their largest leaves.
+//! For any header, the cost of a lookup is bounded by the depths of the three trees and the numbers of rules in their
+//! largest leaves.
 
 mod append_table;
 mod build;
@@ -37,18 +39,18 @@ pub use self::search::VisitCounts;
 use self::search::{BatchSearch, SingleSearch};
 use crate::{Address, Field, Header, Matcher, Rule, RuleNumber};
 
-/// Maximum number of pieces that a node cuts its field into.
+/// Maximum number of pieces into which a node cuts its field.
 const MAX_PIECES: usize = 16;
 /// Number of packets that are searched simultaneously.
 const BATCH: usize = 64;
-/// Up to this number of packets are searched one by one.
+/// Maximum number of packets that are searched one by one instead of as a batch.
 const SINGLE_LOOKUPS: usize = 8;
-/// Kinds of rules: few sources, few destinations, and the rest.
+/// Number of kinds of rules: narrow source, narrow destination, and all others.
 const KINDS: usize = 3;
-/// Fields that nodes may cut, beside the addresses.
+/// Fields other than the addresses that nodes may cut.
 const FIELDS: [Field; 3] = [Field::SourcePort, Field::DestinationPort, Field::Protocol];
 
-/// Reference of a piece to a node or a leaf.
+/// Reference from a piece to a node or a leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Child(u32);
 
@@ -56,7 +58,7 @@ impl Child {
     /// A leaf without rules.
     const NOTHING: Self = Self(Self::LEAF);
     const LEAF: u32 = 1 << 31;
-    /// Shift of the number of the word that the node cuts.
+    /// Position in a reference of the index of the header word that the node cuts.
     const WORD: u32 = 27;
 
     fn leaf(number: usize) -> Self {
@@ -88,8 +90,8 @@ impl Child {
     }
 }
 
-/// A node: the first value of each piece but the first, in ascending order, and the children of all pieces. Unused entries
-/// repeat the last child; the last value is not used.
+/// A node: the first value of each piece except the first piece, in ascending order, and the children of all pieces.
+/// Unused child entries repeat the last child. The last value is not used.
 #[derive(Debug)]
 #[repr(C, align(64))]
 struct Node {
@@ -98,7 +100,8 @@ struct Node {
 }
 
 impl Node {
-    /// Creates a node with cuts and without children. The largest value can't be a cut: it marks unused entries.
+    /// Creates a node with these cuts and without children. The largest value can't be a cut, because it marks unused
+    /// entries.
     fn new(cuts: &[u32]) -> Self {
         let mut values = [u32::MAX; MAX_PIECES];
         values[..cuts.len()].copy_from_slice(cuts);
@@ -112,8 +115,8 @@ impl Node {
         cuts(&self.values)
     }
 
-    /// Sets the child of a piece. The last piece also sets the unused entries, because the largest value compares as beyond
-    /// all of them.
+    /// Sets the child of a piece. The last piece sets the unused entries as well, because a comparison with the largest
+    /// value selects an entry after the last piece.
     fn set_child(&mut self, piece: usize, to: Child) {
         let end = if piece == self.cuts().len() {
             MAX_PIECES
@@ -135,7 +138,7 @@ impl Node {
     }
 }
 
-/// The cuts of a node or root; the largest value marks unused entries.
+/// The cuts of a node or root, without the unused entries, which the largest value marks.
 fn cuts(values: &[u32]) -> &[u32] {
     &values[..values.partition_point(|value| *value < u32::MAX)]
 }
@@ -146,20 +149,20 @@ struct Group {
     root: Box<Root>,
     /// A lower bound of the group's rule numbers.
     first: AtomicU32,
-    /// Addresses that the rules match, if the group's rules are narrow.
+    /// The addresses that the rules match, if all rules of the group are narrow.
     reach: Option<Reach>,
-    /// Kinds of the group's rules.
+    /// Which kinds of rules the group contains.
     kinds: [bool; KINDS],
 }
 
 impl Group {
-    /// Whether the group may contain an earlier rule for a header than the one found.
+    /// Whether the group may contain a matching rule that precedes the rule found so far.
     #[inline(always)]
     fn may_precede<A: Address>(&self, header: &Header<A>, found: RuleNumber) -> bool {
         self.first.load(Ordering::Relaxed) < found && self.reach.as_ref().is_none_or(|reach| reach.has(header))
     }
 
-    /// Prepares the group for the insertion of a rule.
+    /// Updates the group for the insertion of a rule.
     fn add<A: Address>(&self, number: RuleNumber, rule: &Rule<A>) {
         self.first.fetch_min(number, Ordering::Relaxed);
         if let Some(reach) = &self.reach {
@@ -175,34 +178,34 @@ pub struct CutTree<A: Address> {
     groups: Vec<Group>,
     nodes: Arena<Node>,
     leaves: Arena<Leaf<A>>,
-    /// Number of leaves after the build.
+    /// Number of leaves when the tree was built.
     built: usize,
-    /// Rules with further conditions, by number.
+    /// Rules with conditions that leaves don't compare, by rule number.
     further: Vec<(RuleNumber, Rule<A>)>,
-    /// Rules with further conditions that were added later.
+    /// Rules with conditions that leaves don't compare, which were inserted after the tree was built.
     added: AppendTable<Box<[Rule<A>]>>,
-    /// Covered rules, which some leaves omit. Every change is made under this lock.
+    /// Covered rules, which some leaves omit. Every modification of the trees holds this lock.
     hidden: Mutex<CoveredIndex<A>>,
 }
 
 impl<A: Address> CutTree<A> {
-    /// Creates a matcher of sorted rules, numbered from 0.
+    /// Creates a matcher of sorted rules. The rules are numbered from 0.
     pub fn new(rules: &[Rule<A>]) -> Self {
         Self::numbered((0..).zip(rules.iter().cloned()))
     }
 
-    /// Creates a matcher of rules with ascending numbers. Several rules with one number are hyperrectangles of one
+    /// Creates a matcher of rules with ascending numbers. Several entries with one number are hyperrectangles of one
     /// rule.
     pub fn numbered(rules: impl Iterator<Item = (RuleNumber, Rule<A>)>) -> Self {
         build::build(rules)
     }
 
-    /// Selects another instruction set for the search than the widest available one.
+    /// Selects an instruction set for the search, instead of the widest available one.
     pub fn with_vectors(self, vectors: Vectors) -> Self {
         Self { vectors, ..self }
     }
 
-    /// Number of rules in all leaves. Compared with the number of rules it shows how often rules are copied.
+    /// Number of rule copies in all leaves. Divided by the number of rules, it shows how often a rule is copied.
     pub fn entries(&self) -> usize {
         self.leaves.iter().map(Leaf::len).sum()
     }
@@ -212,7 +215,7 @@ impl<A: Address> CutTree<A> {
         self.vectors.run(SingleSearch { best: self, header }).0
     }
 
-    /// The first rule of a leaf that matches a header, otherwise [`RuleNumber::MAX`].
+    /// Number of the first rule in a leaf that matches a header, or [`RuleNumber::MAX`].
     #[inline(always)]
     fn first_of_leaf<L: Lanes>(&self, leaf: &Leaf<A>, header: &Header<A>, lanes: L) -> RuleNumber {
         let mut held = leaf.matching(header, lanes);
@@ -222,7 +225,7 @@ impl<A: Address> CutTree<A> {
         leaf.number(held)
     }
 
-    /// Removes the leading rules whose further conditions the header does not satisfy.
+    /// Removes rules from the front of `held` until the first one satisfies the conditions that leaves don't compare.
     #[cold]
     fn held_further(&self, leaf: &Leaf<A>, header: &Header<A>, mut held: u16) -> u16 {
         while held != 0 {
@@ -245,7 +248,7 @@ impl<A: Address> CutTree<A> {
             .any(|rule| rule.matches(header))
     }
 
-    /// A leaf, and the leaves that follow it with further rules of the same region.
+    /// A leaf, followed by the chained leaves with further rules of the same region.
     fn chain(&self, first: Child) -> impl Iterator<Item = &Leaf<A>> {
         let leaf = |number: usize| self.leaves.get(number);
         core::iter::successors(leaf(first.leaf_number()), move |before| {
@@ -271,7 +274,7 @@ impl<A: Address> Matcher<A> for CutTree<A> {
             let found = &mut found[..count];
             match headers.try_into() {
                 Ok(headers) => self.vectors.run(BatchSearch { best, headers, found }),
-                // Filling a batch up costs more than a few single lookups.
+                // Padding a small batch with unused entries costs more than a few single lookups.
                 Err(_) if count <= SINGLE_LOOKUPS => {
                     for (header, found) in headers.iter().zip(found) {
                         *found = self.first(&mut (), header);

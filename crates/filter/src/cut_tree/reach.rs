@@ -1,7 +1,8 @@
-//! Bit map of the values of one header word that a group's rules match, with one bit for each 65,536 values.
+//! Bitmap of the values of one header word that a group's rules match. Each bit represents 65,536 values.
 //!
-//! The rules of a group are narrow in one address, so that the map excludes the group for most packets. A superfluous bit
-//! costs an unnecessary lookup and never changes the result: removing a rule leaves its bits set.
+//! The rules of a group are narrow in one address, so that for most packets the map shows that the group need not be
+//! searched. A superfluous bit causes an unnecessary lookup but never a wrong result, so the removal of a rule does not
+//! clear its bits.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,14 +15,14 @@ type Bits = [AtomicU64; (1 << BITS) / 64];
 
 #[derive(Debug)]
 pub struct Reach {
-    /// Number of the header word.
+    /// Index of the header word.
     word: usize,
     bits: Box<Bits>,
 }
 
 impl Reach {
-    /// Creates the map of ranges of an address that begins at word `address` of a header. Uses the most selective word
-    /// of the address.
+    /// Creates the bitmap for ranges of an address that begins at word `address` of a header. It represents the most
+    /// selective word of the address.
     pub fn of<A: Address>(address: usize, ranges: impl Iterator<Item = Range<A>> + Clone) -> Self {
         let of = |at: usize| {
             let reach = Self {
@@ -55,8 +56,8 @@ impl Reach {
         size_of_val(&*self.bits)
     }
 
-    /// Adds a range of the address. If the range spans several values of a higher word, all values of this word are
-    /// added.
+    /// Adds a range of addresses. If the range spans several values of a more significant word, all bits of the
+    /// represented word are set.
     pub fn add<A: Address>(&self, Range { first, last }: Range<A>) {
         let at = self.word % A::WORDS;
         let same = (0..at).all(|above| first.word(above) == last.word(above));

@@ -4,16 +4,16 @@ use super::FIELDS;
 use super::leaf::Entry;
 use crate::{Address, Range, Rule};
 
-/// Ranges of a word that rules match within a region.
+/// Ranges of one header word that rules match within a region.
 pub struct WordRanges {
     pub within: Range<u32>,
     pub of_rules: Vec<Range<u32>>,
-    /// First values of ranges, and values after their ends, in ascending order. The largest value is excluded, because it
-    /// marks unused cuts.
+    /// First values of the ranges, and the values that follow their ends, in ascending order. The largest value is
+    /// omitted, because it marks unused cuts.
     pub edges: Vec<u32>,
 }
 
-/// A range for each dimension that nodes may cut: source, destination, and fields, in this order.
+/// One range for each dimension that nodes may cut: source, destination, and `FIELDS`, in this order.
 #[derive(Clone, Copy, Debug)]
 pub struct Region<A> {
     source: Range<A>,
@@ -43,7 +43,7 @@ impl<A: Address> Region<A> {
             && !entry.further
     }
 
-    /// The compared fields of a rule, restricted to the region; `None` if they don't overlap.
+    /// The intersection of a rule's compared fields and the region; `None` if it is empty.
     pub fn clipped(&self, rule: &Rule<A>) -> Option<Rule<A>> {
         let fields = [0, 1, 2].map(|at| rule.get(FIELDS[at]).intersection(&self.fields[at]));
         let [Some(from), Some(to), Some(protocol)] = fields else {
@@ -54,8 +54,8 @@ impl<A: Address> Region<A> {
         Some(Rule::compared(source, destination, [from, to, protocol]))
     }
 
-    /// Number of the header word that a cut of a dimension uses, and its range in the region. For an address it is the
-    /// first word with several values.
+    /// Index of the header word that is cut in a dimension, and the range of this word in the region. For an address it
+    /// is the most significant word that has several values in the region.
     pub fn word(&self, dimension: usize) -> (usize, Range<u32>) {
         let of = |range: Range<A>| {
             let at = (0..A::WORDS - 1).find(|&at| range.first.word(at) != range.last.word(at));
@@ -84,7 +84,7 @@ impl<A: Address> Region<A> {
         }
     }
 
-    /// Range of a dimension's word that a rule matches.
+    /// The range that a rule matches in the word of a dimension.
     pub fn of_rule(&self, dimension: usize, rule: &Rule<A>) -> Range<u32> {
         let (at, _) = self.word(dimension);
         let of = |range: Range<A>, part: Range<A>, at: usize| Range {
@@ -122,7 +122,7 @@ impl<A: Address> Region<A> {
         })
     }
 
-    /// The region restricted to a range of a dimension's word.
+    /// The region with the word of a dimension restricted to a range.
     pub fn narrowed(mut self, dimension: usize, to: Range<u32>) -> Self {
         let (at, _) = self.word(dimension);
         let narrow = |range: Range<A>, at: usize| Range {

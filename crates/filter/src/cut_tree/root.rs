@@ -1,4 +1,4 @@
-//! Root of a tree: one word cut into up to 256 pieces, equivalent to two levels of nodes.
+//! Root of a tree. It cuts one header word into up to 256 pieces, and replaces two levels of nodes.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -6,11 +6,11 @@ use sluice_table::simd::lanes::Lanes;
 
 use super::{Child, MAX_PIECES};
 
-/// Maximum number of pieces that a root cuts its word into.
+/// Maximum number of pieces into which a root cuts its word.
 pub const ROOT_PIECES: usize = MAX_PIECES * MAX_PIECES;
 
-/// The first value of each piece but the first, in ascending order, in rows of 16, and the children of all pieces. Unused
-/// entries repeat the last child; the last value of the last row is not used.
+/// The first value of each piece except the first piece, in ascending order and in rows of 16, and the children of all
+/// pieces. Unused child entries repeat the last child. The last value of the last row is not used.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Root {
@@ -18,7 +18,7 @@ pub struct Root {
     lasts: [u32; MAX_PIECES],
     rows: [[u32; MAX_PIECES]; MAX_PIECES],
     children: [AtomicU32; ROOT_PIECES],
-    /// Number of the header word that is cut.
+    /// Index of the header word that is cut.
     pub word: usize,
 }
 
@@ -50,7 +50,7 @@ impl Root {
     /// The child for a value of the word.
     #[inline(always)]
     pub fn child<L: Lanes>(&self, value: u32, lanes: L) -> Child {
-        // The largest value compares as beyond the unused entries, so the index is masked.
+        // The largest value selects a row after the unused entries, so the index is masked.
         let row = (lanes.not_below(&self.lasts, value) & 0x7fff).count_ones() as usize % MAX_PIECES;
         let within = (lanes.not_below(&self.rows[row], value) & 0x7fff).count_ones() as usize;
         Child(self.children[(row * MAX_PIECES + within) % ROOT_PIECES].load(Ordering::Relaxed))

@@ -1,4 +1,4 @@
-//! Searches the trees for headers, a batch simultaneously or one alone.
+//! Searches the trees for a batch of headers simultaneously, or for a single header.
 
 use core::num::NonZero;
 use core::sync::atomic::Ordering;
@@ -11,21 +11,21 @@ use super::leaf::{LEAF_RULES, Leaf};
 use super::{BATCH, Child, CutTree, Group, Node};
 use crate::{Address, Header, RuleNumber};
 
-/// Size of leaves in bytes that is assumed to fit in a core's caches: up to it leaves are not prefetched.
+/// Maximum size of all leaves in bytes for which leaves are not prefetched, because a core's caches hold them.
 const NEAR: usize = 2 << 20;
 
-/// Search for a batch of headers: the first rule of each header for which `found` has an entry.
+/// Search for a batch of headers. It finds the first matching rule of each header that has an entry in `found`.
 pub struct BatchSearch<'a, A: Address> {
     pub best: &'a CutTree<A>,
     pub headers: &'a [Header<A>; BATCH],
     pub found: &'a mut [Option<RuleNumber>],
 }
 
-/// Set of lanes of a batch, one bit for each.
+/// Set of lanes, with one bit for each header of a batch.
 type Bits = u64;
 
-/// Calls a function for each lane in order, and returns the lanes for which it returned true, without a branch on the
-/// result.
+/// Calls `keep` for each lane in order, and returns the lanes for which it returned true. The result is accumulated
+/// without a branch.
 #[inline(always)]
 fn kept(mut lanes: Bits, mut keep: impl FnMut(usize) -> bool) -> Bits {
     let mut kept = 0;
@@ -40,15 +40,15 @@ fn kept(mut lanes: Bits, mut keep: impl FnMut(usize) -> bool) -> Bits {
 impl<A: Address> Work for BatchSearch<'_, A> {
     type Output = ();
 
-    /// All lanes advance by one node, then all by the next one, and so on. Bit sets select the lanes at each step, without a
-    /// branch for each lane.
+    /// All lanes advance by one tree level together. Bit sets select the active lanes of each step, without a branch
+    /// for each lane.
     #[inline(always)]
     fn run<L: Lanes>(self, lanes: L) {
         let Self { best, headers, found } = self;
         let count = found.len().min(BATCH);
         let mut first = [RuleNumber::MAX; BATCH];
         let mut at = [Child::NOTHING; BATCH];
-        // More prefetches than loads can be in flight at a time, so the headers are prefetched first.
+        // The headers are prefetched first, because more prefetches than loads can be in flight at a time.
         for lane in 0..count {
             prefetch_all_far_at(headers, lane);
         }
@@ -110,7 +110,7 @@ impl<A: Address> CutTree<A> {
 }
 
 impl<A: Address> Trees<'_, A> {
-    /// Descends from the root to the leaves, for all lanes.
+    /// Descends from the root to a leaf in all lanes.
     #[inline(always)]
     fn descend<L: Lanes>(
         &self,
@@ -134,10 +134,10 @@ impl<A: Address> Trees<'_, A> {
         }
     }
 
-    /// The child of a node for a header.
+    /// The child of a node for the value of a header.
     #[inline(always)]
     fn below<L: Lanes>(&self, node: Child, header: &Header<A>, lanes: L) -> Child {
-        // Not `map_or`: its closure would be compiled without the instructions that `lanes` stands for.
+        // `map_or` is not used, because its closure would be compiled without the instruction set of `lanes`.
         match self.nodes.get(node.node_number()) {
             Some(below) => below.child(header.words[node.word()], lanes),
             None => Child::NOTHING,

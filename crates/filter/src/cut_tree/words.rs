@@ -1,5 +1,4 @@
-//! Representation of headers in the default matcher: words of 32 bits in nodes, and 16 ranges of addresses side by side in
-//! leaves.
+//! Layout of headers in the default matcher: 32-bit words for nodes, and columns of 16 address ranges for leaves.
 
 use core::fmt::Debug;
 use core::hash::Hash;
@@ -12,35 +11,35 @@ use crate::Range;
 /// Words of a header, which nodes may cut.
 pub type Words = [u32; 16];
 
-/// An address type whose headers consist of words: those of source and destination, the highest first, then as many
-/// fields as fit.
+/// An address type whose headers consist of 32-bit words: first the source and the destination, most significant word
+/// first, then as many fields as fit.
 pub trait WordAddress: Sized + Copy + Send + Sync + Debug {
     /// Number of words of an address.
     const WORDS: usize;
-    /// Index of the word of the first field.
+    /// Index of the word with the first field.
     const FIELDS: usize = 2 * Self::WORDS;
-    /// Number of fields that fit.
+    /// Number of fields that fit into the words.
     const FIT: usize;
-    /// Storage of the fields that do not fit.
+    /// Storage of the fields that do not fit into the words.
     type More: Copy + Default + Debug + Eq + Hash + Send + Sync + AsRef<[u32]> + AsMut<[u32]>;
     /// Storage of 16 ranges.
     type Column: Copy + Default + Debug + Send + Sync;
 
-    /// The address at the start of these words.
+    /// Reads the address from the first words.
     fn from_words(words: &[u32]) -> Self;
-    /// A word of an address; 0 is the highest.
+    /// Word of an address at index `at`; index 0 is the most significant word.
     fn word(self, at: usize) -> u32;
-    /// The address with another word, and all lower words from `rest`.
+    /// Replaces one word of the address, and takes all less significant words from `rest`.
     fn with_word(self, at: usize, word: u32, rest: Self) -> Self;
     /// Stores a range in a slot.
     fn put(column: &mut Self::Column, slot: usize, range: Range<Self>);
     /// The range in a slot.
     fn range(column: &Self::Column, slot: usize) -> Range<Self>;
-    /// Bit set of the ranges that contain the address at the start of these words.
+    /// Bit set of the ranges that contain the address in the first words.
     fn held<L: Lanes>(words: &[u32], column: &Self::Column, lanes: L) -> u16;
 }
 
-/// For each range its first value, and the distance of its last value from it.
+/// Each range as a first value and the distance from it to the last value.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C, align(64))]
 pub struct Spans {
@@ -86,7 +85,7 @@ impl WordAddress for u32 {
     }
 }
 
-/// For each range both ends, in halves; the high half first.
+/// Both ends of each range as 64-bit halves, high half first.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C, align(64))]
 pub struct RangeEnds {
@@ -138,7 +137,7 @@ impl WordAddress for u128 {
     fn held<L: Lanes>(words: &[u32], column: &RangeEnds, lanes: L) -> u16 {
         let half = |at: usize| u64::from(words[at]) << 32 | u64::from(words[at + 1]);
         let (high, low) = (half(0), half(2));
-        // The high half decides unless it is equal; then the low half does.
+        // If the high halves are equal, the low halves are compared.
         let compare = |[high_ends, low_ends]: &[[u64; LEAF_RULES]; 2]| {
             let [equal, above] = lanes.equal_and_above(high_ends, high);
             let [low_equal, low_above] = lanes.equal_and_above(low_ends, low);

@@ -1,9 +1,9 @@
-//! Sets of addresses and networks that can change while rules refer to them: workers look up and add elements without waiting.
+//! Sets of addresses and networks that can change while rules refer to them. Workers look elements up and add elements without waiting for locks.
 //!
-//! An address is a network of full length. A lookup tries every prefix length of the address family that occurs in the set, and there
-//! are few. A network may be stored in either of two buckets of [`SLOTS`] slots, selected by a keyed hash that attackers can't
-//! predict. There are two slots for each element of the maximum size, so that both buckets are full only in rare cases; adding the
-//! network then fails as if the set were full.
+//! An address is a network of full prefix length. A lookup tries each prefix length that occurs in the set for the address family; usually there are
+//! few. A keyed hash, which attackers can't predict, selects two buckets of [`SLOTS`] slots for a network, which may be stored in either. There are
+//! two slots for each element of the maximum size, so that both buckets are rarely full; if they are, adding the network fails as if the set were
+//! full.
 
 use core::hash::BuildHasher;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
@@ -12,32 +12,32 @@ use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-/// Slots of a bucket.
+/// Number of slots in a bucket.
 const SLOTS: usize = 8;
-/// Number of buckets that an expiry pass processes under one lock, during which packets can't add elements.
+/// Number of buckets that an expiry pass processes in one lock period. Packets can't add elements while the lock is held.
 const SWEEP: usize = 64;
-/// Maximum number of attempts of a packet to lock the set for adding its address.
+/// Maximum number of attempts to lock the set when a packet's address is added.
 const MAX_ATTEMPTS: usize = 64;
 
-/// A slot of an element. The tag holds the address family and prefix length, and changes with each change of the slot.
+/// A slot for one element. The tag contains the address family and the prefix length. Each modification of the slot changes the tag.
 #[derive(Debug, Default)]
 struct SetSlot {
     tag: AtomicU64,
     address: [AtomicU64; 2],
-    /// Expiry time in nanoseconds of the workers' clock; 0: never.
+    /// Expiry time in nanoseconds of the workers' clock; 0 if the element does not expire.
     until: AtomicU64,
 }
 
-/// A network as stored in a slot: family and prefix length, which are not both 0, and the address bits.
+/// A network as stored in a slot: family and prefix length, which are not both 0, and the bits of the address.
 type Key = (u64, [u64; 2]);
 
-/// Bits of the tag for family and prefix length; the other bits count changes.
+/// Mask of the tag bits for family and prefix length. The other bits count modifications.
 const KIND: u64 = (1 << KIND_BITS) - 1;
 const KIND_BITS: u32 = 10;
-/// Number of bits for the family.
+/// Number of tag bits for the address family.
 const FAMILY_BITS: u32 = 2;
 
-/// The network of a prefix length that contains an address. The length is at most that of the address.
+/// The network with a given prefix length that contains an address. The length must not exceed that of the address.
 fn key(address: IpAddr, length: u8) -> Key {
     let kind = |family: u64| u64::from(length) << FAMILY_BITS | family;
     match address {
@@ -59,8 +59,8 @@ pub fn full_length(address: IpAddr) -> u8 {
 }
 
 impl SetSlot {
-    /// Whether the slot holds the element. The result for an element that is added or removed concurrently may be
-    /// either.
+    /// Whether the slot holds the element. If the element is added or removed concurrently, the result may be true or
+    /// false.
     fn has(&self, (kind, address): Key) -> bool {
         let tag = self.tag.load(Ordering::Acquire);
         let read = [0, 1].map(|half: usize| self.address[half].load(Ordering::Relaxed));
@@ -88,7 +88,7 @@ impl SetSlot {
         self.tag.store(tag | kind, Ordering::Release);
     }
 
-    /// Family and prefix length.
+    /// Address family and prefix length.
     fn kind(&self) -> (usize, u8) {
         let kind = self.tag.load(Ordering::Relaxed) & KIND;
         (usize::from(kind & 3 == 2), (kind >> FAMILY_BITS) as u8)
@@ -112,12 +112,12 @@ impl SetSlot {
 #[error("the set is full")]
 pub struct SetFull;
 
-/// The prefix lengths in a set, of one family.
+/// The prefix lengths of one address family that occur in a set.
 #[derive(Debug)]
 struct PrefixLengths {
-    /// Bit set of the lengths.
+    /// Bit set of the prefix lengths.
     used: [AtomicU64; 3],
-    /// Number of networks of each length; updated under the writer lock.
+    /// Number of networks of each prefix length; updated under the writer lock.
     count: Box<[AtomicUsize]>,
 }
 
@@ -131,7 +131,7 @@ impl Default for PrefixLengths {
 }
 
 impl PrefixLengths {
-    /// Counts a network before it is stored, so that lookups try its length.
+    /// Counts a network before it is stored, so that lookups try its prefix length.
     fn add_length(&self, length: u8) {
         let (word, bit) = (usize::from(length / 64), 1 << (length % 64));
         if self.count[usize::from(length)].fetch_add(1, Ordering::Relaxed) == 0 {
@@ -139,7 +139,7 @@ impl PrefixLengths {
         }
     }
 
-    /// Uncounts a removed network.
+    /// Decrements the count of a removed network's prefix length.
     fn remove_length(&self, length: u8) {
         let (word, bit) = (usize::from(length / 64), 1 << (length % 64));
         if self.count[usize::from(length)].fetch_sub(1, Ordering::Relaxed) == 1 {
@@ -147,7 +147,7 @@ impl PrefixLengths {
         }
     }
 
-    /// The lengths that occur.
+    /// The prefix lengths that occur in the set.
     fn used(&self) -> impl Iterator<Item = u8> {
         self.used.iter().zip([0, 64, 128]).flat_map(|(word, first)| {
             let mut rest = word.load(Ordering::Acquire);
@@ -168,9 +168,9 @@ pub struct AddressSet {
     buckets: Box<[[SetSlot; SLOTS]]>,
     hashes: RandomState,
     size: usize,
-    /// Default timeout of elements in nanoseconds; 0: none.
+    /// Default timeout of elements in nanoseconds; 0 if they don't expire.
     timeout: AtomicU64,
-    /// Lock for all changes.
+    /// Lock that all modifications hold.
     writer: Mutex<()>,
     lengths: [PrefixLengths; 2],
     len: AtomicUsize,
@@ -178,7 +178,7 @@ pub struct AddressSet {
 }
 
 impl AddressSet {
-    /// Creates an empty set with this maximum number of elements.
+    /// Creates an empty set for at most `size` elements.
     pub fn new(size: usize, timeout: Option<Duration>) -> Self {
         let buckets = (2 * size).div_ceil(SLOTS).next_power_of_two();
         let set = Self {
@@ -206,7 +206,7 @@ impl AddressSet {
         (timeout != 0).then(|| Duration::from_nanos(timeout))
     }
 
-    /// Sets the default timeout of elements that are added later.
+    /// Sets the default timeout of elements that are added from now on.
     pub fn set_timeout(&self, timeout: Option<Duration>) {
         self.timeout.store(timeout.map_or(0, nanoseconds), Ordering::Relaxed);
     }
@@ -221,7 +221,7 @@ impl AddressSet {
         self.len() == 0
     }
 
-    /// Number of packet addresses that were not added, because the set was full or being changed.
+    /// Number of addresses that packets failed to add, because the set was full or locked.
     pub fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
@@ -235,7 +235,7 @@ impl AddressSet {
         self.places(key).into_iter().flatten().find(|slot| slot.has(key))
     }
 
-    /// Whether the set contains an address or a network of it.
+    /// Whether the set contains an address, or a network that contains the address.
     #[inline]
     pub fn contains(&self, address: IpAddr) -> bool {
         let lengths = &self.lengths[usize::from(address.is_ipv6())];
@@ -246,7 +246,7 @@ impl AddressSet {
         self.writer.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// Adds an address with a timeout, or without one, or updates its timeout. Returns whether it is new.
+    /// Adds an address, or updates its timeout. Without a timeout the element does not expire. Returns whether it is new.
     ///
     /// # Errors
     /// The set is full.
@@ -254,7 +254,7 @@ impl AddressSet {
         self.add_network((address, full_length(address)), timeout, now)
     }
 
-    /// Adds a network with a timeout, or without one, or updates its timeout. Returns whether it is new.
+    /// Adds a network, or updates its timeout. Without a timeout the element does not expire. Returns whether it is new.
     ///
     /// # Errors
     /// The set is full.
@@ -289,14 +289,14 @@ impl AddressSet {
         }
     }
 
-    /// Adds an address on behalf of a packet with the default timeout, or extends its timeout. Never waits; failures
-    /// are counted.
+    /// Adds a packet's address with the default timeout, or restarts its timeout. Never waits for the lock; counts
+    /// failures.
     pub(super) fn add_by_packet(&self, address: IpAddr, now: u64) {
         let key = key(address, full_length(address));
         let until = until(self.timeout.load(Ordering::Relaxed), now);
         if let Some(slot) = self.find(key) {
-            // The timeout of a permanent element does not change, nor that of an element that took the slot
-            // concurrently.
+            // The timeout of a permanent element does not change. If another element took the slot concurrently, its
+            // timeout does not change either.
             let old = slot.until.load(Ordering::Relaxed);
             if until != 0 && old != 0 {
                 let _ = slot
@@ -327,7 +327,7 @@ impl AddressSet {
         self.remove_network((address, full_length(address)))
     }
 
-    /// Removes a network. Other networks within it or around it remain.
+    /// Removes a network. Networks that are contained in it, or that contain it, remain.
     pub fn remove_network(&self, (address, length): (IpAddr, u8)) -> bool {
         let _writer = self.write();
         let slot = self.find(key(address, length.min(full_length(address))));
@@ -335,7 +335,7 @@ impl AddressSet {
         slot.is_some()
     }
 
-    /// Removes the elements that satisfy a condition, some buckets at a time. Returns their number.
+    /// Removes the elements whose expiry time satisfies a condition, and returns their number. Locks the set for a few buckets at a time.
     fn remove_where(&self, goes: impl Fn(u64) -> bool) -> usize {
         let mut count = 0;
         for buckets in self.buckets.chunks(SWEEP) {
@@ -362,7 +362,7 @@ impl AddressSet {
         }
     }
 
-    /// All networks in order, each with its remaining time in nanoseconds, if limited.
+    /// All networks in order, each with its remaining lifetime in nanoseconds if it expires.
     pub fn elements(&self, now: u64) -> Vec<((IpAddr, u8), Option<u64>)> {
         let mut found = Vec::with_capacity(self.len());
         for buckets in self.buckets.chunks(SWEEP) {
@@ -377,12 +377,12 @@ impl AddressSet {
             .collect()
     }
 
-    /// Adds the elements of another set, as far as they fit.
+    /// Adds the elements of another set until this set is full.
     pub fn copy(&self, other: &Self) {
         let elements = other.elements(0);
         let writer = self.write();
         for ((address, length), until) in elements {
-            // Elements that don't fit are omitted.
+            // Elements that don't fit are not added.
             let _ = self.add_as(key(address, length), until.unwrap_or(0), &writer);
         }
     }
@@ -438,7 +438,7 @@ mod tests {
         );
         set.expire(5 * second);
         assert_eq!(3, set.len());
-        // Seen again, the element stays longer.
+        // Adding the address again restarts its timeout.
         set.add_by_packet(v4(1), 5 * second);
         set.expire(9 * second);
         assert_eq!(3, set.len());

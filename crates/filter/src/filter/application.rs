@@ -1,28 +1,29 @@
-//! Conditions on the application of a session, which is known only after some of its packets: rules with such conditions
-//! are evaluated one by one, and only for sessions with an identified application.
+//! Conditions on the application of a session. The application is identified only after several packets of the session,
+//! so rules with such conditions are evaluated one by one, and only for sessions with an identified application.
 
-/// The application of a session, in numbers of the application identification; 0: none.
+/// The identified application of a session. Its numbers are those of the application identification library; 0 means
+/// none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SessionApplication {
-    /// Protocol that carries the application.
+    /// Number of the protocol that carries the application.
     pub master: u16,
-    /// The application.
+    /// Number of the application.
     pub application: u16,
-    /// Whether the result is final.
+    /// Whether the identification is complete.
     pub is_all: bool,
 }
 
-/// An application that a rule names.
+/// Condition of a rule on the application of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ApplicationMatch {
-    /// Protocol that must carry the application. `None`: the named application may be the carrier itself, too.
+    /// Protocol that must carry the application. If `None`, the application may itself be the carrying protocol.
     pub master: Option<u16>,
-    /// The named application; 0 stands for an unknown application.
+    /// Number of the application; 0 means an unknown application.
     pub application: u16,
 }
 
 impl ApplicationMatch {
-    /// Whether the application of a session matches.
+    /// Whether a session's application satisfies the condition.
     pub fn matches(self, known: SessionApplication) -> bool {
         let SessionApplication {
             master, application, ..
@@ -35,7 +36,7 @@ impl ApplicationMatch {
     }
 }
 
-/// Whether a rule with these applications matches a session.
+/// Whether a session's application satisfies any of a rule's conditions.
 pub(super) fn any_matches(named: &[ApplicationMatch], known: Option<SessionApplication>) -> bool {
     named.is_empty() || known.is_some_and(|known| named.iter().any(|named| named.matches(known)))
 }

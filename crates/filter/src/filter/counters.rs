@@ -11,10 +11,10 @@ use sluice_table::token_bucket::TokenRate;
 
 use crate::{Address, Field, Header};
 
-/// What a rule logs.
+/// Maximum rate of log records for each rule.
 const LOG_RATE: TokenRate = TokenRate::new(LOGGED as u64, LOGGED as u64);
 
-/// Packets that wait to be logged at most.
+/// Maximum number of queued log records.
 const LOG_CAPACITY: usize = 256;
 
 /// Counter of a rule.
@@ -22,9 +22,9 @@ const LOG_CAPACITY: usize = 256;
 pub struct Counter {
     packets: AtomicU64,
     bytes: AtomicU64,
-    /// Time of the last packet in nanoseconds; 0: never.
+    /// Time of the last counted packet in nanoseconds of the workers' clock; 0 if no packet was counted.
     last: AtomicU64,
-    /// Time until which the packets admitted so far use up the rate (the theoretical arrival time of GCRA).
+    /// Theoretical arrival time of the GCRA rate limiter: the time until which the admitted packets use up the rate.
     full_at: AtomicU64,
 }
 
@@ -34,7 +34,7 @@ impl Counter {
         self.packets.load(Ordering::Relaxed)
     }
 
-    /// Number of bytes, from the IP header on.
+    /// Number of bytes, counted from the IP header.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
@@ -50,7 +50,7 @@ impl Counter {
         self.last.store(now.max(1), Ordering::Relaxed);
     }
 
-    /// Whether another packet conforms to a rate.
+    /// Whether another packet conforms to a rate, and is therefore admitted.
     fn admits(&self, rate: TokenRate, now: u64) -> bool {
         rate.take_shared(&self.full_at, now)
     }
@@ -59,15 +59,15 @@ impl Counter {
 /// Log record of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogRecord {
-    /// The rule.
+    /// Position of the rule.
     pub place: RulePosition,
-    /// Source and destination, each with its port or [`crate::NONE`].
+    /// Source and destination address, each with its port or [`crate::NONE`].
     pub endpoints: [(IpAddr, u32); 2],
-    /// Protocol.
+    /// IP protocol number.
     pub protocol: u8,
-    /// Input and output interface.
+    /// Numbers of the input and the output interface.
     pub interfaces: [u32; 2],
-    /// Length in bytes.
+    /// Length of the IP packet in bytes.
     pub length: u32,
 }
 
@@ -81,7 +81,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Creates counters of this number of rules, all at 0.
+    /// Creates counters for `rules` rules, all at 0.
     pub fn new(rules: usize) -> Self {
         Self {
             of_rules: Self::arena((0..rules).map(|_| Arc::default())),
@@ -91,14 +91,14 @@ impl Counters {
         }
     }
 
-    /// Creates an arena with space for rules that are added later.
+    /// Creates an arena of counters with capacity for rules that are added later.
     fn arena(counters: impl Iterator<Item = Arc<Counter>>) -> Arena<Arc<Counter>> {
         let counters: Vec<_> = counters.collect();
         let room = spare_rules(counters.len());
         Arena::new(counters, 0, room)
     }
 
-    /// Creates counters of rules. A rule that has an old position keeps its counter.
+    /// Creates counters for a new list of rules. A rule that has a position in the old list keeps its counter.
     pub fn following(before: &Self, places: impl Iterator<Item = Option<RulePosition>>) -> Self {
         let counter = |place: Option<RulePosition>| place.and_then(|place| before.shared(place)).unwrap_or_default();
         Self {
@@ -109,7 +109,7 @@ impl Counters {
         }
     }
 
-    /// The counter of a rule, to be shared with new counters.
+    /// The counter of a rule as a shared reference, so that a rebuilt filter can keep it.
     pub(super) fn shared(&self, place: RulePosition) -> Option<Arc<Counter>> {
         self.of_rules.get(place as usize).cloned()
     }
@@ -124,17 +124,17 @@ impl Counters {
         self.of_rules.get(place as usize).map(Arc::as_ref)
     }
 
-    /// The counter of packets without a deciding rule.
+    /// The counter of packets that no rule decided.
     pub fn of_default(&self) -> &Counter {
         &self.default
     }
 
-    /// Number of log records that were lost because the queue was full.
+    /// Number of log records that were lost because the queue was full or locked.
     pub fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }
 
-    /// Takes all queued log records.
+    /// Removes all log records from the queue and returns them.
     pub fn take_log(&self) -> Vec<LogRecord> {
         self.log
             .lock()
@@ -142,7 +142,7 @@ impl Counters {
             .unwrap_or_default()
     }
 
-    /// Counts a match of a rule that does not decide. Returns whether later rules are evaluated.
+    /// Counts a match of a rule that does not decide. Returns whether later rules are evaluated for the packet.
     pub(super) fn count_match<A: Address>(
         &self,
         place: RulePosition,
@@ -162,7 +162,7 @@ impl Counters {
         }
     }
 
-    /// Counts the result of a packet. A packet above a rate has been counted by that rule already.
+    /// Counts the result of a packet. If a packet exceeded a rule's rate, that rule has already counted it.
     #[inline]
     pub(super) fn count_result<A: Address>(&self, by: DecidedBy, header: &Header<A>, now: u64) {
         match by {
@@ -208,7 +208,7 @@ mod tests {
                 .count()
         };
         assert_eq!(20, admitted(5 * second, 1_000, 0));
-        // One more token every hundredth of a second.
+        // The rate of 100 packets per second adds one token in 10 ms.
         assert_eq!(100, admitted(5 * second + 10_000_000, 1_000, 1_000_000));
         assert_eq!(20, admitted(50 * second, 1_000, 0));
     }

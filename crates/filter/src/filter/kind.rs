@@ -9,31 +9,31 @@ use crate::{
 /// Selects a matcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MatcherKind {
-    /// [`CutTree`].
+    /// The default matcher, [`CutTree`].
     Best,
-    /// [`Linear`].
+    /// The linear search, [`Linear`].
     Linear,
-    /// [`Trie`] with a maximum size.
+    /// The trie, [`Trie`], with a maximum size.
     Trie {
-        /// Maximum size in bytes.
+        /// Maximum size of the trie in bytes.
         most: usize,
     },
-    /// [`CachedTrie`].
+    /// The trie with lists of recent intervals, [`CachedTrie`].
     CachedTrie {
         /// Maximum size of the trie in bytes.
         most: usize,
-        /// Number of entries in a list.
+        /// Maximum number of entries in a list.
         entries: u16,
-        /// How lists are searched.
+        /// Search method in a list.
         probe: ListSearch,
     },
 }
 
-/// A matcher with its per-worker state.
+/// A matcher, and its state for each worker.
 #[derive(Debug)]
 pub(super) struct AnyMatcher<A: Address> {
     which: Which<A>,
-    /// Rule numbers by index in the matcher's list; empty if the matcher stores the numbers itself.
+    /// Rule numbers, indexed by the position in the matcher's list; empty if the matcher stores the rule numbers itself.
     numbers: Box<[RuleNumber]>,
 }
 
@@ -71,7 +71,7 @@ impl<A: Address> AnyMatcher<A> {
         })
     }
 
-    /// The matcher in which single rules can be changed.
+    /// The matcher, if single rules can be inserted and removed in it.
     pub fn cut_tree(&self) -> Option<&CutTree<A>> {
         match &self.which {
             Which::Best(best) => Some(best),
@@ -84,7 +84,7 @@ impl<A: Address> AnyMatcher<A> {
             Which::Best(best) => return best.first_of_batch(&mut (), headers, found),
             Which::Linear(linear) => linear.first_of_batch(&mut (), headers, found),
             Which::Trie(trie) => trie.first_of_batch(&mut (), headers, found),
-            // Only the worker itself locks its lists; a caller that is not a worker searches without lists.
+            // Only the worker itself locks its lists. For a caller that is not a worker, the trie is searched without lists.
             Which::CachedTrie(trie, lists) => match lists.get(worker).map(Mutex::try_lock) {
                 Some(Ok(mut lists)) => trie.first_of_batch(&mut lists, headers, found),
                 _ => trie.trie().first_of_batch(&mut (), headers, found),

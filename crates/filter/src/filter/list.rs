@@ -1,8 +1,8 @@
 //! The editable list of a filter's rules.
 //!
-//! A rule that decides is inserted into or removed from the active matcher, within microseconds. For all other rules, or if
-//! the capacity is exhausted, the filter is rebuilt. Before the capacity is exhausted, the filter is rebuilt on another
-//! thread, while the list can still change.
+//! If a rule decides about packets, it is inserted into or removed from the active matcher within microseconds. For all
+//! other rules, and if the capacity is exhausted, the filter is rebuilt. To keep capacity free, a rebuild starts early
+//! on another thread; the list can change during that rebuild.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -20,27 +20,27 @@ struct ListedRule<T> {
     what: T,
 }
 
-/// Result of a change.
+/// How a modification of the list took effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangeResult {
-    /// The active filters were changed in place.
+    /// The active filters were modified in place.
     InPlace,
-    /// [`RuleList::filters`] has been replaced and must be published.
+    /// [`RuleList::filters`] has been replaced. The caller must publish it.
     Rebuilt,
 }
 
-/// Rules in order.
+/// A list of rules in evaluation order.
 #[derive(Debug)]
 pub struct RuleList<T> {
     filters: Arc<Filters>,
     settings: Settings,
-    /// Position of each rule in `rules` and in `filters`, in order.
+    /// Position of each rule in `rules` and in `filters`, in evaluation order.
     order: Vec<RulePosition>,
-    /// All rules, including those removed since the last rebuild.
+    /// All rules by position, including rules that were removed since the last rebuild.
     rules: Vec<Arc<ListedRule<T>>>,
-    /// Changes since the start of a rebuild, if one is in progress.
+    /// Modifications since the start of a rebuild; `None` if no rebuild is in progress.
     since: Option<Vec<ListChange>>,
-    /// The filters that this rebuilt list replaces, until the rebuild is completed.
+    /// In a rebuilt list: the old filters that it replaces when the rebuild is completed.
     before: Option<Arc<Filters>>,
     sets: Arc<Sets>,
 }
@@ -48,14 +48,14 @@ pub struct RuleList<T> {
 /// Sets by name.
 pub type Sets = BTreeMap<String, Arc<ElementSet>>;
 
-/// A rule was inserted at an index, or removed from it.
+/// A modification: a rule was inserted at an index, or removed from it.
 #[derive(Clone, Copy, Debug)]
 struct ListChange {
     index: usize,
     came: Option<RulePosition>,
 }
 
-/// A list to be rebuilt.
+/// A copy of the list from which a rebuild is made.
 #[derive(Debug)]
 pub struct Rebuild<T> {
     before: Arc<Filters>,
@@ -66,7 +66,7 @@ pub struct Rebuild<T> {
 }
 
 impl<T> Rebuild<T> {
-    /// Builds the list, on any thread.
+    /// Builds a new list. Can be called on any thread.
     ///
     /// # Errors
     /// The matcher would be too large.
@@ -80,7 +80,7 @@ impl<T> Rebuild<T> {
 }
 
 impl<T> RuleList<T> {
-    /// Creates a list of sorted rules, each with the editor's data, and their counters.
+    /// Creates a list of sorted rules, each with the editor's data and with its counter.
     ///
     /// # Errors
     /// The matcher would be too large.
@@ -138,7 +138,7 @@ impl<T> RuleList<T> {
             .map(|&place| (place, &self.rules[place as usize].what))
     }
 
-    /// The rule at a position, including a recently removed one.
+    /// The rule at a position. Rules that were removed since the last rebuild are included.
     pub fn at(&self, place: RulePosition) -> Option<&T> {
         self.rules.get(place as usize).map(|rule| &rule.what)
     }
@@ -158,23 +158,24 @@ impl<T> RuleList<T> {
         self.compiled_at(self.place(index)?)
     }
 
-    /// The compiled rule at a position, including a recently removed one.
+    /// The compiled rule at a position. Rules that were removed since the last rebuild are included.
     pub fn compiled_at(&self, place: RulePosition) -> Option<&CompiledRule> {
         self.rules.get(place as usize).map(|rule| &rule.written)
     }
 
-    /// Inserts a rule before the one at an index, or at the end.
+    /// Inserts a rule before the rule at `index`, or at the end of the list.
     ///
     /// # Errors
-    /// The filter had to be rebuilt, and the matcher would be too large: the list is unchanged.
+    /// The filter had to be rebuilt, but the matcher would be too large. The list is unchanged.
     pub fn insert(&mut self, index: usize, written: CompiledRule, what: T) -> Result<ChangeResult, FilterError> {
         self.insert_all(index, vec![(written, what)])
     }
 
-    /// Inserts adjacent rules before the one at an index, or at the end. The filter is rebuilt at most once.
+    /// Inserts consecutive rules before the rule at `index`, or at the end of the list. The filter is rebuilt at most
+    /// once.
     ///
     /// # Errors
-    /// As [`RuleList::insert`].
+    /// The errors of [`RuleList::insert`].
     pub fn insert_all(&mut self, index: usize, rules: Vec<(CompiledRule, T)>) -> Result<ChangeResult, FilterError> {
         let listed = |(written, what)| (Arc::new(ListedRule { written, what }), Arc::default());
         self.insert_listed(index, rules.into_iter().map(listed).collect())
@@ -210,10 +211,10 @@ impl<T> RuleList<T> {
         })
     }
 
-    /// Removes the rule at an index, if there is one.
+    /// Removes the rule at an index, if it exists.
     ///
     /// # Errors
-    /// As [`RuleList::insert`].
+    /// The errors of [`RuleList::insert`].
     pub fn remove(&mut self, index: usize) -> Result<ChangeResult, FilterError> {
         let Some(place) = self.place(index) else {
             return Ok(ChangeResult::InPlace);
@@ -230,7 +231,7 @@ impl<T> RuleList<T> {
     /// Removes the rules at these positions. The filter is rebuilt at most once.
     ///
     /// # Errors
-    /// As [`RuleList::insert`].
+    /// The errors of [`RuleList::insert`].
     pub fn remove_all(&mut self, places: &HashSet<RulePosition>) -> Result<ChangeResult, FilterError> {
         let indexes = (0..self.order.len()).filter(|&index| places.contains(&self.order[index]));
         let indexes: Vec<usize> = indexes.collect();
@@ -257,11 +258,11 @@ impl<T> RuleList<T> {
         }
     }
 
-    /// Inserts a rule into the active filters. If false is returned, the rule may be inserted partially, and the filter
-    /// must be rebuilt.
+    /// Inserts a rule into the active filters. If it returns false, some hyperrectangles of the rule may have been
+    /// inserted, and the caller must rebuild the filter.
     fn add_to_filters(&self, index: usize, place: RulePosition, written: &CompiledRule, counter: Arc<Counter>) -> bool {
         let filters = &self.filters;
-        // The counter is added in any case, so that the rule keeps it when the filter is rebuilt.
+        // The counter is added even if the insertion fails, so that the rule keeps its counter when the filter is rebuilt.
         let counts = filters.counters.add(counter);
         let (Action::Decide(verdict), false) = (written.action, written.needs_slow_match()) else {
             return false;
@@ -288,8 +289,8 @@ impl<T> RuleList<T> {
         is_added
     }
 
-    /// Removes a rule from the active filters. If false is returned, the rule may be removed partially, and the filter
-    /// must be rebuilt.
+    /// Removes a rule from the active filters. If it returns false, some hyperrectangles of the rule may have been
+    /// removed, and the caller must rebuild the filter.
     fn remove_from_filters(&self, place: RulePosition) -> bool {
         let (rule, filters) = (&self.rules[place as usize].written, &self.filters);
         let (false, Some(number)) = (rule.needs_slow_match(), filters.decisions.number(place)) else {
@@ -298,8 +299,8 @@ impl<T> RuleList<T> {
         if rule.concerns_gateway() {
             return false;
         }
-        // Rules that this rule covered may name MAC addresses, and their hyperrectangles are only known when the filter
-        // is rebuilt.
+        // The removed rule may have covered rules with MAC conditions. The hyperrectangles of such rules can be
+        // computed only by a rebuild.
         if !filters.stations.is_empty() {
             return false;
         }
@@ -317,7 +318,7 @@ impl<T> RuleList<T> {
         four.remove(number, &rule.v4, boxes4).is_ok() && six.remove(number, &rule.v6, boxes6).is_ok()
     }
 
-    /// Whether so many rules were inserted in place that a rebuild is due.
+    /// Whether so many rules were inserted in place that the filter should be rebuilt.
     fn needs_rebuild(&self) -> bool {
         let Filters { v4: four, v6: six, .. } = &*self.filters;
         four.matcher.cut_tree().is_some_and(CutTree::is_crowded)
@@ -346,8 +347,8 @@ impl<T> RuleList<T> {
         Ok(ChangeResult::Rebuilt)
     }
 
-    /// Returns the list to rebuild on another thread, for [`RuleList::end_rebuild`]; `None` if no rebuild is due, or one is
-    /// in progress.
+    /// Starts a rebuild: returns a copy of the list, to be built on another thread and passed to
+    /// [`RuleList::end_rebuild`]. `None` if a rebuild is unnecessary or already in progress.
     pub fn begin_rebuild(&mut self) -> Option<Rebuild<T>> {
         match self.needs_rebuild() {
             true => self.force_rebuild(),
@@ -355,7 +356,7 @@ impl<T> RuleList<T> {
         }
     }
 
-    /// Returns the list to rebuild, whether or not a rebuild is due; `None` if one is in progress.
+    /// Starts a rebuild even if it is unnecessary; `None` if a rebuild is in progress.
     pub fn force_rebuild(&mut self) -> Option<Rebuild<T>> {
         if self.since.is_some() {
             return None;
@@ -369,11 +370,12 @@ impl<T> RuleList<T> {
         self.since = None;
     }
 
-    /// Replaces the list by the rebuilt one, and applies the changes made since the start of the rebuild. Returns whether
-    /// [`RuleList::filters`] has been replaced; false if the list was rebuilt in another way in the meantime.
+    /// Completes a rebuild: replaces the list by the rebuilt one, and repeats the modifications that were made since
+    /// the start. Returns true if [`RuleList::filters`] was replaced; false if the list was rebuilt by other means in
+    /// the meantime.
     ///
     /// # Errors
-    /// The filter had to be rebuilt again, and the matcher would be too large: the list is unchanged.
+    /// The filter had to be rebuilt again, but the matcher would be too large. The list is unchanged.
     pub fn end_rebuild(&mut self, mut built: Self) -> Result<bool, FilterError> {
         let before = built.before.take();
         if !before.is_some_and(|before| Arc::ptr_eq(&before, &self.filters)) {

@@ -1,4 +1,5 @@
-//! Numbers of the MAC addresses that rules name: matchers compare numbers, and a packet's addresses are looked up once.
+//! Numbering of the MAC addresses in rules. A packet's addresses are mapped to numbers once, and matchers compare the
+//! numbers.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -6,29 +7,29 @@ use std::collections::BTreeSet;
 use super::FilterError;
 use crate::{Address, Field, Rule};
 
-/// Condition on a MAC address: one of the listed addresses; any address if the list is empty. Packets without an
-/// Ethernet header match only the empty list.
+/// Condition on a MAC address: the address is in the list, or the list is empty. A packet without an Ethernet header
+/// satisfies only a condition with an empty list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MacCondition {
-    /// The condition is negated.
+    /// Whether the condition is negated.
     pub not: bool,
-    /// The addresses.
+    /// The listed addresses.
     pub of: Vec<[u8; 6]>,
 }
 
-/// All MAC addresses that rules name.
+/// All MAC addresses in rules, in ascending order.
 #[derive(Debug, Default)]
 pub struct MacTable(Box<[[u8; 6]]>);
 
 impl MacTable {
-    /// Number of all addresses that no rule names; 0 is that of a packet without an Ethernet header.
+    /// Number of every address that no rule contains. Number 0 means that the packet has no Ethernet header.
     const OTHER: u32 = 1;
-    /// Number of the first address that a rule names.
+    /// Number of the first address in the table.
     const FIRST: u32 = 2;
-    /// Maximum number of named addresses.
+    /// Maximum number of addresses in the table.
     const MAX: usize = (Field::SourceMac.last_named() - Self::FIRST) as usize;
 
-    /// Collects the addresses that rules name.
+    /// Collects the addresses of all conditions.
     pub fn new<'r>(named: impl Iterator<Item = &'r MacCondition>) -> Result<Self, FilterError> {
         let all: BTreeSet<[u8; 6]> = named.flat_map(|macs| macs.of.iter().copied()).collect();
         match all.len() > Self::MAX {
@@ -37,7 +38,7 @@ impl MacTable {
         }
     }
 
-    /// Whether no rule names an address: then packets need no numbers.
+    /// Whether no rule contains an address. In this case packets need no lookup of their MAC addresses.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -51,7 +52,7 @@ impl MacTable {
         }
     }
 
-    /// Ranges of numbers that a condition matches, each with its first and last number.
+    /// Ranges of numbers that satisfy a condition, each as its first and its last number.
     fn numbers(&self, macs: &MacCondition) -> Vec<(u32, u32)> {
         let named: BTreeSet<u32> = macs.of.iter().map(|&mac| self.number(mac)).collect();
         if !macs.not {
@@ -68,7 +69,7 @@ impl MacTable {
         others
     }
 
-    /// The hyperrectangles of a rule with conditions on source and destination MAC address.
+    /// The hyperrectangles of a rule, with its conditions on source and destination MAC address.
     pub fn boxes<'b, A: Address>(&self, boxes: &'b [Rule<A>], macs: &[MacCondition; 2]) -> Cow<'b, [Rule<A>]> {
         let mut found = Cow::Borrowed(boxes);
         for (field, macs) in [Field::SourceMac, Field::DestinationMac].into_iter().zip(macs) {
@@ -78,7 +79,7 @@ impl MacTable {
             let numbers = self.numbers(macs);
             let of = |one: &Rule<A>| -> Vec<Rule<A>> {
                 let with = |&(first, last)| one.clone().with(field, first, last);
-                // No range is reversed or too large.
+                // `with` can't fail, because no range is reversed or exceeds the field.
                 numbers.iter().filter_map(|range| with(range).ok()).collect()
             };
             found = found.iter().flat_map(of).collect::<Vec<_>>().into();

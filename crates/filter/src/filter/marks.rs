@@ -1,37 +1,37 @@
-//! Marks of sessions: numbers that rules set and later rules match.
+//! Session marks: 32-bit numbers that rules set and that later rules match.
 
-/// A mark under a mask.
+/// A mark value with a mask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Mark {
-    /// Bits of the mark under the mask.
+    /// Value of the bits under the mask.
     pub value: u32,
-    /// Mask of the significant bits.
+    /// Mask of the bits that are compared or set.
     pub mask: u32,
 }
 
 impl Mark {
-    /// Whether another mark equals this one under the mask.
+    /// Whether another mark has the same bits under the mask.
     pub fn matches(self, mark: u32) -> bool {
         mark & self.mask == self.value
     }
 
-    /// Replaces the bits under the mask.
+    /// Returns a mark with the bits under the mask replaced.
     pub fn set(self, mark: u32) -> u32 {
         mark & !self.mask | self.value
     }
 }
 
-/// Mark and traffic class that rules set for a packet.
+/// Session mark and traffic class that rules set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionMarking {
-    /// The resulting mark of the session.
+    /// The session mark after all rules.
     pub mark: u32,
-    /// Bits of the traffic class that rules set.
+    /// The bits of the traffic class that rules set.
     pub class: TrafficClass,
 }
 
-/// A traffic class (type of service in IPv4) under a mask: 6 bits of the code point (RFC 2474), and 2 bits of congestion
-/// notification (RFC 3168).
+/// A traffic class (type of service in IPv4) with a mask. It contains 6 bits of the DSCP (RFC 2474) and 2 bits of ECN
+/// (RFC 3168).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TrafficClass {
     value: u8,
@@ -39,10 +39,10 @@ pub struct TrafficClass {
 }
 
 impl TrafficClass {
-    /// No bits are set.
+    /// A traffic class with an empty mask, which sets no bits.
     pub const ANY: Self = Self { value: 0, mask: 0 };
 
-    /// A value under a mask.
+    /// Creates a traffic class from a value and a mask.
     pub fn new(value: u8, mask: u8) -> Self {
         let value = value & mask;
         Self { value, mask }
@@ -58,17 +58,17 @@ impl TrafficClass {
         self.mask == 0
     }
 
-    /// Sets the differentiated services code point.
+    /// Returns the traffic class with the DSCP set.
     pub fn with_dscp(self, dscp: u8) -> Self {
         self.with(dscp << 2, 0xfc)
     }
 
-    /// Sets the ECN code point.
+    /// Returns the traffic class with the ECN code point set.
     pub fn with_ecn(self, ecn: u8) -> Self {
         self.with(ecn, 3)
     }
 
-    /// Combines this value with an older one, which provides the bits outside of this mask.
+    /// Combines two traffic classes. The bits outside of this mask are those of `older`.
     pub fn over(self, older: Self) -> Self {
         older.with(self.value, self.mask)
     }
@@ -77,18 +77,18 @@ impl TrafficClass {
         Self::new(self.value & !mask | value & mask, self.mask | mask)
     }
 
-    /// Replaces the bits under the mask.
+    /// Returns `class` with the bits under the mask replaced.
     pub fn set(self, class: u8) -> u8 {
         class & !self.mask | self.value
     }
 }
 
-/// Condition of a rule on the mark of the session, including the changes of preceding rules.
+/// Condition of a rule on the session mark. Changes of the mark by preceding rules are included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MarkCondition {
-    /// The condition is negated.
+    /// Whether the condition is negated.
     pub not: bool,
-    /// The mark.
+    /// The mark to compare with.
     pub mark: Mark,
 }
 

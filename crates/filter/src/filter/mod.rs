@@ -1,8 +1,8 @@
-//! A list of rules with their actions, compiled into a snapshot in which only single rules can be changed. It determines the
-//! result for each packet.
+//! A filter: a list of rules with actions, compiled into a snapshot that permits only the modification of single rules.
+//! It determines the result for each packet.
 //!
-//! Rules that decide are in the matcher. Rules that don't decide, and rules with conditions on applications, are few: they
-//! are evaluated one by one, as far as they precede the deciding rule.
+//! The matcher contains the rules that decide about packets. Rules that don't decide, and rules with conditions on
+//! applications, are few. They are evaluated one by one, up to the deciding rule.
 
 mod address_set;
 mod application;
@@ -48,7 +48,7 @@ pub enum Verdict {
     AcceptUntracked,
     /// Drop the packet.
     Drop,
-    /// Drop the packet, and notify its sender.
+    /// Drop the packet, and send an error to its sender.
     Reject(RejectKind),
 }
 
@@ -60,82 +60,81 @@ impl Verdict {
     }
 }
 
-/// How the sender is notified.
+/// Type of the error that is sent for a rejected packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RejectKind {
-    /// TCP reset for TCP, otherwise port unreachable.
+    /// A TCP reset for TCP packets, otherwise ICMP port unreachable.
     Reset,
-    /// Port unreachable.
+    /// ICMP port unreachable.
     PortUnreachable,
-    /// Administratively prohibited.
+    /// ICMP communication administratively prohibited.
     Prohibited,
 }
 
 /// Action of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Decide with this verdict.
+    /// Stop the evaluation with this verdict.
     Decide(Verdict),
-    /// Count the packet, and continue with later rules.
+    /// Count the packet, and continue with the next rule.
     Count,
-    /// Log the packet, at most [`LOGGED`] packets a second, and continue with later rules.
+    /// Log the packet, at most [`LOGGED`] packets per second, and continue with the next rule.
     Log,
-    /// What exceeds a rate of packets is dropped; later rules are asked about the rest.
+    /// Drop packets that exceed a rate. For other packets continue with the next rule.
     Limit(TokenRate),
-    /// The session gets a mark, and later rules are asked.
+    /// Set bits of the session mark, and continue with the next rule.
     SetMark(Mark),
-    /// Set the differentiated services code point of this packet and the later packets of its session, and continue with later
-    /// rules.
+    /// Set the DSCP of this packet and of the later packets of its session, and continue with the next rule.
     SetDscp(u8),
-    /// Set the ECN code point of this packet and the later packets of its session, and continue with later rules.
+    /// Set the ECN code point of this packet and of the later packets of its session, and continue with the next rule.
     SetEcn(u8),
 }
 
-/// Maximum rate of logged packets a second for each rule, and its burst.
+/// Maximum number of logged packets per second for each rule. The maximum burst is the same number.
 pub const LOGGED: u32 = 10;
 
-/// Position of a rule in the operator's list, counted from 0. Rules that are added singly later have positions after all
-/// others, wherever they are in the list.
+/// Position of a rule in the operator's list, counted from 0. A rule that is inserted singly gets a position after all
+/// existing positions, independent of its place in the list.
 pub type RulePosition = u32;
 
-/// Number of rules that may be added singly before a rebuild, for a number of existing rules.
+/// Number of rules that can be inserted singly before a rebuild, if the filter has `rules` rules.
 fn spare_rules(rules: usize) -> usize {
     rules / 8 + 64
 }
 
-/// A rule of the operator: one or more hyperrectangles of either family, and an action.
+/// A compiled rule of the operator: one or more hyperrectangles for each address family, and an action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompiledRule {
-    /// Action.
+    /// Action of the rule.
     pub action: Action,
     /// IPv4 hyperrectangles.
     pub v4: Vec<Rule<u32>>,
     /// IPv6 hyperrectangles.
     pub v6: Vec<Rule<u128>>,
-    /// Applications that the rule matches. If there are any, the rule is evaluated only for sessions with an identified
-    /// application; if there are none, for all packets.
+    /// Applications that the rule matches. If the list is not empty, the rule is evaluated only for sessions with an
+    /// identified application. If it is empty, the rule is evaluated for all packets.
     pub applications: Vec<ApplicationMatch>,
-    /// Further conditions.
+    /// Conditions that hyperrectangles can't express.
     pub conditions: Conditions,
 }
 
-/// Conditions that hyperrectangles can't express.
+/// Conditions of a rule that hyperrectangles can't express.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Conditions {
-    /// MAC addresses of source and destination.
+    /// Conditions on the source and the destination MAC address.
     pub macs: [MacCondition; 2],
-    /// Mark of the session when the rule is evaluated.
+    /// Condition on the session mark at the time of the rule's evaluation.
     pub mark: Option<MarkCondition>,
-    /// Sets that contain the source and the destination.
+    /// Conditions on sets for the source and the destination address.
     pub sets: [Option<Membership>; 2],
-    /// Sets that contain the source port and the destination port.
+    /// Conditions on sets for the source and the destination port.
     pub port_sets: [Option<Membership>; 2],
-    /// Set that the source address is added to when the rule matches.
+    /// Set to which the source address is added when the rule matches.
     pub adds_to: Option<SharedSet>,
 }
 
 impl Conditions {
-    /// Whether the conditions require evaluation outside of the matcher.
+    /// Whether the conditions must be evaluated outside of the matcher.
     fn need_slow_match(&self) -> bool {
         self.mark.is_some() || self.sets.iter().chain(&self.port_sets).any(Option::is_some)
     }
@@ -151,7 +150,7 @@ impl Conditions {
             && has_port(&self.port_sets[1], Field::DestinationPort)
     }
 
-    /// Whether there are conditions on MAC addresses.
+    /// Whether a condition contains MAC addresses.
     fn names_macs(&self) -> bool {
         self.macs.iter().any(|macs| !macs.of.is_empty())
     }
@@ -169,25 +168,25 @@ impl CompiledRule {
     }
 }
 
-/// Cause of a packet's verdict.
+/// What determined the verdict on a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecidedBy {
-    /// A rule decided.
+    /// The rule at this position.
     Rule(RulePosition),
-    /// A rule with a condition on the application decided.
+    /// The rule at this position, by its condition on the application.
     Application(RulePosition),
-    /// The rate of a rule was exceeded.
+    /// The rate limit of the rule at this position, which the packet exceeded.
     Limit(RulePosition),
-    /// No rule decided.
+    /// The default verdict, because no rule decided.
     Default,
 }
 
-/// Result for a packet.
+/// Result of the filter for a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FilterResult {
-    /// Verdict.
+    /// Verdict on the packet.
     pub verdict: Verdict,
-    /// Cause.
+    /// What determined the verdict.
     pub by: DecidedBy,
 }
 
@@ -197,30 +196,30 @@ pub enum FilterError {
     /// The matcher would be too large.
     #[error(transparent)]
     TooLarge(#[from] TrieTooLarge),
-    /// The rules have more hyperrectangles than there are rule numbers.
+    /// The rules have more hyperrectangles than the number of available rule numbers.
     #[error("{0} combinations of fields are more than a filter takes")]
     TooMany(usize),
-    /// The rules name more MAC addresses than there are numbers.
+    /// The rules contain more MAC addresses than the number of available MAC numbers.
     #[error("{0} MAC addresses are more than a filter takes")]
     TooManyMacs(usize),
 }
 
 impl FilterResult {
-    /// Accepted without a deciding rule.
+    /// The packet is accepted by default.
     pub const PASS: Self = Self {
         verdict: Verdict::Accept,
         by: DecidedBy::Default,
     };
 }
 
-/// Settings that are independent of rules.
+/// Filter settings that don't depend on rules.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// Matcher.
+    /// Type of the matcher.
     pub kind: MatcherKind,
-    /// Verdict on packets without a deciding rule.
+    /// Default verdict, for packets that no rule decides.
     pub default: Verdict,
-    /// Only the first packet of a flow is filtered; later packets pass.
+    /// Whether only the first packet of a flow is filtered, and later packets pass.
     pub sessions: bool,
     /// Number of workers that may use the filter concurrently.
     pub workers: usize,
@@ -254,12 +253,12 @@ pub struct Filter<A: Address> {
     decisions: Arc<Decisions>,
     boxes: AtomicUsize,
     slow_rules: Box<[SlowRule<A>]>,
-    /// Verdict on packets without a deciding rule; `None` if they pass without being counted.
+    /// Default verdict; `None` if packets that no rule decides pass without being counted.
     default: Option<Verdict>,
 }
 
 impl<A: Address> Filter<A> {
-    /// Creates a filter of sorted hyperrectangles, each with the position of its rule and the rule itself.
+    /// Creates a filter of sorted hyperrectangles. Each has the position of its rule and a reference to the rule.
     fn new<'r>(
         boxes: impl Iterator<Item = (RulePosition, &'r CompiledRule, Rule<A>)>,
         settings: &Settings,
@@ -293,13 +292,13 @@ impl<A: Address> Filter<A> {
         })
     }
 
-    /// Numbers of the first hyperrectangles that match headers, as the matcher finds them; nothing is counted.
+    /// Numbers of the first matching hyperrectangles of each header, according to the matcher. Counters don't change.
     pub fn first_of_batch(&self, headers: &[Header<A>], found: &mut [Option<RuleNumber>]) {
         self.matcher.first_of_each(headers, found, usize::MAX);
     }
 
-    /// Determines the results for packets of a worker; `now` is the time in nanoseconds. Rules that match are counted as
-    /// far as they are evaluated.
+    /// Determines the results for packets of a worker; `now` is the time in nanoseconds. Counters of the evaluated
+    /// rules that match are incremented.
     pub fn decide(
         &self,
         headers: &[Header<A>],
@@ -311,8 +310,8 @@ impl<A: Address> Filter<A> {
         self.decide_marking(headers, fates, counters, (worker, now), |_, _| {});
     }
 
-    /// Determines the results for packets as [`Filter::decide`] does, and calls `marked` for packets with values that
-    /// rules set.
+    /// Determines the results for packets like [`Filter::decide`]. Calls `marked` for each packet whose mark or traffic
+    /// class rules set.
     pub fn decide_marking(
         &self,
         headers: &[Header<A>],
@@ -338,19 +337,19 @@ impl<A: Address> Filter<A> {
         }
     }
 
-    /// The result for a hypothetical packet; nothing is counted, and no rate applies.
+    /// The result for a hypothetical packet. Counters don't change, and rate limits are ignored.
     pub fn evaluate(&self, header: &Header<A>) -> FilterResult {
         self.evaluate_as(header, None)
     }
 
-    /// The result for a hypothetical packet of a session with this application; nothing is counted, and no rate
-    /// applies.
+    /// The result for a hypothetical packet of a session with application `known`. Counters don't change, and rate
+    /// limits are ignored.
     pub fn evaluate_as(&self, header: &Header<A>, known: Option<SessionApplication>) -> FilterResult {
         self.result(header, known, self.first(header), |_| true).0
     }
 
-    /// The result for a session whose application has been identified, by the header of its first packet, and the values that
-    /// rules set. Matching rules with conditions on applications are counted; the others were counted when the session began.
+    /// The result for a session whose application has been identified, and the marking that rules set. `header` is that of the session's first
+    /// packet. Counts only rules with conditions on applications, because other rules were counted when the session was created.
     pub fn decide_as(
         &self,
         header: &Header<A>,
@@ -374,7 +373,7 @@ impl<A: Address> Filter<A> {
         found[0]
     }
 
-    /// The result for a hypothetical packet, and the matching rules before the deciding one.
+    /// The result for a hypothetical packet, and the positions of the matching rules before the deciding rule.
     pub fn explain(&self, header: &Header<A>) -> (Vec<RulePosition>, FilterResult) {
         let mut before = Vec::new();
         let (fate, _) = self.result(header, None, self.first(header), |aside| {
@@ -384,8 +383,8 @@ impl<A: Address> Filter<A> {
         (before, fate)
     }
 
-    /// The result for a packet, and the values that rules set. `note` is called for each matching rule before the deciding one, and
-    /// returns false if the packet exceeds a rate.
+    /// The result for a packet, and the marking that rules set. `note` is called for each matching rule before the
+    /// deciding rule, and returns false if the packet exceeds the rule's rate.
     #[inline(always)]
     fn result(
         &self,
@@ -398,10 +397,10 @@ impl<A: Address> Filter<A> {
             mark: header.mark(),
             class: TrafficClass::ANY,
         };
-        // Hyperrectangles of a rule are adjacent and may overlap: the rule matches a packet in several of them only
-        // once.
+        // The hyperrectangles of a rule are adjacent in the list and may overlap. A rule is evaluated only once for a
+        // packet, even if several of them match.
         let mut noted = None;
-        // An accepting rule with a condition on the application does not match yet, and may do so when more is known.
+        // Set if an accepting rule may match later, when more of the application is identified.
         let mut is_open = false;
         for aside in &self.slow_rules {
             if found.is_some_and(|found| found < aside.number) {
@@ -454,12 +453,12 @@ impl<A: Address> Filter<A> {
         (fate, marking)
     }
 
-    /// Number of hyperrectangles of rules that decide.
+    /// Number of hyperrectangles in the matcher.
     pub fn len(&self) -> usize {
         self.boxes.load(Ordering::Relaxed)
     }
 
-    /// Whether there are no hyperrectangles.
+    /// Whether the filter has no hyperrectangles.
     pub fn is_empty(&self) -> bool {
         self.len() == 0 && self.slow_rules.is_empty()
     }
@@ -470,7 +469,7 @@ impl<A: Address> Filter<A> {
     }
 }
 
-/// Rules of both address families.
+/// Compiled filters of both address families.
 #[derive(Debug)]
 pub struct Filters {
     /// IPv4 rules.
@@ -479,22 +478,22 @@ pub struct Filters {
     pub v6: Filter<u128>,
     /// Counters of the rules.
     pub counters: Counters,
-    /// Only the first packet of a flow is filtered; later packets pass.
+    /// Whether only the first packet of a flow is filtered, and later packets pass.
     pub sessions: bool,
     /// Whether any rule has a condition on the application.
     pub applications: bool,
-    /// MAC addresses that rules name.
+    /// MAC addresses in the rules.
     pub stations: MacTable,
-    /// Whether any rule sets marks.
+    /// Whether any rule sets session marks.
     pub marks: bool,
     /// Whether any rule sets DSCP or ECN code points.
     pub code_points: bool,
-    /// Rules for packets to the gateway itself, if there are any.
+    /// Rules for packets to the gateway itself, if any.
     pub gateway: Option<GatewayFilters>,
     decisions: Arc<Decisions>,
 }
 
-/// Rules for packets to the gateway itself. Packets without a deciding rule pass.
+/// Rules for packets to the gateway itself. Packets that no rule decides pass.
 #[derive(Debug)]
 pub struct GatewayFilters {
     /// IPv4 rules.
@@ -504,7 +503,7 @@ pub struct GatewayFilters {
 }
 
 impl Filters {
-    /// Compiles sorted rules. A rule that existed before keeps its counter.
+    /// Compiles sorted rules. A rule that existed in the previous filters keeps its counter.
     pub fn new(
         written: &[impl Borrow<CompiledRule>],
         settings: &Settings,
@@ -571,7 +570,7 @@ impl Filters {
     }
 }
 
-/// Endpoints of a header for a log record.
+/// Source and destination of a header, for a log record.
 fn endpoints<A: Address>(header: &Header<A>) -> [(IpAddr, u32); 2] {
     [
         (header.source().ip(), header.get(Field::SourcePort)),

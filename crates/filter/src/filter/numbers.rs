@@ -1,29 +1,29 @@
-//! Rule numbers: they keep rules in order and leave gaps for insertions.
+//! Rule numbers. Lower numbers take precedence, and gaps between the numbers permit insertions.
 
 use super::{RulePosition, Verdict};
 use crate::RuleNumber;
 use crate::cut_tree::AppendTable;
 
-/// Number of the first initial rule: there are as many numbers below it as the initial rules take, and twice as many
-/// above.
+/// Number of the first initial rule. A quarter of the number space lies below it. The initial rules take at most another
+/// quarter, and the rest lies above them.
 const START: RuleNumber = 1 << 30;
-/// Distance between the numbers of rules that are added at either end.
+/// Distance between the numbers of rules that are successively added before the first or after the last rule.
 const END_STEP: RuleNumber = 1 << 8;
-/// Divisor of a gap: when rules are added one after the other, each takes this fraction of the gap.
+/// Divisor of a gap. If rules are inserted next to each other, each uses 1/32 of the gap.
 const NEXT: RuleNumber = 32;
 
-/// Verdicts of rules, by number. Positions from `start.len()` on are those of rules that were added later.
+/// Verdicts of rules by rule number. Positions from `start.len()` on belong to rules that were inserted later.
 #[derive(Debug)]
 pub struct Decisions {
     start: Box<[Option<Verdict>]>,
-    /// Distance of the numbers of adjacent initial rules, as a power of two.
+    /// Distance between the numbers of adjacent initial rules, as a power of two.
     shift: u32,
     later: AppendTable<Option<Verdict>>,
 }
 
 impl Decisions {
-    /// Creates the table of sorted rules; `None` for rules that don't decide. `room` is the number of rules that can be
-    /// added.
+    /// Creates the table for sorted rules; an entry is `None` if the rule doesn't decide. `room` is the number of rules
+    /// that can be inserted later.
     pub fn new(start: Box<[Option<Verdict>]>, room: usize) -> Self {
         let count = start.len().max(1) as u32;
         Self {
@@ -69,13 +69,15 @@ impl Decisions {
         Some((self.start.len() + at) as RulePosition)
     }
 
-    /// Adds a rule with its own number and this verdict, and returns its position; `None` if the capacity is exhausted.
+    /// Inserts a rule with an unused number and a verdict, and returns its position; `None` if the capacity is
+    /// exhausted.
     pub fn add(&self, number: RuleNumber, verdict: Verdict) -> Option<RulePosition> {
         let at = self.later.add(number, Some(verdict)).ok()?;
         Some((self.start.len() + at) as RulePosition)
     }
 
-    /// A number between those of two adjacent rules that no rule has had; `None` if there is none.
+    /// An unused number between the numbers of two adjacent rules; `None` if the gap is exhausted. Numbers of removed
+    /// rules count as used.
     pub fn between(&self, before: Option<RulePosition>, behind: Option<RulePosition>) -> Option<RuleNumber> {
         let first = self.about_between(before, behind)?;
         let end = behind.and_then(|place| self.number(place)).unwrap_or(RuleNumber::MAX);
@@ -91,8 +93,8 @@ impl Decisions {
             (Some(before), None) => before.checked_add(END_STEP).filter(|number| *number < RuleNumber::MAX),
             (Some(low), Some(high)) => {
                 let gap = high.checked_sub(low).filter(|gap| *gap > 1)?;
-                // Rules are often added one after the other, or one before the other: leave most of the gap on that
-                // side.
+                // Rules are often inserted one after the other in either direction. Most of the gap is left on the side
+                // where the next rule is expected.
                 let step = match (is_later(before), is_later(behind)) {
                     (true, false) => (gap / NEXT).max(1),
                     (false, true) => gap - (gap / NEXT).max(1),
@@ -103,7 +105,7 @@ impl Decisions {
         }
     }
 
-    /// Number of rules that can still be added.
+    /// Number of rules that can still be inserted.
     pub fn capacity_left(&self) -> usize {
         self.later.capacity_left()
     }
@@ -117,7 +119,7 @@ mod tests {
         Decisions::new(vec![Some(Verdict::Drop); count].into(), 1_000)
     }
 
-    /// Number of rules that fit in a gap if each is added next to the preceding one.
+    /// Number of rules that fit into a gap if each is inserted next to the preceding one.
     fn fit(count: usize, mut before: Option<RulePosition>, mut behind: Option<RulePosition>, forwards: bool) -> usize {
         let decisions = decisions(count);
         (0..900)
@@ -141,7 +143,7 @@ mod tests {
     fn number_of_a_rule_that_went_is_never_another_ones() {
         let decisions = decisions(3);
         let mut had = vec![decisions.number(1)];
-        // The rule between the first and the last is removed, and so is each rule that is inserted in its place.
+        // The middle of three rules is removed, and a rule is inserted in its place and removed again, repeatedly.
         for _ in 0..100 {
             let number = decisions.between(Some(0), Some(2));
             assert!(number.is_some() && !had.contains(&number), "{number:?}");

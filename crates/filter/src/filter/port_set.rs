@@ -7,26 +7,26 @@ use std::time::Duration;
 
 use super::address_set::{SetFull, nanoseconds, until};
 
-/// Number of all ports.
+/// Number of all port numbers.
 const PORTS: usize = 1 << 16;
-/// Expiry time of a permanent port.
+/// Expiry time that marks a port without a timeout.
 const NO_TIMEOUT: u64 = u64::MAX;
 
 /// A set of ports.
 #[derive(Debug)]
 pub struct PortSet {
-    /// Expiry time of each port in nanoseconds of the workers' clock; 0: not in the set.
+    /// Expiry time of each port in nanoseconds of the workers' clock; 0 if the port is not in the set.
     until: Box<[AtomicU64]>,
     size: usize,
-    /// Default timeout of a port in nanoseconds; 0 for none.
+    /// Default timeout of ports in nanoseconds; 0 if they don't expire.
     timeout: AtomicU64,
-    /// Lock for all changes.
+    /// Lock that all modifications hold.
     writer: Mutex<()>,
     len: AtomicUsize,
 }
 
 impl PortSet {
-    /// Creates an empty set with this maximum number of ports.
+    /// Creates an empty set for at most `size` ports.
     pub fn new(size: usize, timeout: Option<Duration>) -> Self {
         let set = Self {
             until: (0..PORTS).map(|_| AtomicU64::new(0)).collect(),
@@ -50,7 +50,7 @@ impl PortSet {
         (timeout != 0).then(|| Duration::from_nanos(timeout))
     }
 
-    /// Sets the default timeout of ports that are added later.
+    /// Sets the default timeout of ports that are added from now on.
     pub fn set_timeout(&self, timeout: Option<Duration>) {
         self.timeout.store(timeout.map_or(0, nanoseconds), Ordering::Relaxed);
     }
@@ -75,10 +75,10 @@ impl PortSet {
         self.writer.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// Adds ports with a timeout, or without one, or updates their timeout. Returns the number of new ports.
+    /// Adds ports, or updates their timeout. Without a timeout they don't expire. Returns the number of new ports.
     ///
     /// # Errors
-    /// The set has no space for all of the ports: none is added.
+    /// The set can't hold all of the ports. None of them is added.
     pub fn add(&self, ports: RangeInclusive<u16>, timeout: Option<Duration>, now: u64) -> Result<usize, SetFull> {
         let until = match until(timeout.map_or(0, nanoseconds), now) {
             0 => NO_TIMEOUT,
@@ -115,7 +115,7 @@ impl PortSet {
         count
     }
 
-    /// Removes ports. Returns the number of ports that were in the set. The range must not be reversed.
+    /// Removes ports. Returns the number of removed ports. The range must not be reversed.
     pub fn remove(&self, ports: RangeInclusive<u16>) -> usize {
         self.remove_where(ports, |_| true)
     }
@@ -147,17 +147,18 @@ impl PortSet {
         found
     }
 
-    /// Ranges of adjacent ports, in order, each with its remaining time in nanoseconds, if limited.
+    /// Ranges of adjacent ports with equal expiry time in order, each with its remaining lifetime in nanoseconds if it
+    /// expires.
     pub fn elements(&self, now: u64) -> Vec<((u16, u16), Option<u64>)> {
         let left = |until: u64| (until != NO_TIMEOUT).then(|| until.saturating_sub(now));
         let ranges = self.ranges().into_iter();
         ranges.map(|(ports, until)| (ports, left(until))).collect()
     }
 
-    /// Adds the ports of another set, as far as they fit.
+    /// Adds the ports of another set until this set is full.
     pub fn copy(&self, other: &Self) {
         for ((first, last), until) in other.ranges() {
-            // Ports that don't fit are omitted.
+            // Ports that don't fit are not added.
             (first..=last).for_each(|port| _ = self.add_until(port..=port, until));
         }
     }

@@ -1,4 +1,4 @@
-//! Sets that can change while rules refer to them, and conditions of rules on them.
+//! Sets that can change while rules refer to them, and the conditions of rules that refer to sets.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -8,12 +8,12 @@ use super::address_set::full_length;
 pub use super::address_set::{AddressSet, SetFull};
 pub use super::port_set::PortSet;
 
-/// An element of a set. Sets of addresses have only networks of full length.
+/// An element of a set. In sets of addresses, networks have full prefix length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Element {
     /// The addresses of a prefix.
     Network(IpAddr, u8),
-    /// Ports from a first to a last one.
+    /// Ports, as first and last port.
     Ports(u16, u16),
 }
 
@@ -89,7 +89,7 @@ impl ElementSet {
         either!(self, set => set.timeout())
     }
 
-    /// Sets the default timeout of elements that are added later.
+    /// Sets the default timeout of elements that are added from now on.
     pub fn set_timeout(&self, timeout: Option<Duration>) {
         either!(self, set => set.set_timeout(timeout));
     }
@@ -113,7 +113,7 @@ impl ElementSet {
         }
     }
 
-    /// Number of packet addresses that were not added, because the set was full or being changed.
+    /// Number of addresses that packets failed to add, because the set was full or locked.
     pub fn refused(&self) -> u64 {
         match self {
             Self::Addresses(set) | Self::Networks(set) => set.refused(),
@@ -121,8 +121,8 @@ impl ElementSet {
         }
     }
 
-    /// Adds an element with a timeout, or without one, or updates its timeout. Returns the number of new elements;
-    /// elements of another kind are ignored.
+    /// Adds an element, or updates its timeout. Without a timeout it does not expire. Returns the number of new
+    /// elements; elements of another kind than the set's are ignored.
     ///
     /// # Errors
     /// The set is full.
@@ -158,7 +158,7 @@ impl ElementSet {
         either!(self, set => set.expire(now));
     }
 
-    /// All elements in order, each with its remaining time in nanoseconds, if limited.
+    /// All elements in order, each with its remaining lifetime in nanoseconds if it expires.
     pub fn elements(&self, now: u64) -> Vec<(Element, Option<u64>)> {
         match self {
             Self::Addresses(set) | Self::Networks(set) => {
@@ -175,7 +175,7 @@ impl ElementSet {
         }
     }
 
-    /// Adds the elements of another set of the same kind, as far as they fit.
+    /// Adds the elements of another set of the same kind until this set is full.
     pub fn copy(&self, other: &Self) {
         match (self, other) {
             (Self::Addresses(set), Self::Addresses(other))
@@ -197,7 +197,7 @@ impl ElementSet {
         matches!(self, Self::Ports(set) if set.contains(port))
     }
 
-    /// Adds an address on behalf of a packet.
+    /// Adds a packet's address with the default timeout.
     pub(super) fn add_by_packet(&self, address: IpAddr, now: u64) {
         if let Self::Addresses(set) | Self::Networks(set) = self {
             set.add_by_packet(address, now);
@@ -205,7 +205,7 @@ impl ElementSet {
     }
 }
 
-/// A set that a rule refers to. Two are equal only if they are the same object.
+/// Reference of a rule to a set. Two references are equal only if they refer to the same object.
 #[derive(Clone, Debug)]
 pub struct SharedSet(pub Arc<ElementSet>);
 
@@ -217,12 +217,12 @@ impl PartialEq for SharedSet {
 
 impl Eq for SharedSet {}
 
-/// Condition of a rule that an address or a port is in a set, or is not.
+/// Condition of a rule: an address or a port must be in a set, or must not be in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Membership {
-    /// The condition is negated.
+    /// Whether the condition is negated.
     pub not: bool,
-    /// The set.
+    /// The set that the condition refers to.
     pub set: SharedSet,
 }
 
@@ -232,7 +232,7 @@ impl Membership {
         self.set.0.contains_address(address) != self.not
     }
 
-    /// Whether a port satisfies the condition. A packet without ports satisfies neither the condition nor its negation.
+    /// Whether a port satisfies the condition. A packet without ports satisfies neither a condition nor its negation.
     pub fn matches_port(&self, port: u32) -> bool {
         u16::try_from(port).is_ok_and(|port| self.set.0.contains_port(port) != self.not)
     }

@@ -11,9 +11,9 @@ struct Builder<'r, A> {
     rules: &'r [Rule<A>],
     most: usize,
     trie: Trie<A>,
-    /// Nodes by level and rules, to share equal ones.
+    /// Existing nodes by level and rules. Nodes with equal level and rules are shared.
     made: HashMap<(usize, Vec<RuleNumber>), Child>,
-    /// Size of `made` in bytes, which is freed after the build.
+    /// Size in bytes of `made`, which is freed after the build.
     noted: usize,
 }
 
@@ -38,7 +38,7 @@ pub(super) fn build<A: Address>(rules: &[Rule<A>], max_bytes: usize) -> Result<T
     );
     let mut builder = Builder {
         rules,
-        // Node numbers fit in 32 bits up to 4 GiB.
+        // A trie of at most 4 GiB has node numbers that fit in 32 bits.
         most: max_bytes.min(u32::MAX as usize),
         trie: Trie {
             levels,
@@ -62,7 +62,7 @@ pub(super) fn build<A: Address>(rules: &[Rule<A>], max_bytes: usize) -> Result<T
 }
 
 impl<A: Address> Builder<'_, A> {
-    /// The child of an interval for which these rules are valid.
+    /// The child of an interval that exactly these rules contain.
     fn child(&mut self, level: usize, mut rules: Vec<RuleNumber>) -> Result<Child, TrieTooLarge> {
         if let Some(last) = rules.iter().position(|&rule| self.holds_all(level, rule)) {
             rules.truncate(last + 1);
@@ -83,7 +83,7 @@ impl<A: Address> Builder<'_, A> {
         Ok(child)
     }
 
-    /// Whether a rule contains all values from a level on.
+    /// Whether a rule matches all values of a level and of all later levels.
     fn holds_all(&self, level: usize, rule: RuleNumber) -> bool {
         let rule = &self.rules[rule as usize];
         let all = Range {
@@ -120,7 +120,7 @@ impl<A: Address> Builder<'_, A> {
         }
     }
 
-    /// The intervals of a node with their children; adjacent intervals with the same child are merged.
+    /// The intervals of a node with their children. Adjacent intervals with the same child are merged.
     fn pieces<T>(
         &mut self,
         level: usize,
@@ -161,7 +161,8 @@ impl<A: Address> Builder<'_, A> {
         Child::node(trie.nodes.len() - 1)
     }
 
-    /// Checks the size of the trie and of the temporary memory, which may be four times as large.
+    /// Checks the size of the trie, and that of the temporary memory, which may be four times the maximum size of the
+    /// trie.
     fn check(&self) -> Result<(), TrieTooLarge> {
         let most = self.most;
         if self.trie.bytes() > most || self.noted > most.saturating_mul(4) {

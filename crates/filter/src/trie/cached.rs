@@ -1,42 +1,43 @@
 //! The trie of paper P1 with a list of recent intervals at every node (section 3; see docs/papers.md).
 //!
-//! A list contains the indexes of the intervals in which recent packets were found, in ascending order, for each core
-//! separately. A search looks there first. If one of them contains the packet's value, the search continues with the
-//! next level. Otherwise the two indexes next to the value bound the binary search, and the index that it finds replaces
-//! the nearer of the two, so that the indexes stay evenly distributed (Fig. 9). The paper leaves these cases open:
+//! Each core has separate lists. A list contains the indexes of intervals that recent packets were found in, in
+//! ascending order. A search first checks the intervals of the list. If one contains the packet's value, the search
+//! continues at the next level. Otherwise a binary search runs between the two listed indexes next to the value, and
+//! the index that it finds replaces the nearer of the two, so that the listed indexes stay evenly distributed (Fig. 9).
+//! The paper does not specify these cases, which are handled as follows:
 //!
-//! - A list that is not full takes the index in, and keeps all others.
-//! - Of two equally near indexes the lower one is replaced. Beyond all indexes, the one at that end is replaced.
-//! - A hit changes nothing.
-//! - Values that no rule contains have an interval without a child here; it is cached like the others.
+//! - If the list is not full, the new index is inserted without a replacement.
+//! - If both indexes are equally near, the lower one is replaced. A new index beyond all others replaces the one at that end.
+//! - A hit does not change the list.
+//! - Values that no rule contains have an interval without a child. It is cached like other intervals.
 
 use core::cmp::Ordering;
 
 use super::Trie;
 use crate::{Address, Header, Matcher, RuleNumber};
 
-/// How a list is searched.
+/// Method with which a list is searched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ListSearch {
-    /// From the lowest index on.
+    /// Linear search from the lowest index.
     #[default]
     InOrder,
-    /// By bisection.
+    /// Binary search.
     Bisection,
 }
 
-/// Counts of comparisons and searches (paper P1, Fig. 15).
+/// Counts of list comparisons and binary searches (paper P1, Fig. 15).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SearchCounts {
-    /// Compared intervals of lists that contained the value.
+    /// Number of compared list entries whose interval contained the value.
     pub hits: u64,
-    /// Compared intervals of lists that did not contain the value.
+    /// Number of compared list entries whose interval did not contain the value.
     pub misses: u64,
-    /// Nodes that were searched by bisection.
+    /// Number of nodes in which a binary search was necessary.
     pub binary: u64,
 }
 
-/// One core's lists of all nodes.
+/// The interval lists of all nodes for one core.
 #[derive(Clone, Debug)]
 pub struct NodeLists {
     size: usize,
@@ -52,7 +53,7 @@ impl NodeLists {
         &self.indexes[node * self.size..][..usize::from(self.lengths[node])]
     }
 
-    /// Stores an index at position `place` in the list of a node.
+    /// Stores an index at position `place` of a node's list.
     #[inline]
     fn keep(&mut self, node: usize, place: usize, index: u32) {
         let (size, length) = (self.size, usize::from(self.lengths[node]));
@@ -76,7 +77,7 @@ impl NodeLists {
     }
 }
 
-/// A trie with lists.
+/// A trie with lists of recent intervals.
 #[derive(Clone, Debug)]
 pub struct CachedTrie<A> {
     trie: Trie<A>,
@@ -85,7 +86,7 @@ pub struct CachedTrie<A> {
 }
 
 impl<A: Address> CachedTrie<A> {
-    /// Creates a trie whose lists have at most `size` indexes each.
+    /// Creates a trie whose lists have at most `size` entries each.
     pub fn new(trie: Trie<A>, size: u16, probe: ListSearch) -> Self {
         Self { trie, size, probe }
     }
@@ -102,7 +103,7 @@ impl<A: Address> CachedTrie<A> {
         let mut compared = 0;
         let (mut from, mut to) = (0, node.count as usize);
         let list = lists.of_node(number);
-        // Find the number of list entries below the value.
+        // Find the number of list entries that lie below the value.
         let (mut place, mut end) = (0, list.len());
         while place < end {
             let at = match self.probe {

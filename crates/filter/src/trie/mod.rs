@@ -1,13 +1,13 @@
-//! The trie of paper P1 (section 2.2, Fig. 2; see docs/papers.md), as in nf-HiPAC: a level per dimension, whose nodes
-//! contain elementary intervals.
+//! The trie of paper P1 (section 2.2, Fig. 2; see docs/papers.md), as in nf-HiPAC. It has one level for each dimension;
+//! the nodes contain elementary intervals.
 //!
-//! A node is built from the rules that are valid on the path to it. A binary search finds the interval of a value. Each
-//! interval leads to a node of the next level; those of the last level lead to the first rule. In Fig. 2 two intervals
-//! are 3-7 and 8-15, but with the rules of Table 1 they are 3-8 and 9-15.
+//! A node is built from the rules that match all values on the path to it. A binary search finds the interval of a
+//! value. An interval refers to a node of the next level, or at the last level to the first matching rule. Fig. 2 of
+//! the paper shows the intervals 3-7 and 8-15, but the rules of its Table 1 yield 3-8 and 9-15.
 //!
-//! Nodes built from the same rules are shared, fields without conditions have no level, and rules after one that
-//! contains all remaining headers are omitted: otherwise rules with wildcards would be copied into every interval of
-//! every level.
+//! Three measures prevent copies of wildcard rules in every interval of every level: nodes built from the same rules
+//! are shared, fields without conditions have no level, and rules after one that matches all remaining headers are
+//! omitted.
 
 mod build;
 mod cached;
@@ -18,7 +18,7 @@ pub use self::cached::{CachedTrie, ListSearch, NodeLists, SearchCounts};
 use crate::header::Dimension;
 use crate::{Address, Header, Matcher, Rule, RuleNumber};
 
-/// The trie would exceed its maximum size, or its construction four times that size.
+/// The trie would exceed its maximum size, or its construction would need four times that size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("a trie of {rules} rules exceeds its limit of {most} bytes, or its construction exceeds four times that")]
 pub struct TrieTooLarge {
@@ -28,12 +28,12 @@ pub struct TrieTooLarge {
     pub most: usize,
 }
 
-/// Reference of an interval.
+/// Reference from an interval to a node or a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Child(u32);
 
 impl Child {
-    /// No rule matches the packet.
+    /// Reference of an interval that no rule matches.
     const NOTHING: Self = Self(u32::MAX);
     const RULE: u32 = 1 << 31;
 
@@ -45,7 +45,7 @@ impl Child {
         Self(number as u32)
     }
 
-    /// Result of the search; `None` if it continues at [`Child::number`].
+    /// Result of the search if the reference ends it; `None` if the search continues at node [`Child::number`].
     #[inline(always)]
     fn end(self) -> Option<Option<RuleNumber>> {
         (self.0 & Self::RULE != 0).then_some((self != Self::NOTHING).then_some(self.0 & !Self::RULE))
@@ -57,19 +57,19 @@ impl Child {
     }
 }
 
-/// A node: the last values of its intervals and its children are contiguous in two lists of the trie.
+/// A node. The last values of its intervals, and its children, are contiguous in two arrays of the trie.
 #[derive(Clone, Copy, Debug)]
 struct Node {
     level: u32,
     /// Number of intervals.
     count: u32,
-    /// Index of its first value, among the addresses or among the numbers.
+    /// Index of the node's first value in the trie's array of addresses or of numbers.
     values: u32,
-    /// Index of its first child.
+    /// Index of the node's first child in the trie's array of children.
     children: u32,
 }
 
-/// A trie.
+/// A trie over the rules of one address family.
 #[derive(Clone, Debug)]
 pub struct Trie<A> {
     levels: Vec<Dimension>,
@@ -81,7 +81,7 @@ pub struct Trie<A> {
 }
 
 impl<A: Address> Trie<A> {
-    /// Creates a trie of sorted rules with a maximum size in bytes.
+    /// Creates a trie of sorted rules. `most` is its maximum size in bytes.
     pub fn new(rules: &[Rule<A>], most: usize) -> Result<Self, TrieTooLarge> {
         build::build(rules, most)
     }
@@ -91,8 +91,8 @@ impl<A: Address> Trie<A> {
         self.nodes.len()
     }
 
-    /// The path of a header: for each level, from the top, the index of its interval, counted from 1 as in paper P1,
-    /// and the rule.
+    /// The path of a header: the index of its interval at each level from the top, counted from 1 as in paper P1, and
+    /// the first matching rule.
     pub fn path(&self, header: &Header<A>) -> (Vec<usize>, Option<RuleNumber>) {
         let (mut path, mut at) = (Vec::new(), self.root);
         loop {
@@ -106,7 +106,7 @@ impl<A: Address> Trie<A> {
         }
     }
 
-    /// The interval of a header in a node, by binary search in `from..to`.
+    /// Index of the interval that contains a header's value. The binary search is restricted to the indexes `from..to`.
     #[inline(always)]
     fn locate(&self, node: &Node, header: &Header<A>, from: usize, to: usize) -> usize {
         let first = node.values as usize;
@@ -125,7 +125,7 @@ impl<A: Address> Trie<A> {
         }
     }
 
-    /// Position of a header relative to an interval of a node: before it, within, or after it.
+    /// Position of a header's value relative to an interval of a node: before it, within it, or after it.
     #[inline(always)]
     fn compare(&self, node: &Node, index: usize, header: &Header<A>) -> core::cmp::Ordering {
         fn beside<T: Ord>(values: &[T], index: usize, value: &T) -> core::cmp::Ordering {

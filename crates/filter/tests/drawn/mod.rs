@@ -24,7 +24,7 @@ pub fn sets() -> Vec<(String, Vec<Rule<u32>>)> {
     sets.map(|set| read(set.unwrap().path())).collect()
 }
 
-/// Values at the ends of a range and next to them.
+/// The first and last value of a range, and the values next to them.
 pub fn edges(Range { first, last }: Range<u32>) -> [u32; 4] {
     [first, last, first.saturating_sub(1), last.saturating_add(1)]
 }
@@ -51,7 +51,7 @@ pub fn any_range(last: u32) -> impl Strategy<Value = (u32, u32)> {
     ]
 }
 
-/// Rules with conditions on a few fields each, with few different values, so that they overlap.
+/// Random rules with conditions on a few fields. Conditions use few distinct values, so that rules overlap.
 pub fn any_rule() -> impl Strategy<Value = Rule<u128>> {
     let fields = proptest::collection::vec((0..Field::ALL.len(), 0u32..4), 0..4);
     let mask = (any::<u8>(), prop_oneof![Just(0u8), Just(0x12), any::<u8>()]);
@@ -63,7 +63,7 @@ pub fn any_rule() -> impl Strategy<Value = Rule<u128>> {
         mask,
     )
         .prop_map(|(source, destination, fields, ranges, (set, of))| {
-            // Values far from each other, and at both ends of the space.
+            // Values that are far from each other, including both ends of the address space.
             let spread = |value: u32| match value {
                 40 => u128::MAX,
                 value => u128::from(value) << 120 | u128::from(value),

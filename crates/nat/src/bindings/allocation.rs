@@ -16,7 +16,7 @@ use crate::ports::{Lease, PortClass};
 
 use crate::{Address, PoolIndex, Reason, Tuple};
 
-/// Number of outside addresses tried per allocation with soft pairing, or when all ports of an address must belong to
+/// Number of outside addresses that an allocation tries with soft pairing, or if all ports of an address must belong to
 /// this shard.
 const ADDRESSES: u32 = 8;
 
@@ -47,7 +47,7 @@ impl<A: Address> Bindings<'_, A> {
         granted
     }
 
-    /// Report an allocation that was refused to a subscriber.
+    /// Reports that an allocation was refused to a subscriber.
     #[cold]
     fn report<T: Tuple<Address = A>>(&mut self, reason: Reason, request: &PortRequest<A>, key: &T, now: u64) {
         let kind = match reason {
@@ -61,7 +61,7 @@ impl<A: Address> Bindings<'_, A> {
         });
     }
 
-    /// Allocate a port that several sessions may share, without subscriber accounting.
+    /// Allocates a port that several sessions may share. The port is not counted for a subscriber.
     fn allocate_overlapping<T: Tuple<Address = A>>(
         &mut self,
         request: &PortRequest<A>,
@@ -75,7 +75,7 @@ impl<A: Address> Bindings<'_, A> {
         })
     }
 
-    /// Whether a pool contains an address and this shard owns ports of it.
+    /// Whether a pool contains an address of which this shard owns ports.
     #[inline(always)]
     fn is_usable(&self, pool: PoolIndex, address: A) -> bool {
         let place = self.pool(pool).and_then(|valid| valid.index_of(address));
@@ -127,7 +127,7 @@ impl<A: Address> Bindings<'_, A> {
         Ok(allocation)
     }
 
-    /// Check whether a subscriber may have another session; `Ok` says whether it may also have another port of the
+    /// Checks whether a subscriber may have another session. `Ok(true)` means that it may also have another port of the
     /// class.
     #[inline(never)]
     fn admit(&self, number: u32, pool: PoolIndex, class: PortClass, now: u64) -> Result<bool, Reason> {
@@ -146,7 +146,7 @@ impl<A: Address> Bindings<'_, A> {
         Ok(limits.all(|most| ports < most))
     }
 
-    /// Count a new session of a subscriber, also against its rate limit.
+    /// Counts a new session of a subscriber, and charges it to the rate limit.
     #[inline(never)]
     fn charge(&mut self, number: u32, pool: PoolIndex, now: u64) {
         if let Some(rate) = self.pool(pool).and_then(|valid| valid.subscriber().rate)
@@ -156,7 +156,7 @@ impl<A: Address> Bindings<'_, A> {
         }
     }
 
-    /// Find the mapping of the inside address and port, or create it.
+    /// Finds the mapping of the inside address and port, or creates it.
     #[inline]
     fn allocate_mapping<T: Tuple<Address = A>>(
         &mut self,
@@ -216,7 +216,7 @@ impl<A: Address> Bindings<'_, A> {
         })
     }
 
-    /// Permit the remote address to send to the mapping, if filtering is address-dependent.
+    /// Permits the remote address to send to the mapping, if filtering is address-dependent.
     #[inline(always)]
     fn permit(
         &mut self,
@@ -237,11 +237,11 @@ impl<A: Address> Bindings<'_, A> {
         Err(Reason::MappingsFull)
     }
 
-    /// Allocate resources for a session from outside to a mapped address and port that [`Bindings::inbound`] found.
+    /// Allocates resources for a session from outside, to a mapped address and port that [`Bindings::inbound`] found.
     /// `now` is in nanoseconds.
     ///
     /// # Errors
-    /// The reason why the session is refused.
+    /// The reason for which the session is refused.
     pub fn accept<T: Tuple<Address = A>>(&mut self, key: &T, class: PortClass, now: u64) -> Result<Resources, Reason> {
         let outside = Lease {
             address: key.destination(),
@@ -268,7 +268,7 @@ impl<A: Address> Bindings<'_, A> {
         Ok(Resources::SUBSCRIBER | Resources::MAPPING)
     }
 
-    /// Create a subscriber at its first session and pair it with an outside address.
+    /// Creates a subscriber at its first session, and pairs it with an outside address.
     #[inline(never)]
     fn add_subscriber<T: Tuple<Address = A>>(
         &mut self,
@@ -282,7 +282,7 @@ impl<A: Address> Bindings<'_, A> {
             .pool(pool)
             .is_some_and(|valid| valid.blocks().is_some() && valid.plan().is_none())
         {
-            // Of two candidate addresses, take the one with more free blocks: this spreads subscribers evenly.
+            // Take that of two candidate addresses which has more free blocks. This distributes subscribers evenly.
             let other = self.pair_other(key, pool);
             let free = |bindings: &mut Self, address: A| {
                 let place = bindings.pool(pool).and_then(|valid| valid.index_of(address));
@@ -304,7 +304,7 @@ impl<A: Address> Bindings<'_, A> {
         Ok(made)
     }
 
-    /// Allocate a port to a subscriber: from one of its blocks, from a new block, or directly from its paired address.
+    /// Allocates a port to a subscriber: from one of its blocks, from a new block, or directly from its paired address.
     #[inline]
     fn allocate_port<T: Tuple<Address = A>>(
         &mut self,
@@ -327,8 +327,8 @@ impl<A: Address> Bindings<'_, A> {
         }
         let usable = |&place: &u32| self.ports.has_ports(request.pool, place);
         let Some(place) = valid.index_of(paired).filter(usable) else {
-            // The pool may no longer contain the address, or other shards may own its ports now: pair the subscriber
-            // with another address.
+            // The pool may no longer contain the paired address, or other shards may own its ports now. Pair the
+            // subscriber with another address.
             let paired = self.pair(key, request.pool).ok_or(Reason::PortsExhausted)?;
             self.subscribers
                 .records
@@ -346,7 +346,7 @@ impl<A: Address> Bindings<'_, A> {
         self.allocate_port_at(paired, request, key)
     }
 
-    /// Allocate a port of an address.
+    /// Allocates a port of an address.
     fn allocate_port_at<T: Tuple<Address = A>>(
         &mut self,
         address: A,
@@ -409,7 +409,7 @@ impl<A: Address> Bindings<'_, A> {
         self.allocate_block(number, request, key, now)
     }
 
-    /// Allocate another block to a subscriber, and a port of that block.
+    /// Allocates another block to a subscriber, and a port of this block.
     #[inline(never)]
     fn allocate_block<T: Tuple<Address = A>>(
         &mut self,
@@ -483,7 +483,8 @@ impl<A: Address> Bindings<'_, A> {
                 Ok(lease)
             }
             _ => {
-                // A block at the edge of the port range may have no usable port. The subscriber keeps it as an empty one.
+                // A block at the end of the pool's port range may contain no usable port. The subscriber keeps it as an
+                // empty block.
                 if let Some(subscriber) = self.subscribers.records.get_mut(number) {
                     subscriber.empty += 1;
                 }

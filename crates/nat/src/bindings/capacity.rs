@@ -1,4 +1,4 @@
-//! Capacities of the tables of a shard.
+//! Capacities of a shard's tables.
 
 use crate::event::EventKinds;
 
@@ -13,15 +13,15 @@ pub struct Capacity {
     pub blocks: usize,
     /// Maximum number of quarantined ports and blocks.
     pub quarantine: usize,
-    /// Kinds of events that are recorded.
+    /// Kinds of events that the shard records.
     pub events: EventKinds,
-    /// Length of the inside prefix that counts as one subscriber. If it exceeds the address length, each address is a
-    /// subscriber.
+    /// Length of the inside prefix that counts as one subscriber, in bits. If it is at least the length of an address,
+    /// each address is a subscriber.
     pub subscriber: u8,
 }
 
 impl Capacity {
-    /// Capacity for port allocations only.
+    /// Capacity for port allocations only, without mappings and subscribers.
     pub const NONE: Self = Self {
         mappings: 0,
         subscribers: 0,

@@ -1,8 +1,8 @@
 //! Mappings from an inside address and port to an outside address and port (the BIB of RFC 6146).
 //!
-//! A mapping can be looked up from both sides. It counts its sessions and is removed with the last one. With
-//! address-dependent filtering, the same table also holds permissions: each allows a remote address to send to an
-//! outside port.
+//! A mapping can be found from both sides. It counts its sessions and is removed with the last one. With
+//! address-dependent filtering, the same table also contains permissions. A permission allows one remote address to
+//! send to an outside port.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::Address;
 use crate::keyed::{Secret, fold};
 use crate::ports::{Lease, PortClass};
 
-/// Maximum number of sessions per mapping.
+/// Maximum number of sessions of a mapping.
 const MAX: u32 = (1 << 29) - 1;
 
 /// Mapping between an inside and an outside address and port.
@@ -29,7 +29,7 @@ pub struct Mapping<A> {
     outside_port: u16,
     /// Number of the subscriber's record; unused in a permission.
     subscriber: u32,
-    /// Bits 0–28: number of sessions. Bits 29–30: port class. Bit 31: the record is a permission.
+    /// Bits 0–28: number of sessions. Bits 29–30: port class. Bit 31: whether the record is a permission.
     state: u32,
 }
 
@@ -73,28 +73,28 @@ impl<A: Address> Mapping<A> {
         self.state & MAX
     }
 
-    /// Remove one session from the count.
+    /// Decrements the number of sessions.
     #[inline(always)]
     pub(super) fn remove_session(&mut self) {
         self.state -= 1;
     }
 
-    /// Whether this record maps the given inside address and port to the given outside ones.
+    /// Whether the record maps this inside address and port to this outside address and port.
     #[inline(always)]
     fn is_exact(&self, outside: Lease<A>, class: PortClass, inside: (A, u16)) -> bool {
         self.is_mapping() && self.class() == class && self.outside() == outside && self.inside() == inside
     }
 
-    /// Whether the record is a mapping in use, as opposed to a permission or a free record.
+    /// Whether the record is a mapping, and neither a permission nor free.
     pub fn is_mapping(&self) -> bool {
         self.state & PERMISSION == 0 && self.sessions() > 0
     }
 }
 
-/// Mapping records with their indexes: one part of a shard's table.
+/// Mapping records with their indexes. A shard's table consists of one or more parts.
 #[derive(Debug)]
 pub struct Part<'m, A: Address> {
-    /// Index by inside address and port; also contains permissions.
+    /// Index by inside address and port. It also contains permissions.
     inside: CompactIndex<'m>,
     /// Index by outside address and port.
     outside: CompactIndex<'m>,
@@ -103,13 +103,13 @@ pub struct Part<'m, A: Address> {
     base: u32,
 }
 
-/// Number of memory lines needed for `mappings` mappings.
+/// Number of memory lines that a part with `mappings` mappings needs.
 pub const fn lines_for<A: Address>(mappings: usize) -> usize {
     2 * CompactIndex::lines_for(mappings) + Slab::<Mapping<A>>::lines_for(mappings)
 }
 
 impl<'m, A: Address> Part<'m, A> {
-    /// Create an empty part in `memory` with capacity for `mappings` mappings.
+    /// Creates an empty part in `memory` for `mappings` mappings.
     pub fn new(memory: &'m mut [Line], mappings: usize) -> Self {
         let index = CompactIndex::lines_for(mappings);
         let (inside, rest) = memory.split_at_mut(index.min(memory.len()));
@@ -127,14 +127,14 @@ impl<'m, A: Address> Part<'m, A> {
         self.records.get(number.wrapping_sub(self.base))
     }
 
-    /// Look up a record in an index by hash.
+    /// Looks up a record in an index by hash.
     #[inline(always)]
     fn found(&self, index: &CompactIndex<'m>, hash: u64, is_it: impl Fn(&Mapping<A>) -> bool) -> Option<u32> {
         let found = index.find(hash, |number| self.records.get(number).is_some_and(&is_it))?;
         Some(self.base + found)
     }
 
-    /// Store a record and index it by the hash of its inside key; `None` if the part is full.
+    /// Stores a record and adds it to the inside index under `hash`; `None` if the part is full.
     #[inline(always)]
     fn put(&mut self, hash: u64, record: Mapping<A>) -> Option<u32> {
         let number = self.records.allocate(record)?;
@@ -147,18 +147,18 @@ impl<'m, A: Address> Part<'m, A> {
     }
 }
 
-/// Mapping table of a shard: a fixed part, plus parts taken from a reserve of all shards if the fixed part is full.
+/// Mapping table of a shard: a fixed part, and further parts from a reserve that all shards share, if the fixed part is full.
 #[derive(Debug)]
 pub struct Mappings<'m, A: Address> {
     home: Part<'m, A>,
-    /// Sorted by record number.
+    /// Further parts, sorted by record number.
     further: Vec<Part<'m, A>>,
     reserve: Option<Arc<Reserve<Part<'m, A>>>>,
     secret: Secret,
 }
 
 impl<'m, A: Address> Mappings<'m, A> {
-    /// Create an empty table in `memory` with capacity for `mappings` mappings.
+    /// Creates an empty table in `memory` for `mappings` mappings.
     pub fn new(memory: &'m mut [Line], mappings: usize, secret: Secret) -> Self {
         Self {
             home: Part::new(memory, mappings),
@@ -168,8 +168,8 @@ impl<'m, A: Address> Mappings<'m, A> {
         }
     }
 
-    /// Set the reserve from which the table takes further parts of equal size when it is full. Empty parts are returned
-    /// to the reserve.
+    /// Sets the reserve from which a full table takes further parts of the size of the fixed part. Empty parts are
+    /// returned to the reserve.
     pub fn share(&mut self, reserve: Arc<Reserve<Part<'m, A>>>) {
         self.further.reserve(reserve.available());
         self.reserve = Some(reserve);
@@ -197,7 +197,7 @@ impl<'m, A: Address> Mappings<'m, A> {
         }
     }
 
-    /// Index of the further part that contains a record number; `None` for the fixed part.
+    /// Position in `further` of the part that contains a record number; `None` for the fixed part.
     #[inline(always)]
     fn place_of(&self, number: u32) -> Option<usize> {
         let first = self.further.first()?;
@@ -209,17 +209,17 @@ impl<'m, A: Address> Mappings<'m, A> {
         self.parts().map(|part| part.records.len()).sum()
     }
 
-    /// Capacity of the parts that the shard holds; parts left in the reserve don't count.
+    /// Number of mappings for which the shard's parts have space. Parts in the reserve are not included.
     pub fn capacity(&self) -> usize {
         self.parts().map(|part| part.records.capacity()).sum()
     }
 
-    /// Mapping record with this number.
+    /// The mapping record with this number.
     pub fn get(&self, number: u32) -> Option<&Mapping<A>> {
         self.part(number)?.get(number)
     }
 
-    /// Mutable record with this number.
+    /// The mapping record with this number, mutable.
     #[inline(always)]
     pub fn get_mut(&mut self, number: u32) -> Option<&mut Mapping<A>> {
         let part = self.part_mut(number)?;
@@ -232,14 +232,14 @@ impl<'m, A: Address> Mappings<'m, A> {
         last.base + last.records.high_water()
     }
 
-    /// First pass of [`Mappings::find`]: prefetch the index. `hash` is a keyed hash of context, inside address, port
+    /// First pass of [`Mappings::find`]: prefetches the index. `hash` is a keyed hash of context, inside address, port
     /// and class.
     #[inline(always)]
     pub fn prefetch(&self, hash: u64) {
         self.home.inside.prefetch(hash);
     }
 
-    /// Second pass of [`Mappings::find`]: prefetch the record that the index probably refers to.
+    /// Second pass of [`Mappings::find`]: prefetches the record to which the index probably refers.
     #[inline(always)]
     pub fn prefetch_record(&self, hash: u64) {
         if let Some(number) = self.home.inside.candidate(hash) {
@@ -247,7 +247,7 @@ impl<'m, A: Address> Mappings<'m, A> {
         }
     }
 
-    /// Find the mapping of a subscriber's inside address and port.
+    /// Finds the mapping of a subscriber's inside address and port.
     #[inline(always)]
     pub fn find(&self, hash: u64, subscriber: u32, inside: (A, u16), class: PortClass) -> Option<u32> {
         let state = u32::from(class as u8) << 29;
@@ -260,7 +260,7 @@ impl<'m, A: Address> Mappings<'m, A> {
         })
     }
 
-    /// Find the mapping of an outside address and port.
+    /// Finds the mapping of an outside address and port.
     #[inline]
     pub fn find_outside(&self, outside: Lease<A>, class: PortClass) -> Option<u32> {
         let (hash, state) = (self.outside_hash(outside, class), u32::from(class as u8) << 29);
@@ -271,21 +271,21 @@ impl<'m, A: Address> Mappings<'m, A> {
         })
     }
 
-    /// Find the mapping between an inside and an outside address and port; `hash` is [`Mappings::outside_hash`].
+    /// Finds the mapping between an inside and an outside address and port. `hash` is [`Mappings::outside_hash`].
     #[inline(always)]
     pub fn find_exact(&self, hash: u64, outside: Lease<A>, class: PortClass, inside: (A, u16)) -> Option<u32> {
         self.parts()
             .find_map(|part| part.found(&part.outside, hash, |record| record.is_exact(outside, class, inside)))
     }
 
-    /// Whether the record with this number maps the given inside address and port to the given outside ones.
+    /// Whether the record with this number maps this inside address and port to this outside address and port.
     #[inline(always)]
     pub fn is_exact(&self, number: u32, outside: Lease<A>, class: PortClass, inside: (A, u16)) -> bool {
         self.get(number)
             .is_some_and(|record| record.is_exact(outside, class, inside))
     }
 
-    /// Create a mapping with its first session; `None` if the table is full. Lookups from outside find it only after
+    /// Creates a mapping with one session; `None` if the table is full. Lookups from outside find it only after
     /// [`Mappings::publish`].
     #[inline]
     pub fn make(
@@ -309,7 +309,7 @@ impl<'m, A: Address> Mappings<'m, A> {
         )
     }
 
-    /// Store a record in any part that has room.
+    /// Stores a record in a part that has space.
     #[inline(always)]
     fn put(&mut self, hash: u64, record: Mapping<A>) -> Option<u32> {
         match self.home.records.is_full() {
@@ -333,7 +333,7 @@ impl<'m, A: Address> Mappings<'m, A> {
         self.further.get_mut(place)?.put(hash, record)
     }
 
-    /// Mark a record as free.
+    /// Marks a record as free.
     #[inline(always)]
     fn free_record(&mut self, number: u32) {
         if let Some(part) = self.part_mut(number) {
@@ -344,7 +344,7 @@ impl<'m, A: Address> Mappings<'m, A> {
         }
     }
 
-    /// Return trailing empty parts to the reserve.
+    /// Returns trailing empty parts to the reserve.
     #[cold]
     fn release_parts(&mut self) {
         let Some(reserve) = &self.reserve else { return };
@@ -354,7 +354,7 @@ impl<'m, A: Address> Mappings<'m, A> {
         }
     }
 
-    /// Prefetch the lines that [`Mappings::publish`] will write; returns the hash to pass to it.
+    /// Prefetches the lines that [`Mappings::publish`] will write. Returns the hash that must be passed to it.
     #[inline(always)]
     pub fn prepare(&self, outside: Lease<A>, class: PortClass) -> u64 {
         let hash = self.outside_hash(outside, class);
@@ -362,21 +362,21 @@ impl<'m, A: Address> Mappings<'m, A> {
         hash
     }
 
-    /// Add a new mapping to the outside index; false if the index has no free entry for its hash.
+    /// Adds a new mapping to the outside index. Returns false if the index has no free entry for its hash.
     #[inline(always)]
     pub fn publish(&mut self, number: u32, hash: u64) -> bool {
         self.part_mut(number)
             .is_some_and(|part| part.outside.insert(hash, number.wrapping_sub(part.base)).is_ok())
     }
 
-    /// Count one more session; false if the mapping's counter is full.
+    /// Increments the number of sessions. Returns false if the counter has reached its maximum.
     #[inline]
     pub fn add_session(&mut self, number: u32) -> bool {
         let record = self.get_mut(number).filter(|record| record.sessions() < MAX);
         record.map(|record| record.state += 1).is_some()
     }
 
-    /// Remove a session from a mapping or permission; the record is removed with its last session.
+    /// Removes a session from a mapping or permission. The record is removed with its last session.
     #[inline]
     pub fn remove(&mut self, number: u32, inside: u64, outside: u64) {
         if let Some(part) = self.part_mut(number) {
@@ -387,8 +387,8 @@ impl<'m, A: Address> Mappings<'m, A> {
         self.free_record(number);
     }
 
-    /// Quarantine a mapping after its last session: its port stays occupied, but lookups from outside and inside do not
-    /// find the mapping.
+    /// Quarantines a mapping after its last session. Its port stays occupied, but lookups from either side don't find
+    /// the mapping.
     pub fn quarantine(&mut self, number: u32, hash: u64) {
         if let Some(part) = self.part_mut(number) {
             let own = number.wrapping_sub(part.base);
@@ -399,7 +399,7 @@ impl<'m, A: Address> Mappings<'m, A> {
         }
     }
 
-    /// Remove a quarantined mapping.
+    /// Removes a mapping after its quarantine.
     pub fn end_quarantine(&mut self, number: u32) {
         if let Some(record) = self.get(number) {
             let hash = self.outside_hash(record.outside(), record.class());
@@ -410,8 +410,8 @@ impl<'m, A: Address> Mappings<'m, A> {
         }
     }
 
-    /// Second pass of [`Mappings::find_exact`]: prefetch the record that the index probably refers to, and return its
-    /// number.
+    /// Second pass of [`Mappings::find_exact`]: prefetches the record to which the index probably refers, and returns
+    /// its number.
     #[inline(always)]
     pub fn prefetch_outside_record(&self, hash: u64) -> Option<u32> {
         let number = self.home.outside.candidate(hash)?;
@@ -419,13 +419,13 @@ impl<'m, A: Address> Mappings<'m, A> {
         Some(number)
     }
 
-    /// First pass of [`Mappings::find_exact`]: prefetch the index.
+    /// First pass of [`Mappings::find_exact`]: prefetches the index.
     #[inline(always)]
     pub fn prefetch_outside(&self, hash: u64) {
         self.home.outside.prefetch(hash);
     }
 
-    /// Find the permission of a remote address to send to an outside address and port.
+    /// Finds the permission of a remote address to send to an outside address and port.
     pub fn permission(&self, outside: Lease<A>, class: PortClass, remote: A) -> Option<u32> {
         let hash = self.permission_hash(outside, class, remote);
         let state = PERMISSION | u32::from(class as u8) << 29;
@@ -437,7 +437,7 @@ impl<'m, A: Address> Mappings<'m, A> {
         })
     }
 
-    /// Permit a remote address to send, because a session with it exists; false if the table is full.
+    /// Permits a remote address to send, because a session with it exists. Returns false if the table is full.
     pub fn permit(&mut self, outside: Lease<A>, class: PortClass, remote: A) -> bool {
         if let Some(number) = self.permission(outside, class, remote) {
             return self.add_session(number);
@@ -453,7 +453,7 @@ impl<'m, A: Address> Mappings<'m, A> {
         self.put(self.permission_hash(outside, class, remote), record).is_some()
     }
 
-    /// Remove a session from the permission of a remote address.
+    /// Removes a session from the permission of a remote address.
     pub fn revoke(&mut self, outside: Lease<A>, class: PortClass, remote: A) {
         let Some(number) = self.permission(outside, class, remote) else {
             return;

@@ -1,9 +1,9 @@
-//! Resources that a shard has allocated: ports, mappings, and the subscribers that they belong to.
+//! Resources that a shard has allocated: ports, mappings, and the subscribers that use them.
 //!
-//! An outside address and port is allocated to a new session in passes, so that a batch hides memory latency:
-//! [`Bindings::request`], [`Bindings::prefetch_records`], [`Bindings::allocate`]. The [`crate::Decision`] of the
-//! session records what was allocated. [`Bindings::release_request`] and [`Bindings::release`] release it when the
-//! session ends.
+//! The allocation of an outside address and port for a new session has several passes, so that a batch hides memory
+//! latency: [`Bindings::request`], [`Bindings::prefetch_records`] and [`Bindings::allocate`]. The [`crate::Decision`]
+//! of the session records which resources were allocated. At the end of the session, [`Bindings::release_request`] and
+//! [`Bindings::release`] release them.
 
 mod allocation;
 mod capacity;
@@ -35,10 +35,10 @@ use sluice_table::memory::Line;
 use sluice_table::reserve::Reserve;
 use sluice_wire::{Context, Direction};
 
-/// Maximum number of new mappings of a batch that are not yet in the outside index.
+/// Maximum number of new mappings of a batch that are not in the outside index.
 const PENDING: usize = 64;
 
-/// Request for an outside port, from [`Bindings::request`].
+/// Request for an outside port, created by [`Bindings::request`].
 #[derive(Clone, Copy, Debug)]
 pub struct PortRequest<A> {
     pool: PoolIndex,
@@ -46,14 +46,14 @@ pub struct PortRequest<A> {
     source: Source,
     /// Keyed hash of the subscriber; `None` if the pool does not count subscribers.
     host: Option<u64>,
-    /// Keyed hash of the flow or of the inside address and port that the port is for.
+    /// Keyed hash of the flow for which the port is requested, or of the inside address and port.
     flow: u64,
-    /// Where the port comes from, if the session needs only a port.
+    /// Request for a port, if the session needs a port but no mapping or subscriber.
     port: Option<ports::LeaseRequest>,
-    /// Record number of the subscriber: a guess after [`Bindings::prefetch_records`], almost certain after
-    /// [`Bindings::prefetch_block`].
+    /// Record number of the subscriber. [`Bindings::prefetch_records`] sets the probable number,
+    /// [`Bindings::prefetch_block`] one that is almost certainly right; both are verified before use.
     subscriber: Option<u32>,
-    /// The subscriber's newest block and its location.
+    /// The newest block of the subscriber, and its location.
     block: Option<(Block<A>, BlockPlace)>,
 }
 
@@ -64,19 +64,19 @@ pub struct Allocation<A> {
     pub lease: Lease<A>,
     /// Resources that the session holds.
     pub resources: Resources,
-    /// Whether other sessions may use the same address and port. Then the answers of the sessions must differ in their
-    /// source; if they don't, [`Bindings::another`] returns the next candidate.
+    /// Whether other sessions may use the same outside address and port. In this case the answers to the sessions must
+    /// have different sources; if they don't, [`Bindings::another`] returns the next candidate.
     pub overlaps: bool,
 }
 
-/// Result of looking up an outside address and port for a packet from outside.
+/// Result of looking up the outside address and port of a packet from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inbound<A> {
-    /// No inside host is mapped to it.
+    /// No inside host is mapped to the address and port.
     Unmapped,
-    /// An inside host is mapped to it, but filtering does not permit this remote address and port.
+    /// An inside host is mapped to the address and port, but filtering does not permit this remote address and port.
     Filtered,
-    /// The inside address and port that it is mapped to.
+    /// An inside address and port is mapped to the outside address and port.
     Inside {
         /// Inside address.
         address: A,
@@ -89,7 +89,7 @@ pub enum Inbound<A> {
     },
 }
 
-/// A port or block in quarantine (RFC 6888, REQ-8).
+/// A quarantined port or block (RFC 6888, REQ-8).
 #[derive(Clone, Copy, Debug)]
 struct Quarantined<A> {
     due: u64,
@@ -101,7 +101,7 @@ struct Quarantined<A> {
 enum Resource<A> {
     Port(PortClass, Lease<A>),
     Block(Block<A>),
-    /// Number of a quarantined mapping's record.
+    /// Record number of a quarantined mapping.
     Record(u32),
 }
 
@@ -115,7 +115,7 @@ pub struct Bindings<'m, A: Address> {
     /// Number of ports and blocks that were freed without quarantine because the quarantine was full.
     not_quarantined: u64,
     pending: ArrayVec<(u32, u64), PENDING>,
-    /// Events that have not been passed on yet.
+    /// Events that the worker has not taken.
     pub events: Outbox,
     secret: Secret,
     /// Length of the inside prefix that counts as one subscriber.
@@ -123,14 +123,14 @@ pub struct Bindings<'m, A: Address> {
 }
 
 impl<'m, A: Address> Bindings<'m, A> {
-    /// Number of memory lines that one shard needs for the layout, `spare` further addresses, and the given capacity.
+    /// Number of memory lines that a shard needs for the layout, `spare` further addresses, and the given capacity.
     pub fn lines(layout: &Layout<A>, spare: u32, room: &Capacity) -> usize {
         Ports::lines(layout, spare)
             + mapping::lines_for::<A>(room.mappings)
             + subscriber::lines_for::<A>(room.subscribers, room.blocks)
     }
 
-    /// Create bindings with nothing allocated.
+    /// Creates bindings without any allocated resources.
     pub fn new(
         layout: &Layout<A>,
         shard: u32,
@@ -157,13 +157,12 @@ impl<'m, A: Address> Bindings<'m, A> {
         })
     }
 
-    /// Set the reserve from which room for further mappings is taken when the table is full. Empty parts are returned
-    /// to it.
+    /// Sets the reserve from which a full mapping table takes further parts. Empty parts are returned to the reserve.
     pub fn share(&mut self, reserve: Arc<Reserve<MappingsPart<'m, A>>>) {
         self.mappings.share(reserve);
     }
 
-    /// Number of memory lines of one reserve part with capacity for `mappings` mappings.
+    /// Number of memory lines that one part of the reserve needs for `mappings` mappings.
     pub fn lines_of_part(mappings: usize) -> usize {
         mapping::lines_for::<A>(mappings)
     }
@@ -178,7 +177,7 @@ impl<'m, A: Address> Bindings<'m, A> {
         &mut self.ports
     }
 
-    /// Number of mappings, including permissions, and capacity without the reserve.
+    /// Number of mappings, including permissions, and capacity for mappings, excluding the reserve.
     pub fn mappings(&self) -> (usize, usize) {
         (self.mappings.len(), self.mappings.capacity())
     }
@@ -193,13 +192,13 @@ impl<'m, A: Address> Bindings<'m, A> {
         (self.subscribers.blocks.len(), self.subscribers.blocks.capacity())
     }
 
-    /// Number of quarantined ports and blocks, and number of those freed early because the quarantine was full.
+    /// Number of quarantined ports and blocks, and number of those that were freed without quarantine because it was full.
     pub fn quarantined(&self) -> (usize, u64) {
         (self.quarantine.len(), self.not_quarantined)
     }
 
-    /// Visit the mappings among the next `count` records from `cursor` on (0 to start), each with its subscriber.
-    /// Returns the next cursor; `None` after the last record.
+    /// Visits the mappings among the next `count` records from `cursor` on, each with its subscriber. The first cursor
+    /// is 0. Returns the next cursor, or `None` after the last record.
     pub fn scan_mappings(
         &self,
         cursor: u32,
@@ -217,8 +216,8 @@ impl<'m, A: Address> Bindings<'m, A> {
         (end < self.mappings.end()).then_some(end)
     }
 
-    /// Visit the subscribers among the next `count` records from `cursor` on, each with its blocks. Returns the next
-    /// cursor; `None` after the last record.
+    /// Visits the subscribers among the next `count` records from `cursor` on, each with its blocks. The first cursor
+    /// is 0. Returns the next cursor, or `None` after the last record.
     pub fn scan_subscribers(
         &self,
         cursor: u32,
@@ -235,12 +234,12 @@ impl<'m, A: Address> Bindings<'m, A> {
         (end < reach).then_some(end)
     }
 
-    /// Prefer outside ports whose answers RSS delivers to this shard.
+    /// Sets the table by which outside ports are preferred whose answers RSS delivers to this shard.
     pub fn prefer_rss_ports(&mut self, fitting: Arc<RssPorts>) {
         self.ports.prefer_rss_ports(fitting);
     }
 
-    /// First pass for a new session: determine where its outside port comes from, and prefetch the index lines.
+    /// First pass for a new session: determines where its outside port is allocated from, and prefetches the index lines.
     #[inline]
     pub fn request<T: Tuple<Address = A>>(&mut self, pool: PoolIndex, class: PortClass, key: &T) -> PortRequest<A> {
         self.ports.migrate_if_due();
@@ -278,7 +277,7 @@ impl<'m, A: Address> Bindings<'m, A> {
         request
     }
 
-    /// Second pass: prefetch the records.
+    /// Second pass for a new session: prefetches the records.
     #[inline(always)]
     pub fn prefetch_records(&self, request: &mut PortRequest<A>) {
         if let Some(host) = request.host {
@@ -289,7 +288,7 @@ impl<'m, A: Address> Bindings<'m, A> {
         }
     }
 
-    /// Third pass: prefetch the block that the port will be allocated from.
+    /// Third pass for a new session: prefetches the block from which the port will be allocated.
     #[inline(always)]
     pub fn prefetch_block<T: Tuple<Address = A>>(&self, request: &mut PortRequest<A>, key: &T) {
         let Some(host) = request.host else { return };
@@ -311,11 +310,11 @@ impl<'m, A: Address> Bindings<'m, A> {
         }
     }
 
-    /// Last pass: allocate the resources of a session with `remote`; `now` is in nanoseconds. Lookups from outside find
-    /// new mappings after [`Bindings::publish`].
+    /// Last pass: allocates the resources of a session with `remote`. `now` is in nanoseconds. Lookups from outside find new
+    /// mappings only after [`Bindings::publish`].
     ///
     /// # Errors
-    /// The reason why the allocation is refused; the bindings are then unchanged.
+    /// The reason for which the allocation is refused. The bindings are unchanged.
     #[inline]
     pub fn allocate<T: Tuple<Address = A>>(
         &mut self,
@@ -334,18 +333,18 @@ impl<'m, A: Address> Bindings<'m, A> {
         self.allocate_beyond_port(request, key, remote, now)
     }
 
-    /// Add the new mappings to the outside index. Called at the end of a batch of allocations.
+    /// Adds the new mappings to the outside index. Called after a batch of allocations.
     #[inline]
     pub fn publish(&mut self) {
         for &(number, hash) in &self.pending {
             // If the index has no free entry for the hash, lookups from outside don't find the mapping, but its
-            // sessions work.
+            // existing sessions work.
             self.mappings.publish(number, hash);
         }
         self.pending.clear();
     }
 
-    /// Look up the outside address and port that a packet from outside is addressed to; `key` is the packet's key.
+    /// Looks up the outside address and port to which a packet from outside is sent. `key` is the packet's key.
     pub fn inbound<T: Tuple<Address = A>>(
         &self,
         key: &T,
@@ -404,7 +403,7 @@ impl<'m, A: Address> Bindings<'m, A> {
         )
     }
 
-    /// Keyed hash of an inside address and port: it places the mapping in the index and selects its port.
+    /// Keyed hash of an inside address and port. It is the mapping's hash in the index, and selects its outside port.
     #[inline(always)]
     fn inside_hash(&self, context: Context, inside: A, port: u16, class: PortClass) -> u64 {
         let [high, low] = inside.words();
@@ -416,7 +415,7 @@ impl<'m, A: Address> Bindings<'m, A> {
         }
     }
 
-    /// The inside prefix of the subscriber of an address. A site is one subscriber, whatever the addresses of its
+    /// The inside prefix of an address's subscriber. A site is one subscriber, independent of the addresses of its
     /// terminals.
     #[inline(always)]
     fn prefix(&self, context: Context, address: A) -> A {
@@ -431,7 +430,7 @@ impl<'m, A: Address> Bindings<'m, A> {
         A::from_number(address.number() & mask)
     }
 
-    /// Find the subscriber of a key, using the record number that earlier passes may have found.
+    /// Finds the subscriber of a key. Uses the record number that earlier passes may have found.
     #[inline(always)]
     fn subscriber_of<T: Tuple<Address = A>>(&self, request: &PortRequest<A>, host: u64, key: &T) -> Option<u32> {
         let (context, prefix) = (key.context(), self.prefix(key.context(), key.source()));
@@ -461,10 +460,10 @@ struct Sides<A> {
     context: Context,
 }
 
-/// Derive the addresses from the decision and the session's keys.
+/// Derives the addresses of a session from its decision and its keys.
 #[inline(always)]
 fn sides<T: Tuple>(decision: Decision, forward: &T, reverse: &T) -> Sides<T::Address> {
-    // Keys of packets sent by the inside host and by the remote host.
+    // The keys of packets that the inside host and the remote host send.
     let (from_inside, from_outside) = match decision.outbound(Direction::Forward) {
         true => (forward, reverse),
         false => (reverse, forward),

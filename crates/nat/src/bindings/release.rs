@@ -7,19 +7,19 @@ use crate::event::{Event, EventKind};
 use crate::ports::{Block, Lease, PortClass};
 use crate::{Address, Decision, PoolIndex, Tuple};
 
-/// Request to release the resources of an ended session, from [`Bindings::release_request`].
+/// Request to release the resources of an ended session, created by [`Bindings::release_request`].
 #[derive(Clone, Copy, Debug)]
 pub struct ReleaseRequest<A> {
     ends: Sides<A>,
     pool: PoolIndex,
     class: PortClass,
     resources: Resources,
-    /// Keyed hash that finds the mapping from outside; without a mapping, keyed hash of the subscriber.
+    /// Keyed hash of the mapping in the outside index. If the session has no mapping, keyed hash of its subscriber.
     hash: u64,
-    /// Record number of the mapping: a guess after [`Bindings::prefetch_release`], almost certain after
-    /// [`Bindings::prefetch_release_subscriber`].
+    /// Record number of the mapping. [`Bindings::prefetch_release`] sets the probable number,
+    /// [`Bindings::prefetch_release_subscriber`] one that is almost certainly right; both are verified before use.
     mapping: Option<u32>,
-    /// Keyed hash that finds the mapping from inside.
+    /// Keyed hash of the mapping in the inside index.
     inside: Option<u64>,
 }
 
@@ -29,14 +29,14 @@ pub(super) struct Port<A> {
     pub pool: PoolIndex,
     pub class: PortClass,
     pub lease: Lease<A>,
-    /// Whether the port belonged to a mapping rather than directly to a session.
+    /// Whether the port was used by a mapping, and not directly by a session.
     pub mapped: bool,
 }
 
 impl<A: Address> Bindings<'_, A> {
-    /// Build the release request of a session from its decision and keys, and prefetch the index lines; `None` if
-    /// nothing was allocated. To hide memory latency, callers may run [`Bindings::prefetch_release`] and
-    /// [`Bindings::prefetch_release_subscriber`] over many sessions before they call [`Bindings::release`].
+    /// Creates the release request of a session from its decision and keys, and prefetches the index lines. `None` if
+    /// the session has no allocated resources. To hide memory latency, callers can run [`Bindings::prefetch_release`]
+    /// and [`Bindings::prefetch_release_subscriber`] over many sessions before they call [`Bindings::release`].
     #[inline(always)]
     pub fn release_request<T: Tuple<Address = A>>(
         &self,
@@ -76,7 +76,7 @@ impl<A: Address> Bindings<'_, A> {
         })
     }
 
-    /// Second pass: prefetch the record of the mapping or subscriber.
+    /// Second pass of a release: prefetches the record of the mapping or the subscriber.
     #[inline(always)]
     pub fn prefetch_release(&self, ending: &mut ReleaseRequest<A>) {
         if ending.resources.has(Resources::MAPPING) {
@@ -86,7 +86,8 @@ impl<A: Address> Bindings<'_, A> {
         }
     }
 
-    /// Third pass: prefetch the mapping's subscriber, and the inside index entry that a removal of the mapping needs.
+    /// Third pass of a release: prefetches the mapping's subscriber, and the entry of the inside index that must be
+    /// removed with the mapping.
     #[inline(always)]
     pub fn prefetch_release_subscriber(&self, ending: &mut ReleaseRequest<A>) {
         if !ending.resources.has(Resources::MAPPING) {
@@ -103,7 +104,7 @@ impl<A: Address> Bindings<'_, A> {
         }
     }
 
-    /// Find the mapping of an ended session, using the record number that earlier passes may have found.
+    /// Finds the mapping of an ended session. Uses the record number that earlier passes may have found.
     #[inline(always)]
     fn mapping_of(&self, ending: &ReleaseRequest<A>) -> Option<u32> {
         let (outside, class, inside) = (ending.ends.outside, ending.class, ending.ends.inside);
@@ -113,15 +114,15 @@ impl<A: Address> Bindings<'_, A> {
         known.or_else(|| self.mappings.find_exact(ending.hash, outside, class, inside))
     }
 
-    /// Keyed hash that finds the session's mapping from inside.
+    /// Keyed hash of the session's mapping in the inside index.
     #[inline(always)]
     fn inside_of(&self, ending: &ReleaseRequest<A>) -> u64 {
         let Sides { inside, context, .. } = ending.ends;
         self.inside_hash(context, inside.0, inside.1, ending.class)
     }
 
-    /// Release the resources of a session, once, when it ends; `now` is in nanoseconds. Returns false if some of them
-    /// were not allocated.
+    /// Releases the resources of a session. Must be called once, when the session ends; `now` is in nanoseconds.
+    /// Returns false if some of the resources were not allocated.
     #[inline]
     pub fn release(&mut self, ending: &ReleaseRequest<A>, now: u64) -> bool {
         let &ReleaseRequest {
@@ -175,7 +176,7 @@ impl<A: Address> Bindings<'_, A> {
         known
     }
 
-    /// Release the resources of a single session: [`Bindings::release`] without prefetch passes.
+    /// Releases the resources of a single session, like [`Bindings::release`] without prefetch passes.
     pub fn release_one<T: Tuple<Address = A>>(
         &mut self,
         decision: Decision,
@@ -190,8 +191,8 @@ impl<A: Address> Bindings<'_, A> {
         }
     }
 
-    /// Remove a session from a mapping. With the last session the port is released, after quarantine if configured. The
-    /// hashes find the mapping from inside and from outside.
+    /// Removes a session from a mapping. With the last session the mapping's port is released, after quarantine if
+    /// configured. The hashes are those of the mapping in the inside and in the outside index.
     pub(super) fn release_mapping(&mut self, mapping: u32, (inside, outside): (u64, u64), now: u64) {
         let Some(record) = self.mappings.get_mut(mapping) else {
             return;
@@ -218,7 +219,7 @@ impl<A: Address> Bindings<'_, A> {
                 let computed = valid.inside(lease.address, lease.port).is_some();
                 valid.has_bits() || computed
             });
-            // Without a port bitmap, the mapping's record itself marks the port as occupied.
+            // If the pool has no port bitmap, the record of the mapping marks the port as occupied.
             if !stored && self.quarantine(pool, Resource::Record(mapping), hold, now) {
                 self.mappings.quarantine(mapping, inside);
                 self.count_port(number, class);
@@ -242,8 +243,9 @@ impl<A: Address> Bindings<'_, A> {
         }
     }
 
-    /// Quarantine of a mapping's port (RFC 6888, REQ-8). None applies to TCP, which is tracked, to strict filtering,
-    /// which blocks unsolicited packets, and to blocks, which stay with their subscriber.
+    /// Quarantine of a mapping's port (RFC 6888, REQ-8). The port is not quarantined if the class is TCP, which is
+    /// tracked, if filtering is strict and blocks unsolicited packets, or if the port belongs to a block, which stays
+    /// with its subscriber.
     fn quarantine_of(&self, pool: PoolIndex, class: PortClass) -> Option<Quarantine> {
         let valid = self.pool(pool)?;
         let waits = class != PortClass::Tcp
@@ -253,7 +255,7 @@ impl<A: Address> Bindings<'_, A> {
         Some(valid.quarantine()).filter(|hold| waits && hold.seconds > 0)
     }
 
-    /// Put a resource into quarantine; false if the quarantine is full.
+    /// Puts a resource into quarantine. Returns false if the quarantine is full.
     fn quarantine(&mut self, pool: PoolIndex, what: Resource<A>, hold: Quarantine, now: u64) -> bool {
         if self.quarantine.len() >= self.quarantine.capacity().min(hold.most as usize) {
             self.not_quarantined += 1;
@@ -268,8 +270,8 @@ impl<A: Address> Bindings<'_, A> {
         true
     }
 
-    /// Free at most `count` resources whose quarantine has expired. The queue is in order of arrival, so pools with a
-    /// long quarantine delay those with a short one.
+    /// Frees at most `count` resources whose quarantine has expired. The queue is in order of arrival, so that entries
+    /// of a pool with a long quarantine delay those of a pool with a short one.
     pub fn expire(&mut self, now: u64, count: usize) {
         for _ in 0..count {
             let Some(held) = self.quarantine.front().copied().filter(|held| held.due <= now) else {
@@ -288,7 +290,7 @@ impl<A: Address> Bindings<'_, A> {
         }
     }
 
-    /// Release a port of a session or mapping.
+    /// Releases a port of a session or mapping.
     pub(super) fn release_port(&mut self, number: u32, port: Port<A>, hold: Option<Quarantine>, now: u64) -> bool {
         let Port {
             pool,
@@ -306,7 +308,7 @@ impl<A: Address> Bindings<'_, A> {
             {
                 return true;
             }
-            // A port that belongs to a mapping or block is never moved to another pool with its session.
+            // A port of a mapping or a block never moves to another pool when its session does.
             let of_block = self.subscribers.get(number).is_some_and(|record| record.blocks() > 0);
             return match mapped || of_block {
                 true => self.ports.release_quarantined(pool, class, lease),
@@ -332,8 +334,8 @@ impl<A: Address> Bindings<'_, A> {
         }
         if let Some(subscriber) = self.subscribers.records.get_mut(number) {
             subscriber.empty += 1;
-            // The newly emptied block may stay as the spare block. If the subscriber already has an empty block,
-            // release this one.
+            // An empty block can be kept as the spare block. If the subscriber already has another empty block, release
+            // this one.
             if subscriber.empty > u16::from(blocks.spare) {
                 self.release_block(number, owned, now);
             }
@@ -341,7 +343,7 @@ impl<A: Address> Bindings<'_, A> {
         known
     }
 
-    /// Release a subscriber's block that has no port in use, after quarantine if configured.
+    /// Releases a subscriber's block that has no port in use, after quarantine if configured.
     fn release_block(&mut self, number: u32, owned: u32, now: u64) {
         let (Some(record), Some(subscriber)) = (
             self.subscribers.blocks.get(owned).copied(),
@@ -365,7 +367,7 @@ impl<A: Address> Bindings<'_, A> {
         self.subscribers.blocks.release(owned);
         if let Some(subscriber) = self.subscribers.records.get_mut(number) {
             subscriber.block_count -= 1;
-            // A block allocated under a different port layout of the pool may have been counted as in use.
+            // If the block was allocated under another port layout of the pool, it may have been counted as in use.
             subscriber.empty = subscriber.empty.saturating_sub(1);
         }
         let pool = subscriber.pool();
@@ -389,7 +391,7 @@ impl<A: Address> Bindings<'_, A> {
         self.ports.put_block(pool, record.block());
     }
 
-    /// Remove a session from a subscriber; the subscriber is removed with its last session.
+    /// Removes a session from a subscriber. The subscriber is removed with its last session.
     fn end_session(&mut self, number: u32, now: u64) {
         let Some(subscriber) = self.subscribers.records.get_mut(number) else {
             return;
@@ -402,7 +404,7 @@ impl<A: Address> Bindings<'_, A> {
         }
     }
 
-    /// Remove a subscriber without sessions, and release its blocks.
+    /// Removes a subscriber without sessions, and releases its blocks.
     #[inline(never)]
     pub(super) fn leave(&mut self, host: u64, number: u32, now: u64) {
         while let Some(owned) = self

@@ -1,4 +1,4 @@
-//! Subscribers: an inside address or prefix with its paired outside address, port blocks and limits.
+//! Subscribers: inside addresses or prefixes, each with its paired outside address, port blocks and limits.
 
 use bytemuck::{Pod, Zeroable};
 use sluice_table::compact::CompactIndex;
@@ -14,29 +14,30 @@ use crate::{Address, PoolIndex};
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C, packed)]
 pub struct Subscriber<A> {
-    /// Time in nanoseconds at which the rate limiter is idle again.
+    /// Time in nanoseconds at which the rate limiter's token bucket will be full.
     rate_full_at: u64,
     address: A,
     paired: A,
     context: Context,
     /// Number of sessions.
     pub(super) sessions: u32,
-    /// Number of outside ports in use by class.
+    /// Number of outside ports in use, by class.
     pub(super) ports: [u32; 3],
-    /// Record number plus one of the subscriber's first block, or of the next free record.
+    /// Record number plus one of the subscriber's first block. In a free record: of the next free record.
     pub(super) blocks: u32,
     /// Number of blocks.
     pub(super) block_count: u16,
     /// Number of blocks without a port in use.
     pub(super) empty: u16,
     pool: PoolIndex,
-    /// First port of the newest block, which usually belongs to the paired address. Used to prefetch the block.
+    /// First port of the newest block, which usually belongs to the paired address. It is used to prefetch the block.
     pub(super) newest: u16,
-    /// Pads the record to a full cache line for IPv4.
+    /// Pads the record to a whole cache line for IPv4.
     spare: [u8; 12],
 }
 
-/// A free record must look idle, so the free-list link is stored in a field that `is_idle` does not read.
+/// A free record must satisfy `is_idle`, so the link of the free list is stored in a field that `is_idle` does not
+/// read.
 impl<A: Address> Linked for Subscriber<A> {
     fn link(&self) -> u32 {
         self.blocks
@@ -47,12 +48,12 @@ impl<A: Address> Linked for Subscriber<A> {
 }
 
 impl<A: Address> Subscriber<A> {
-    /// Inside address, or first address of the inside prefix.
+    /// Inside address of the subscriber, or first address of its inside prefix.
     pub fn address(&self) -> A {
         self.address
     }
 
-    /// Outside address that the subscriber is paired with (RFC 4787, REQ-2).
+    /// Outside address with which the subscriber is paired (RFC 4787, REQ-2).
     pub fn paired(&self) -> A {
         self.paired
     }
@@ -72,7 +73,7 @@ impl<A: Address> Subscriber<A> {
         self.sessions
     }
 
-    /// Number of outside ports in use by class.
+    /// Number of outside ports in use, by class.
     pub fn ports(&self) -> [u32; 3] {
         self.ports
     }
@@ -92,26 +93,26 @@ impl<A: Address> Subscriber<A> {
         self.paired = address;
     }
 
-    /// Whether another session at `now` (nanoseconds) is within the rate limit.
+    /// Whether the rate limit permits another session at `now` (nanoseconds).
     pub(super) fn admits(&self, rate: TokenRate, now: u64) -> bool {
         rate.take(self.rate_full_at, now).is_some()
     }
 
-    /// Count a session against the rate limit.
+    /// Charges a session to the rate limit.
     pub(super) fn charge(&mut self, rate: TokenRate, now: u64) {
         self.rate_full_at = rate.charge(self.rate_full_at, 1, now);
     }
 }
 
-/// A block allocated to a subscriber.
+/// A port block that is allocated to a subscriber.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C, packed)]
 pub struct SubscriberBlock<A> {
     address: A,
-    /// Record number plus one of the subscriber's next block, or of the next free record.
+    /// Record number plus one of the subscriber's next block. In a free record: of the next free record.
     pub(super) next: u32,
     first: u16,
-    /// Number of ports in use by class.
+    /// Number of ports in use, by class.
     pub(super) used: [u16; 3],
 }
 
@@ -142,7 +143,7 @@ impl<A: Address> SubscriberBlock<A> {
         }
     }
 
-    /// Number of ports in use by class.
+    /// Number of ports in use, by class.
     pub fn used(&self) -> [u16; 3] {
         self.used
     }
@@ -153,7 +154,7 @@ impl<A: Address> SubscriberBlock<A> {
     }
 }
 
-/// The subscribers of a shard, and their blocks.
+/// The subscribers of a shard, with their blocks.
 #[derive(Debug)]
 pub struct Subscribers<'m, A: Address> {
     index: CompactIndex<'m>,
@@ -161,7 +162,7 @@ pub struct Subscribers<'m, A: Address> {
     pub(super) blocks: Slab<'m, SubscriberBlock<A>>,
 }
 
-/// Number of memory lines needed for the given numbers of subscribers and blocks.
+/// Number of memory lines that this number of subscribers and blocks needs.
 pub const fn lines_for<A: Address>(subscribers: usize, blocks: usize) -> usize {
     CompactIndex::lines_for(subscribers)
         + Slab::<Subscriber<A>>::lines_for(subscribers)
@@ -169,7 +170,7 @@ pub const fn lines_for<A: Address>(subscribers: usize, blocks: usize) -> usize {
 }
 
 impl<'m, A: Address> Subscribers<'m, A> {
-    /// Create an empty table in `memory` with the given capacities.
+    /// Creates an empty table in `memory` with these capacities.
     pub fn new(memory: &'m mut [Line], subscribers: usize, blocks: usize) -> Self {
         let (index, rest) = memory.split_at_mut(CompactIndex::lines_for(subscribers).min(memory.len()));
         let lines = Slab::<Subscriber<A>>::lines_for(subscribers);
@@ -191,13 +192,13 @@ impl<'m, A: Address> Subscribers<'m, A> {
         self.records.get(number)
     }
 
-    /// First pass of [`Subscribers::find`]: prefetch the index.
+    /// First pass of [`Subscribers::find`]: prefetches the index.
     #[inline(always)]
     pub fn prefetch(&self, hash: u64) {
         self.index.prefetch(hash);
     }
 
-    /// Second pass of [`Subscribers::find`]: prefetch the record that the index probably refers to, and return its
+    /// Second pass of [`Subscribers::find`]: prefetches the record to which the index probably refers, and returns its
     /// number.
     #[inline(always)]
     pub fn prefetch_record(&self, hash: u64) -> Option<u32> {
@@ -206,20 +207,20 @@ impl<'m, A: Address> Subscribers<'m, A> {
         Some(number)
     }
 
-    /// Find the subscriber of a pool with this context and address; `hash` is a keyed hash of all three.
+    /// Finds the subscriber of a pool with this context and address. `hash` is a keyed hash of all three.
     #[inline(always)]
     pub fn find(&self, hash: u64, context: Context, address: A, pool: PoolIndex) -> Option<u32> {
         self.index.find(hash, |number| self.is(number, context, address, pool))
     }
 
-    /// Whether the record with this number is the subscriber of the given context, address and pool.
+    /// Whether the record with this number is the subscriber of this context, address and pool.
     #[inline(always)]
     pub fn is(&self, number: u32, context: Context, address: A, pool: PoolIndex) -> bool {
         let record = self.records.get(number);
         record.is_some_and(|record| (record.context, record.address, record.pool) == (context, address, pool))
     }
 
-    /// Create a subscriber that is paired with an outside address; `None` if the table is full.
+    /// Creates a subscriber that is paired with an outside address; `None` if the table is full.
     pub fn make(&mut self, hash: u64, context: Context, address: A, pool: PoolIndex, paired: A) -> Option<u32> {
         let number = self.records.allocate(Subscriber {
             address,
@@ -235,14 +236,14 @@ impl<'m, A: Address> Subscribers<'m, A> {
         Some(number)
     }
 
-    /// Remove a subscriber.
+    /// Removes a subscriber.
     pub fn remove(&mut self, hash: u64, number: u32) {
         if self.index.remove(hash, number) {
             self.records.release(number);
         }
     }
 
-    /// Blocks of a subscriber, newest first, each with its record number.
+    /// Blocks of a subscriber with their record numbers, newest first.
     pub fn blocks_of(&self, number: u32) -> impl Iterator<Item = (u32, &SubscriberBlock<A>)> {
         let mut next = self.records.get(number).map_or(0, |record| record.blocks);
         core::iter::from_fn(move || {

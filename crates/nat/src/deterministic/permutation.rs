@@ -1,28 +1,29 @@
-//! Keyed permutation of `0..count`, different for each outside address (RFC 6431, section 2.2).
+//! Keyed permutation of `0..count` that differs for each outside address (RFC 6431, section 2.2).
 //!
-//! It is a Feistel network over two digits with bases `high` and `low`, whose product is at least `count` (Black and
-//! Rogaway, "Ciphers with arbitrary finite domains", 2002). Results outside `0..count` are permuted again (cycle
-//! walking). With some thousand places fewer than one in 100 lies outside, and never more than 256 do.
+//! It is a Feistel network over two digits with the bases `high` and `low`, whose product is at least `count` (Black
+//! and Rogaway, "Ciphers with arbitrary finite domains", 2002). Results outside of `0..count` are permuted again (cycle
+//! walking). If `count` is at least some thousand, less than 1 % of the results lie outside; the number of such results
+//! never exceeds 256.
 
 use crate::keyed::{Secret, reduce, sip};
 
 const ROUNDS: u32 = 6;
 
-/// Bases of the two digits. The low one is at most 256 because `count` is at most 65,536.
+/// Bases of the two digits. The low base is at most 256, because `count` is at most 65,536.
 #[inline(always)]
 fn bases(count: u32) -> (u32, u32) {
     let low = (count - 1).isqrt() + 1;
     (count.div_ceil(low), low)
 }
 
-/// Value that a round adds: a keyed hash of the tweak, the round and a digit.
+/// Value that a round adds to a digit: a keyed hash of the tweak, the round and the other digit.
 #[inline(always)]
 fn added(key: Secret, tweak: u32, round: u32, digit: u32, base: u32) -> u32 {
     let tail = u64::from(tweak) << 24 | u64::from(round) << 16 | u64::from(digit);
     reduce((sip::<1, 3>(key, &[], tail) >> 32) as u32, base)
 }
 
-/// Image of a place under the permutation.
+/// Number to which the permutation maps `place`.
 #[inline]
 pub(super) fn image_of(key: Secret, tweak: u32, count: u32, place: u32) -> u32 {
     let (high, low) = bases(count);
@@ -43,7 +44,7 @@ pub(super) fn image_of(key: Secret, tweak: u32, count: u32, place: u32) -> u32 {
     }
 }
 
-/// Place that the permutation maps to `image`.
+/// Number that the permutation maps to `image`.
 #[inline]
 pub(super) fn preimage_of(key: Secret, tweak: u32, count: u32, image: u32) -> u32 {
     let (high, low) = bases(count);
@@ -92,7 +93,7 @@ mod tests {
         };
         let same = |one: &[u32], other: &[u32]| one.iter().zip(other).filter(|(a, b)| a == b).count();
         let one = list(KEY, 0);
-        // Two unrelated permutations agree in about one place on average.
+        // On average, two independent permutations have about one number in common positions.
         assert!(same(&one, &list(KEY, 1)) < 20);
         assert!(same(&one, &list(Secret([7, 12]), 0)) < 20);
         assert!(same(&one, &(0..56_448).collect::<Vec<_>>()) < 20);

@@ -3,11 +3,11 @@
 use super::{Algorithm, Plan, permutation};
 use crate::Address;
 
-/// Outside ports of one inside address. TCP, UDP and ICMP queries use the same port numbers.
+/// Outside ports of one inside address. The set is the same for TCP, UDP and ICMP queries.
 #[derive(Clone, Copy, Debug)]
 pub struct PortSet<'a, A> {
     plan: &'a Plan<A>,
-    /// Index of the inside address, counted from the first.
+    /// Index of the inside address in the plan.
     subscriber: u32,
 }
 
@@ -17,7 +17,7 @@ impl<'a, A: Address> PortSet<'a, A> {
         Self { plan, subscriber }
     }
 
-    /// Inside address that these ports belong to.
+    /// Inside address to which these ports are assigned.
     pub fn inside(&self) -> A {
         A::from_number(self.plan.first.number() + u128::from(self.subscriber))
     }
@@ -28,7 +28,7 @@ impl<'a, A: Address> PortSet<'a, A> {
         self.plan.share
     }
 
-    /// The outside address; `None` if the ports are spread over all addresses.
+    /// The outside address of all ports; `None` if the ports are on several addresses.
     #[inline]
     pub fn address(&self) -> Option<A> {
         let plan = self.plan;
@@ -36,7 +36,7 @@ impl<'a, A: Address> PortSet<'a, A> {
         one.then(|| self.at(0).0)
     }
 
-    /// The `k`-th port and its address; the last one if `k` is too large.
+    /// Address and number of the `k`-th port. If `k` is too large, those of the last port.
     #[inline]
     pub fn at(&self, k: u32) -> (A, u16) {
         let plan = self.plan;
@@ -67,21 +67,21 @@ impl<'a, A: Address> PortSet<'a, A> {
         (plan.addresses.at(address), plan.ports.at(index) as u16)
     }
 
-    /// Index of a port among these ports; `None` if it is not one of them.
+    /// Index of a port in this set; `None` if the set does not contain the port.
     #[inline]
     pub fn index_of(&self, address: A, port: u16) -> Option<u32> {
         let (subscriber, k) = self.plan.owner(address, port)?;
         (subscriber == u64::from(self.subscriber)).then_some(k)
     }
 
-    /// Address, first and last port, if the ports form one range of one address.
+    /// Address, first and last port of the set, if the ports are one contiguous range on one address.
     pub fn range(&self) -> Option<(A, u16, u16)> {
         let ((address, first), (other, last)) = (self.at(0), self.at(self.count() - 1));
         let whole = address == other && u32::from(last) + 1 == u32::from(first) + self.count();
         (whole && self.plan.algorithm == Algorithm::Sequential).then_some((address, first, last))
     }
 
-    /// All ports with their addresses, by ascending `k`.
+    /// All ports with their addresses, in the order of their indexes.
     pub fn iter(&self) -> impl Iterator<Item = (A, u16)> + use<'a, A> {
         let share = *self;
         (0..share.count()).map(move |k| share.at(k))

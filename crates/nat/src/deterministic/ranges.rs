@@ -2,7 +2,7 @@
 
 use crate::Address;
 
-/// Ranges (first and last element), each with the number of elements in earlier ranges.
+/// Ranges with their first and last element, and with the number of elements in the preceding ranges.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Ranges<A> {
     spans: Box<[(A, A, u32)]>,
@@ -10,7 +10,8 @@ pub(super) struct Ranges<A> {
 }
 
 impl<A: Address> Ranges<A> {
-    /// Build from non-overlapping ranges in any order. Elements beyond 32-bit numbering are ignored.
+    /// Creates the numbering from ranges in any order, which must not overlap. Elements without a 32-bit number are
+    /// ignored.
     pub fn new(mut ranges: Vec<(A, A)>) -> Self {
         ranges.retain(|range| range.0 <= range.1);
         ranges.sort_unstable();
@@ -30,7 +31,7 @@ impl<A: Address> Ranges<A> {
         }
     }
 
-    /// One range minus the given holes.
+    /// Creates the numbering of one range without the given holes.
     pub fn without(whole: (A, A), holes: impl Iterator<Item = (A, A)>) -> Self {
         let mut holes: Vec<_> = holes.collect();
         holes.sort_unstable();
@@ -62,7 +63,7 @@ impl<A: Address> Ranges<A> {
         self.spans.iter().map(|&(first, last, _)| (first, last))
     }
 
-    /// The `index`-th element; the last one if `index` is too large.
+    /// The element with number `index`, or the last element if `index` is too large.
     #[inline(always)]
     pub fn at(&self, index: u32) -> A {
         let index = index.min(self.count - 1);

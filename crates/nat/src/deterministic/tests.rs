@@ -26,7 +26,7 @@ fn deterministic(hosts: u32, compression: u16, dynamic: u16, algorithm: Algorith
     }
 }
 
-/// Example of the RFC: 198.51.100.0/28 behind 192.0.2.1, D = 2, C + D = 16.
+/// The example of RFC 7422: 198.51.100.0/28 behind 192.0.2.1, with D = 2 and C + D = 16.
 fn example() -> Plan<u32> {
     let deterministic = Deterministic {
         most: Some(5040),
@@ -110,7 +110,7 @@ fn rfc7422_reserved_ports_are_nobodys_and_are_not_counted() {
         &reserved,
     )
     .unwrap();
-    // 64,510 ports divided by 16 shares.
+    // 64,510 ports are divided into 16 shares.
     assert_eq!(4031, plan.share());
     let share = plan.outside(I + 1).unwrap();
     assert_eq!(None, share.range());
@@ -173,7 +173,7 @@ fn algorithm() -> impl Strategy<Value = Algorithm> {
     (0..ALGORITHMS.len()).prop_map(|at| ALGORITHMS[at])
 }
 
-/// Address ranges, generated from gaps and lengths.
+/// Random address ranges, generated from gaps and lengths.
 fn addresses() -> impl Strategy<Value = Vec<(u32, u32)>> {
     prop::collection::vec((1u32..5, 1u32..5), 1..5).prop_map(|ranges| {
         let mut at = O;
@@ -187,8 +187,8 @@ fn addresses() -> impl Strategy<Value = Vec<(u32, u32)>> {
 }
 
 proptest! {
-    /// Checks f2(f1(x, k)) = x, that no port has two owners, that reserved ports and those kept for blocks have none,
-    /// and that ports outside all shares are recognised as such.
+    /// Checks that f2(f1(x, k)) = x, that no port has two owners, that reserved ports and ports for blocks on demand
+    /// have no owner, and that the plan recognises ports outside of all shares.
     #[test]
     fn rfc7422_both_functions_agree_and_share_nothing(
         algorithm in algorithm(),

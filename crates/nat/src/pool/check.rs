@@ -22,7 +22,7 @@ pub enum PoolError {
         /// Index of the pool.
         pool: PoolIndex,
     },
-    /// The last address of a range is before its first.
+    /// The last address of a range precedes its first address.
     #[error("pool {pool}: the range {first}-{last} ends before it begins")]
     Reversed {
         /// Index of the pool.
@@ -50,7 +50,7 @@ pub enum PoolError {
         /// Last port.
         last: u16,
     },
-    /// A protocol with ports or identifiers is listed among the protocols that are translated by address alone.
+    /// The list of protocols that are translated by address alone contains a protocol that has ports or identifiers.
     #[error("pool {pool}: protocol {protocol} has ports or identifiers, and is not translated by address alone")]
     HasPorts {
         /// Index of the pool.
@@ -71,10 +71,10 @@ pub enum PoolError {
     Deterministic {
         /// Index of the pool.
         pool: PoolIndex,
-        /// What is wrong with the plan.
+        /// The fault of the plan.
         error: DeterministicError,
     },
-    /// Settings contradict each other.
+    /// Some settings contradict each other.
     #[error("pool {pool}: {why}")]
     Contradiction {
         /// Index of the pool.
@@ -82,17 +82,17 @@ pub enum PoolError {
         /// Description of the contradiction.
         why: &'static str,
     },
-    /// Two ranges overlap in an address and a port.
+    /// Two ranges have an address and a port in common.
     #[error("pools {pool} and {other} overlap: both have {address}")]
     Overlap {
         /// First pool.
         pool: PoolIndex,
-        /// Second pool; equal to the first if two ranges of one pool overlap.
+        /// Second pool. It is equal to the first pool if the ranges belong to one pool.
         other: PoolIndex,
         /// First address that both ranges contain.
         address: IpAddr,
     },
-    /// A timeout is out of bounds.
+    /// A timeout is invalid.
     #[error("pool {pool}: {error}")]
     Timeout {
         /// Index of the pool.
@@ -100,7 +100,7 @@ pub enum PoolError {
         /// Violated bound or duplicate.
         error: TimeoutError,
     },
-    /// There are more pools than an index can represent.
+    /// There are more pools than possible indexes.
     #[error("{count} pools, at most 65536 are possible")]
     TooMany {
         /// Configured number of pools.
@@ -108,7 +108,7 @@ pub enum PoolError {
     },
 }
 
-/// Validate a single pool.
+/// Validates a single pool.
 pub(super) fn check<A: Address>(index: PoolIndex, pool: &Pool<A>) -> Result<ValidPool<A>, PoolError> {
     let (first, last) = (*pool.ports.start(), *pool.ports.end());
     let bad_ports = PoolError::BadPorts {
@@ -168,7 +168,7 @@ pub(super) fn check<A: Address>(index: PoolIndex, pool: &Pool<A>) -> Result<Vali
     Ok(valid)
 }
 
-/// Sorted ranges of a pool (first address, last address, index of the first address in the pool), and the number of
+/// The sorted address ranges of a pool (first address, last address, index of the first address), and the number of its
 /// addresses.
 #[expect(clippy::type_complexity, reason = "the ranges of a valid pool, and their length")]
 fn ranges<A: Address>(index: PoolIndex, pool: &Pool<A>) -> Result<(Vec<(A, A, u32)>, u32), PoolError> {
@@ -196,7 +196,7 @@ fn ranges<A: Address>(index: PoolIndex, pool: &Pool<A>) -> Result<(Vec<(A, A, u3
     Ok((ranges, count as u32))
 }
 
-/// Find settings that contradict each other.
+/// Finds settings that contradict each other.
 fn contradiction<A>(pool: &Pool<A>) -> Option<&'static str> {
     let has_mapping = |mapping| pool.behaviour.iter().any(|one| one.mapping == mapping);
     let all_independent = pool
@@ -222,7 +222,7 @@ fn contradiction<A>(pool: &Pool<A>) -> Option<&'static str> {
     }
 }
 
-/// Reserved ports within a pool's range, sorted and merged.
+/// The reserved ports within the pool's range, sorted and merged.
 fn reserved<A>(pool: &Pool<A>, first: u16, last: u16) -> Vec<(u16, u16)> {
     let mut reserved: Vec<(u16, u16)> = Vec::new();
     let mut sorted: Vec<_> = pool
@@ -253,8 +253,8 @@ fn protocols<A>(index: PoolIndex, pool: &Pool<A>) -> Result<[u64; 4], PoolError>
     Ok(protocols)
 }
 
-/// Maximum number of shards that can each own ports if addresses and ports are distributed by the card's hash. Larger
-/// than any number of shards if no other distribution would give ports to more shards.
+/// Maximum number of shards that can each own ports if the NIC's RSS hash distributes addresses and ports. If no other
+/// distribution would give ports to more shards, the result is larger than any number of shards.
 fn units<A: Address>(pool: &ValidPool<A>) -> u32 {
     if pool.selection != PortSelection::Preserve {
         let ((first, last), size) = (pool.dealt().unwrap_or(pool.ports), pool.unit() * BLOCK);

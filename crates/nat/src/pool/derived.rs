@@ -5,10 +5,10 @@ use crate::Address;
 use crate::behaviour::{Limits, MappingBehaviour, PortSelection, SubscriberLimits};
 use crate::ports::PortClass;
 
-/// Values derived from a pool's settings. They are computed once because every new session needs them.
+/// Values derived from a pool's settings. They are computed in advance, because every new session needs them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Derived {
-    /// By class: where ports come from, and whether subscribers are counted.
+    /// For each class: how ports are allocated, and whether subscribers are counted.
     pub(super) classes: [(Source, bool); 3],
     pub(super) bits: bool,
     pub(super) limits: bool,

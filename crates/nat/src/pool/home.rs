@@ -1,4 +1,4 @@
-//! Ownership of an outside address and port: by a shard, by a unit of ports that cards hash, or by an inside address.
+//! Ownership of an outside address and port by a shard, a port unit that NICs can hash, or an inside address.
 
 use std::sync::Arc;
 
@@ -12,16 +12,16 @@ use crate::shard::{BLOCK, BLOCKS, Shards};
 /// Owner of an outside address and port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Home<A> {
-    /// The shard of a unit of ports, which cards can compute too ([`Shards::shard_of_unit`]).
+    /// The shard that owns a port unit. NICs can compute it ([`Shards::shard_of_unit`]).
     Unit(u32),
-    /// A shard that cards cannot compute.
+    /// A shard that NICs can't compute.
     Shard(u32),
-    /// The shard of an inside address.
+    /// The shard to which an inside address belongs.
     Inside(A),
 }
 
 impl<A: Address> ValidPool<A> {
-    /// Number of 64-port words that always belong to the same shard.
+    /// Number of 64-port words in a unit. All words of a unit belong to the same shard.
     #[inline(always)]
     pub fn unit(&self) -> u32 {
         match (self.selection, self.blocks) {
@@ -31,7 +31,7 @@ impl<A: Address> ValidPool<A> {
         }
     }
 
-    /// Computed owner of an address and port.
+    /// Owner of an address and port according to the distribution.
     #[inline(always)]
     pub fn home(&self, shards: Shards, address: A, port: u16) -> Home<A> {
         match self.inside(address, port) {
@@ -41,36 +41,36 @@ impl<A: Address> ValidPool<A> {
         }
     }
 
-    /// Whether addresses and ports are distributed over shards by the card's hash: only if every shard gets ports that
-    /// way.
+    /// Whether the NIC's RSS hash distributes addresses and ports over the shards. It does only if every shard then
+    /// owns ports.
     #[inline(always)]
     pub(crate) fn is_wide(&self, shards: Shards) -> bool {
         self.units >= shards.count()
     }
 
-    /// Whether shards share ports of the pool's addresses. This requires a port bitmap, no shared ports between
-    /// sessions, no computed ownership, and that each shard keeps at least one whole unit per address for itself. With
-    /// two shards each has half of the ports anyway, so nothing is shared.
+    /// Whether shards share ports of the pool's addresses. This requires that the pool has a port bitmap, that sessions
+    /// don't share ports, that ownership is not deterministic, and that each shard keeps at least one whole unit of
+    /// each address. With two shards nothing is shared, because each has half of the ports anyway.
     #[inline(always)]
     pub fn shares(&self, shards: Shards) -> bool {
         let by_bits = self.has_bits() && self.plan.is_none() && !self.overlap;
         by_bits && shards.count() > 2 && self.units >= 2 * shards.count()
     }
 
-    /// Shared ports of an address, by its index in the pool.
+    /// Shared ports of the address with this index in the pool.
     #[inline(always)]
     pub(crate) fn shared(&self, place: u32) -> Option<&Arc<SharedPorts>> {
         self.shared.0.as_ref()?.get(place as usize)
     }
 
-    /// Shared ports of the address of a port, if the port's unit is shared.
+    /// Shared ports of an address, if the unit that contains the port is shared.
     pub(super) fn shared_at(&self, shards: Shards, address: A, port: u16) -> Option<&SharedPorts> {
         let of_unit = self.shared.0.is_some() && shards.is_shared(self.unit_of(port));
         self.shared(self.index_of(address).filter(|_| of_unit)?)
             .map(Arc::as_ref)
     }
 
-    /// Whether a session keeps its address and port after a change of pools: either they belong to its shard, or to a
+    /// Whether a session keeps its address and port after a change of pools: they must belong to its shard, or to a
     /// shared unit that no other shard has claimed. The shard claims such a unit when it takes over the new pools.
     pub fn keeps(&self, shards: Shards, shard: u32, address: A, port: u16) -> bool {
         match self.shared_at(shards, address, port) {
@@ -79,15 +79,15 @@ impl<A: Address> ValidPool<A> {
         }
     }
 
-    /// Whether a shard owns an address and port that is not computed: either the shard has claimed it, or no shard has
-    /// and the distribution assigns it to this shard.
+    /// Whether a shard owns an address and port that deterministic NAT does not compute: the shard has claimed it, or
+    /// no shard has claimed it and the distribution assigns it to this shard.
     pub fn is_of(&self, shards: Shards, shard: u32, address: A, port: u16) -> bool {
         let shared = self.shared_at(shards, address, port);
         let owner = shared.and_then(|shared| shared.owner(u32::from(port) / BLOCK));
         owner.unwrap_or_else(|| self.shard_of(shards, address, port)) == shard
     }
 
-    /// Current owner of an address and port: shards may have borrowed ports of others.
+    /// Current owner of an address and port. It differs from the distribution if a shard has borrowed the port.
     #[inline(never)]
     pub(super) fn home_now(&self, shards: Shards, address: A, port: u16) -> Home<A> {
         let shared = self.shared_at(shards, address, port);
@@ -97,7 +97,7 @@ impl<A: Address> ValidPool<A> {
         }
     }
 
-    /// Distribution of port units over shards, if addresses are not assigned as a whole.
+    /// Distribution of port units over the shards, if the ports of an address may belong to different shards.
     #[inline(always)]
     pub(super) fn spread(&self, shards: Shards) -> Shards {
         if self.is_wide(shards) {
@@ -107,16 +107,16 @@ impl<A: Address> ValidPool<A> {
         }
     }
 
-    /// Shard of an address that is assigned as a whole and that cards cannot compute: addresses are assigned
-    /// round-robin. `None` if ports are distributed individually or by the card's hash.
+    /// Shard of an address whose ports all belong to one shard that NICs can't compute; such addresses are assigned
+    /// round-robin. `None` if ports are distributed individually or by the NIC's RSS hash.
     #[inline(always)]
     pub(super) fn turn(&self, shards: Shards, address: A) -> Option<u32> {
         let in_turn = self.selection == PortSelection::Preserve && !self.is_wide(shards);
         in_turn.then(|| self.index_of(address).unwrap_or_default() & (shards.count() - 1))
     }
 
-    /// First unit at or after `from` of an address that the distribution assigns to a shard; further ones follow every
-    /// [`Shards::count`] units.
+    /// First unit of an address, at or after `from`, that the distribution assigns to a shard. Its other units follow
+    /// at a distance of [`Shards::count`] units.
     #[inline(always)]
     pub(crate) fn first_unit(&self, shards: Shards, address: A, from: u32, shard: u32) -> u32 {
         match self.turn(shards, address) {
@@ -129,22 +129,22 @@ impl<A: Address> ValidPool<A> {
     /// Index of the unit that contains a port.
     #[inline(always)]
     pub fn unit_of(&self, port: u16) -> u32 {
-        // The multiplication is exact for 16-bit values and avoids a division.
+        // For 16-bit values the multiplication is exact. It avoids a division.
         ((u64::from(port) * self.per_port) >> 32) as u32
     }
 
-    /// Inside address that owns a port of the pool by computation (RFC 7422).
+    /// Inside address to which deterministic NAT assigns a port of the pool (RFC 7422).
     #[inline(always)]
     pub fn inside(&self, address: A, port: u16) -> Option<A> {
         self.plan.as_ref()?.inside(address, port)
     }
 
-    /// Deterministic plan of the pool, if configured (RFC 7422).
+    /// Deterministic plan of the pool (RFC 7422); `None` if none is configured.
     pub fn plan(&self) -> Option<&Plan<A>> {
         self.plan.as_deref()
     }
 
-    /// Shard that owns an address and port that is not computed.
+    /// Shard that owns an address and port that deterministic NAT does not compute.
     #[inline(always)]
     pub fn shard_of(&self, shards: Shards, address: A, port: u16) -> u32 {
         self.turn(shards, address)

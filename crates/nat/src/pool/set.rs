@@ -13,19 +13,19 @@ use crate::behaviour::PortSelection;
 use crate::ports::{Borrowed, SharedOf, SharedPorts};
 use crate::shard::Shards;
 
-/// All pools of a family, validated against each other.
+/// All pools of an address family. They are validated against each other.
 #[derive(Clone, Debug)]
 pub struct Pools<A> {
     pools: Box<[ValidPool<A>]>,
-    /// Every range of every pool, sorted by virtual router and first address: router, first, last, pool.
+    /// Every address range of every pool, sorted by virtual router and first address: router, first, last, pool.
     owners: Box<[(Context, A, A, PoolIndex)]>,
-    /// Whether any pool preserves ports.
+    /// Whether any pool has port preservation.
     keeps_ports: bool,
-    /// Port blocks that shards have borrowed.
+    /// Number of port blocks that shards have borrowed.
     borrowed: Arc<Borrowed>,
 }
 
-/// Equality compares the configuration of pools, not their allocations.
+/// Pools are compared by their configuration, not by their allocations.
 impl<A: Address> PartialEq for Pools<A> {
     fn eq(&self, other: &Self) -> bool {
         self.pools == other.pools && self.owners == other.owners
@@ -46,13 +46,14 @@ impl<A: Address> Default for Pools<A> {
 }
 
 impl<A: Address> Pools<A> {
-    /// Validate each pool, and all pools against each other: two pools may share an address only if their ports differ.
+    /// Validates each pool, and all pools against each other. Two pools may have a common address only if their ports
+    /// differ.
     pub fn new(pools: &[Pool<A>]) -> Result<Self, PoolError> {
         Self::placed(&pools.iter().map(Some).collect::<Vec<_>>())
     }
 
-    /// Validate pools at given indexes; `None` leaves an index unused. A pool keeps its index as long as sessions may
-    /// refer to it.
+    /// Validates pools at given indexes; `None` leaves an index unused. A pool must keep its index as long as sessions
+    /// may refer to it.
     pub fn placed(pools: &[Option<&Pool<A>>]) -> Result<Self, PoolError> {
         if pools.len() > usize::from(PoolIndex::MAX) + 1 {
             return Err(PoolError::TooMany { count: pools.len() });
@@ -95,7 +96,7 @@ impl<A: Address> Pools<A> {
         })
     }
 
-    /// Number of pool indexes.
+    /// Number of pool indexes, including unused ones.
     pub fn len(&self) -> usize {
         self.pools.len()
     }
@@ -119,21 +120,21 @@ impl<A: Address> Pools<A> {
             .map(|(index, pool)| (index as PoolIndex, pool))
     }
 
-    /// A pool of a virtual router that contains the address. A packet to such an address that matches no session and no
-    /// rule is unsolicited.
+    /// A pool of a virtual router that contains the address. A packet to such an address is unsolicited if it matches
+    /// neither a session nor a rule.
     #[inline]
     pub fn owner(&self, context: Context, address: A) -> Option<PoolIndex> {
         self.owners_of(context, address).next()
     }
 
-    /// A pool of a virtual router that contains the address and allocates a port from `first` to `last`.
+    /// A pool of a virtual router that contains the address and can allocate a port from `first` to `last`.
     pub fn includes(&self, context: Context, address: A, first: u16, last: u16) -> Option<PoolIndex> {
         self.lends_within(context, (address, address), first, last)
             .map(|(index, _)| index)
     }
 
-    /// A pool of a virtual router that contains an address of a range and allocates a port from `first` to `last`, with
-    /// that address.
+    /// A pool of a virtual router that contains an address of the range and can allocate a port from `first` to `last`.
+    /// Also returns this address.
     pub fn lends_within(&self, context: Context, addresses: (A, A), first: u16, last: u16) -> Option<(PoolIndex, A)> {
         let includes = |pool: PoolIndex| self.get(pool).is_some_and(|pool| pool.has_port_within(first, last));
         let owners = self.ranges(context, addresses.1).iter();
@@ -143,7 +144,7 @@ impl<A: Address> Pools<A> {
         Some((owner.3, owner.1.max(addresses.0)))
     }
 
-    /// Owner of an outside port, if a pool allocates it.
+    /// Owner of an outside port; `None` if no pool allocates the port.
     #[inline]
     pub fn home_of_allocated(&self, shards: Shards, context: Context, address: A, port: u16) -> Option<Home<A>> {
         self.owners_of(context, address)
@@ -155,8 +156,9 @@ impl<A: Address> Pools<A> {
             })
     }
 
-    /// Share ports among `shards`. Addresses that the pools in `before` also contain keep their shared port sets:
-    /// shards migrate to the new pools one after another, and two shards must not own the same block in the meantime.
+    /// Prepares the shared ports of all pools for `shards`. Addresses that the pools in `before` also contain keep
+    /// their shared port sets: shards migrate to the new pools one after another, and in the meantime two shards must
+    /// not own the same block.
     pub fn share(&mut self, before: Option<&Self>, shards: Shards) {
         let mut known = HashMap::new();
         if let Some(before) = before {
@@ -178,7 +180,7 @@ impl<A: Address> Pools<A> {
         }
     }
 
-    /// All shared port sets, by router and address.
+    /// All shared port sets, by virtual router and address.
     fn all_shared(&self) -> impl Iterator<Item = ((Context, A), Arc<SharedPorts>)> {
         self.owners.iter().flat_map(|&(context, first, last, pool)| {
             let pool = self.get(pool);
@@ -191,12 +193,12 @@ impl<A: Address> Pools<A> {
         })
     }
 
-    /// Number of 64-port blocks that shards have borrowed from their computed owners.
+    /// Number of 64-port blocks that shards have borrowed from the shards to which the distribution assigns them.
     pub fn borrowed_blocks(&self) -> u32 {
         self.borrowed.load(Ordering::Relaxed)
     }
 
-    /// Whether an outside port belongs to a pool that preserves ports.
+    /// Whether an outside port belongs to a pool with port preservation.
     pub fn preserves(&self, context: Context, address: A, port: u16) -> bool {
         self.keeps_ports && {
             let mut owners = self
@@ -207,7 +209,7 @@ impl<A: Address> Pools<A> {
         }
     }
 
-    /// Ranges of a virtual router whose first address is at or before an address.
+    /// The address ranges of a virtual router whose first address does not exceed the given address.
     #[inline]
     fn ranges(&self, context: Context, address: A) -> &[(Context, A, A, PoolIndex)] {
         let before = self
@@ -224,11 +226,11 @@ impl<A: Address> Pools<A> {
         }
     }
 
-    /// Pools that contain an address; several pools may share one if their ports differ.
+    /// Pools that contain an address. There are several if they share the address with different ports.
     #[inline]
     fn owners_of(&self, context: Context, address: A) -> impl Iterator<Item = PoolIndex> {
-        // Ranges overlap only if pools share addresses with different ports. Then a range that starts earlier may
-        // extend further.
+        // Ranges overlap only if pools share addresses with different ports. In this case an earlier range may extend
+        // beyond a later one.
         let owners = self.ranges(context, address).iter().rev();
         owners.filter(move |range| address <= range.2).map(|range| range.3)
     }

@@ -141,7 +141,7 @@ fn unit_of_each_port_is_what_division_says() {
     }
 }
 
-/// With as many port units in total as there are shards, all or almost all shards get ports.
+/// If the total number of port units equals the number of shards, all or almost all shards get ports.
 #[test]
 fn shards_of_a_narrow_pool_are_many_more_than_those_of_one_address() {
     for (count, last, addresses) in [(16, 1279, 4), (64, 2047, 8), (1024, 65_535, 8)] {
@@ -163,8 +163,8 @@ fn shards_of_a_narrow_pool_are_many_more_than_those_of_one_address() {
     }
 }
 
-/// If all ports of an address stay together, the maximum possible number of shards gets an address, whatever the first
-/// address is.
+/// If all ports of an address belong to one shard, the addresses are distributed to as many shards as possible, for any
+/// first address.
 #[test]
 fn addresses_whose_ports_are_kept_go_to_as_many_shards_as_there_are_addresses() {
     let pieces = [(0x40, 0x40), (0x53, 0x55), (0x61, 0x63), (0x80, 0x80), (0xc0, 0xc7)];

@@ -1,20 +1,20 @@
-//! Port bits of one address and class; a set bit means that the port is free.
+//! Port bits of one address and class. A set bit represents a free port.
 
 use crate::keyed::reduce;
 
 /// Port bits of one address and class.
 pub(super) struct Bits<'a> {
-    /// One bit per address of the class that has a free port.
+    /// Bitmap of the addresses that have a free port of the class.
     pub(super) available: &'a mut [u64],
     pub(super) address: usize,
     pub(super) summary: &'a mut [u64],
     pub(super) words: &'a mut [u64],
-    /// One bit per shared word that this shard has claimed and that has a free port.
+    /// Bitmap of the shared words that this shard has claimed and that have a free port.
     pub(super) claimed: &'a mut [u64],
 }
 
 impl Bits<'_> {
-    /// Word and bit of a free port in a range of words; the flow hash determines where the search starts.
+    /// Word and bit of a free port in a range of words. The hash of the flow determines where the search starts.
     #[inline(always)]
     pub(super) fn find(&self, (from, to): (usize, usize), flow: u64) -> Option<(usize, u32)> {
         if from >= to {
@@ -29,7 +29,7 @@ impl Bits<'_> {
         Some((at, pick(word, flow)))
     }
 
-    /// Word and bit of a free preferred port; `suits` returns the preferred ports of each word.
+    /// Word and bit of a free preferred port. `suits` returns the preferred ports of a word.
     pub(super) fn find_preferred(
         &self,
         (from, to): (usize, usize),
@@ -55,13 +55,13 @@ impl Bits<'_> {
         self.words[at] >> bit & 1 != 0
     }
 
-    /// Allocate a free port.
+    /// Allocates a free port.
     #[inline(always)]
     pub(super) fn take(&mut self, at: usize, bit: u32) {
         self.take_all(at, 1 << bit);
     }
 
-    /// Allocate free ports of a word.
+    /// Allocates free ports of a word.
     #[inline(always)]
     pub(super) fn take_all(&mut self, at: usize, ports: u64) {
         self.words[at] &= !ports;
@@ -74,13 +74,13 @@ impl Bits<'_> {
         }
     }
 
-    /// Free a port.
+    /// Frees a port.
     #[inline(always)]
     pub(super) fn put(&mut self, at: usize, bit: u32) {
         self.put_all(at, 1 << bit);
     }
 
-    /// Free ports of a word; `ports` must not be 0.
+    /// Frees ports of a word. `ports` must not be 0.
     #[inline(always)]
     pub(super) fn put_all(&mut self, at: usize, ports: u64) {
         if self.words[at] == 0 {
@@ -91,20 +91,20 @@ impl Bits<'_> {
     }
 }
 
-/// Word at which a flow's search starts, relative to the first word of a range.
+/// Word at which the search of a flow starts, relative to the first word of the range.
 #[inline(always)]
 pub(super) fn start(flow: u64, from: usize, to: usize) -> usize {
     reduce((flow >> 32) as u32, to.saturating_sub(from) as u32) as usize
 }
 
-/// Set bit of a word that a flow selects.
+/// The set bit of a word that the hash of a flow selects.
 #[inline(always)]
 pub(super) fn pick(word: u64, flow: u64) -> u32 {
     let from = flow as u32 & 63;
     (word.rotate_right(from).trailing_zeros() + from) & 63
 }
 
-/// The first set bit among the bits `from..to`.
+/// Position of the first set bit among the bits `from..to`.
 #[inline]
 pub(super) fn next(bits: &[u64], from: usize, to: usize) -> Option<usize> {
     let mut at = from;

@@ -1,4 +1,4 @@
-//! Port blocks: a whole block is allocated to a subscriber, and the subscriber's sessions then get ports of the block.
+//! Port blocks. A whole block is allocated to a subscriber, whose sessions then get ports of the block.
 
 use super::bits::{next, pick, start};
 use super::layout::Region;
@@ -11,12 +11,13 @@ use crate::{Address, PoolIndex};
 pub struct Block<A> {
     /// Outside address.
     pub address: A,
-    /// First port. The pool's configuration determines the number of ports.
+    /// First port of the block. The number of its ports is configured in the pool.
     pub first: u16,
 }
 
-/// Location of a block in memory, valid as long as the layout does not change: index of its address, and index of its
-/// first word. The word index counts the shard's own words of the address, or all words if shards share the address.
+/// Location of a block in memory: index of its address, and index of its first word. It is valid as long as the layout
+/// does not change. The index counts the words of the address that belong to this shard, or all of its words if shards
+/// share the address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BlockPlace {
     address: u32,
@@ -25,13 +26,13 @@ pub(crate) struct BlockPlace {
 }
 
 impl<A: Address> Ports<'_, A> {
-    /// Number of ports per block of a pool; 0 if the pool has no blocks.
+    /// Number of ports in a block of a pool; 0 if the pool has no blocks.
     pub fn block_size(&self, pool: PoolIndex) -> u16 {
         let blocks = self.layout.pool(pool).and_then(|valid| valid.blocks());
         blocks.map_or(0, |blocks| blocks.size)
     }
 
-    /// Number of unallocated blocks of an address.
+    /// Number of free blocks of an address.
     pub(crate) fn free_blocks(&mut self, pool: PoolIndex, address: u32) -> u32 {
         let Some(region) = self.layout.regions.get(usize::from(pool)) else {
             return 0;
@@ -43,8 +44,8 @@ impl<A: Address> Ports<'_, A> {
         units.iter().map(|word| word.count_ones()).sum()
     }
 
-    /// Allocate a block of an address: the next free one, starting at a random block, among the shard's own and the
-    /// shared ones.
+    /// Allocates a block of an address: the first free one after a random block, among the shard's own and the shared
+    /// blocks.
     pub(crate) fn take_block(&mut self, pool: PoolIndex, address: u32, random: u64) -> Option<Block<A>> {
         let shards = self.layout.shards;
         let region = self.layout.regions.get(usize::from(pool))?;
@@ -73,7 +74,7 @@ impl<A: Address> Ports<'_, A> {
         })
     }
 
-    /// Release a block; false if it was not allocated or the pool no longer contains it.
+    /// Releases a block. Returns false if the block was not allocated, or if the pool no longer contains it.
     pub(crate) fn put_block(&mut self, pool: PoolIndex, block: Block<A>) -> bool {
         let Some(BlockPlace { address, at, shared }) = self.find_block(pool, block) else {
             return false;
@@ -96,7 +97,7 @@ impl<A: Address> Ports<'_, A> {
         !was_free
     }
 
-    /// Allocate a port of the block at a location.
+    /// Allocates a port of the block at a location.
     pub(crate) fn allocate_from(
         &mut self,
         pool: PoolIndex,
@@ -123,7 +124,7 @@ impl<A: Address> Ports<'_, A> {
         let (found, word) = find(suits).or_else(|| find(u64::MAX))?;
         let bit = pick(word, flow);
         if of_block[found] & of_block[found].wrapping_sub(1) != 0 {
-            // This is not the last free port of its word, so the summary does not change.
+            // The word has another free port, so the summary does not change.
             of_block[found] &= !(1 << bit);
         } else {
             let mut bits = region.bits(self.memory, class, place.address as usize);
@@ -160,7 +161,7 @@ impl<A: Address> Ports<'_, A> {
         Some(lease)
     }
 
-    /// Prefetch the first line that [`Ports::allocate_from`] reads.
+    /// Prefetches the first line that [`Ports::allocate_from`] reads.
     #[inline(always)]
     pub(crate) fn prefetch_block(&self, pool: PoolIndex, class: PortClass, place: BlockPlace, flow: u64) {
         if let Some(region) = self.layout.regions.get(usize::from(pool)).filter(|_| !place.shared) {
@@ -170,7 +171,8 @@ impl<A: Address> Ports<'_, A> {
         }
     }
 
-    /// Location of a block; `None` if the pool does not contain it, or if its block size has increased since.
+    /// Location of a block; `None` if the pool does not contain the block, or if its block size has increased in the
+    /// meantime.
     #[inline(always)]
     pub(crate) fn find_block(&self, pool: PoolIndex, block: Block<A>) -> Option<BlockPlace> {
         let region = self.layout.regions.get(usize::from(pool))?;

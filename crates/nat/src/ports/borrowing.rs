@@ -1,4 +1,4 @@
-//! Shared ports: how a shard claims them unit by unit and releases them.
+//! Shared ports: a shard claims and releases them in whole units.
 
 use super::bits::{next, start};
 use super::layout::Region;
@@ -6,7 +6,7 @@ use super::{Lease, PortClass, Ports, SharedPorts};
 use crate::shard::{BLOCK, Shards};
 use crate::{Address, PoolIndex};
 
-/// Location of a port in a shared block: address index, block number, and bit in the block.
+/// Location of a shared port: address index, block number, and bit in the block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SharedPlace {
     address: usize,
@@ -15,13 +15,13 @@ pub(super) struct SharedPlace {
 }
 
 impl<A: Address> Region<A> {
-    /// Shared ports of an address.
+    /// Shared ports of the address with this index.
     pub(super) fn shared(&self, address: usize) -> Option<&SharedPorts> {
         let shared = (self.geometry.shared > 0).then(|| self.pool.shared(address as u32))?;
         shared.map(AsRef::as_ref)
     }
 
-    /// Unit that contains a word, given by its index among the shared words. One unit of each pair is shared.
+    /// Unit of the word with this index among the shared words. One unit of each pair is shared.
     fn shared_unit(&self, shards: Shards, at: usize) -> u32 {
         let first = (self.geometry.first_unit / 2 + at as u32 / self.geometry.unit) * 2;
         if shards.is_shared(first) { first } else { first + 1 }
@@ -41,13 +41,13 @@ impl<A: Address> Region<A> {
         (at < self.geometry.shared && shards.is_shared(block / unit)).then_some(at)
     }
 
-    /// Whether another shard is the computed owner of a block.
+    /// Whether the distribution assigns a block to another shard than `shard`.
     pub(super) fn borrows(&self, shards: Shards, shard: u32, outside: A, block: u32) -> bool {
         let port = (block * BLOCK).min(u16::MAX.into()) as u16;
         self.pool.shard_of(shards, outside, port) != shard
     }
 
-    /// Claim the unit that contains a shared word for a shard. All its ports become free.
+    /// Claims the unit of a shared word for a shard. All its ports become free ports of the shard.
     pub(super) fn claim_unit(
         &self,
         memory: &mut [u64],
@@ -71,8 +71,8 @@ impl<A: Address> Region<A> {
         Some(first)
     }
 
-    /// Claim a free unit in a range of words. Units whose answers RSS delivers to this shard are preferred; answers to
-    /// other units must be handed over between workers.
+    /// Claims an unclaimed unit in a range of words. Units whose answers RSS delivers to this shard are preferred; for
+    /// other units, each answer must be handed over between workers.
     pub(super) fn claim_within(
         &self,
         memory: &mut [u64],
@@ -99,7 +99,7 @@ impl<A: Address> Region<A> {
         (first..to).chain(from..first).step_by(unit).find_map(claim)
     }
 
-    /// Set the free ports of a claimed block, by class.
+    /// Stores the free ports of a claimed block, by class.
     pub(super) fn set_shared(
         &self,
         memory: &mut [u64],
@@ -120,15 +120,15 @@ impl<A: Address> Region<A> {
         }
     }
 
-    /// Blocks of an address that a shard has claimed.
+    /// The blocks of an address that a shard has claimed.
     pub(super) fn claimed(&self, shards: Shards, shard: u32, address: usize) -> impl Iterator<Item = u32> {
         let shared = self.shared(address);
         let blocks = (0..self.geometry.shared).map(move |at| self.shared_block(shards, at));
         blocks.filter(move |&block| shared.and_then(|shared| shared.owner(block)) == Some(shard))
     }
 
-    /// Find a free port in a shard's claimed blocks within a range of words. Returns the block and its free preferred
-    /// ports.
+    /// Finds a free port in the blocks that a shard has claimed, within a range of words. Returns the block and its
+    /// free preferred ports.
     pub(super) fn find_shared(
         &self,
         memory: &mut [u64],
@@ -156,7 +156,7 @@ impl<A: Address> Region<A> {
 }
 
 impl<A: Address> Ports<'_, A> {
-    /// Location of a pool's shared port that this shard has claimed.
+    /// Location of a pool's shared port, if this shard has claimed it.
     #[inline(never)]
     pub(super) fn place_shared(&self, pool: PoolIndex, lease: Lease<A>) -> Option<SharedPlace> {
         let region = self.layout.regions.get(usize::from(pool))?;
@@ -171,7 +171,8 @@ impl<A: Address> Ports<'_, A> {
         })
     }
 
-    /// Free a shared port. Its block is released with the last port in use, unless it belongs to a subscriber.
+    /// Frees a shared port. Its block is released when no port of it is in use, unless the block belongs to a
+    /// subscriber.
     pub(super) fn put_shared(&mut self, pool: PoolIndex, class: PortClass, place: SharedPlace) -> bool {
         let SharedPlace { address, block, bit } = place;
         let shards = self.layout.shards;
@@ -192,7 +193,7 @@ impl<A: Address> Ports<'_, A> {
         true
     }
 
-    /// Release a block if none of its ports is in use.
+    /// Releases a block if none of its ports is in use.
     fn release_if_free(&mut self, pool: PoolIndex, address: usize, block: u32) {
         let region = &self.layout.regions[usize::from(pool)];
         let Some(shared) = region.shared(address) else { return };
@@ -204,7 +205,7 @@ impl<A: Address> Ports<'_, A> {
         }
     }
 
-    /// Release the block of a port if it belongs to no subscriber because the pool's block size has changed.
+    /// Releases the block of a port if the block belongs to no subscriber, because the pool's block size has changed.
     #[cold]
     pub(crate) fn release_stray(&mut self, pool: PoolIndex, lease: Lease<A>) {
         if let Some(place) = self.place_shared(pool, lease) {
@@ -212,8 +213,8 @@ impl<A: Address> Ports<'_, A> {
         }
     }
 
-    /// Allocate a specific shared port; false if the pool does not contain it, it is allocated, or another shard owns
-    /// it.
+    /// Allocates a specific shared port. Returns false if the pool does not contain the port, if it is already
+    /// allocated, or if another shard owns it.
     #[cold]
     pub(super) fn claim_shared(&mut self, pool: PoolIndex, class: PortClass, lease: Lease<A>) -> bool {
         let (shards, shard) = (self.layout.shards, self.shard);
@@ -227,7 +228,7 @@ impl<A: Address> Ports<'_, A> {
             return false;
         };
         if region.pool.is_of(shards, shard, lease.address, lease.port) {
-            // The unit already belongs to this shard, or it is free and this call claims it.
+            // The unit belongs to this shard already, or this call claims it.
             region.claim_unit(self.memory, (shards, shard), address as usize, at);
         }
         let Some(place) = self.place_shared(pool, lease) else {
@@ -236,7 +237,7 @@ impl<A: Address> Ports<'_, A> {
         self.take_shared(pool, class, place).is_some()
     }
 
-    /// Allocate a free port of a claimed block.
+    /// Allocates a free port of a claimed block.
     pub(super) fn take_shared(&mut self, pool: PoolIndex, class: PortClass, place: SharedPlace) -> Option<Lease<A>> {
         let SharedPlace { address, block, bit } = place;
         let shards = self.layout.shards;

@@ -1,10 +1,10 @@
 //! Memory layout of the port bits of each pool, and migration of allocations between layouts.
 //!
-//! A pool stores the number of allocated ports per class. Each class then has one bit per address that has a free port,
-//! followed by the data of each address: a summary with one bit per word that has a free port; the words of 64 ports,
-//! in ascending order of the units that the shard owns; and a summary of the shared words that this shard has claimed
-//! ([`SharedPorts`](super::SharedPorts)). A pool with port blocks also stores one bit per block, set while the block is
-//! not allocated.
+//! The region of a pool starts with the number of allocated ports of each class. For each class it then contains a
+//! bitmap of the addresses that have a free port, followed by the data of each address. These are a bitmap of the words
+//! that have a free port (the summary), the 64-port words in ascending order of the units that the shard owns, and a
+//! bitmap of the shared words that this shard has claimed ([`SharedPorts`](super::SharedPorts)). The region of a pool
+//! with port blocks also contains a bitmap of the free blocks.
 
 use std::sync::Arc;
 
@@ -17,22 +17,22 @@ use crate::pool::ValidPool;
 use crate::shard::{BLOCK, BLOCKS, Shards};
 use crate::{Address, PoolIndex, Pools};
 
-/// Number of blocks with ports below 1024.
+/// Number of 64-port blocks with ports below 1024.
 const LOW_BLOCKS: u32 = 1024 / BLOCK;
 
 /// Port range that is preferred for a session (RFC 4787, REQ-3a).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Range {
-    /// Ports below 1024, if any are free.
+    /// Ports below 1024, if any of them are free.
     Low,
-    /// Ports from 1024 on, if the pool has such ports.
+    /// Ports from 1024 on, if the pool has any.
     High,
-    /// All ports are equally suitable.
+    /// No preference: all ports are equally suitable.
     Any,
 }
 
-/// Memory layout of the port allocations of a snapshot's pools, identical in every shard. Clones share their contents,
-/// so a worker takes a layout over without memory allocation.
+/// Memory layout of the port allocations for the pools of a snapshot. It is the same in every shard. Clones share their
+/// contents, so that a worker can take over a layout without allocating memory.
 #[derive(Clone, Debug)]
 pub struct Layout<A> {
     pub(super) regions: Arc<[Region<A>]>,
@@ -49,12 +49,12 @@ impl<A> Default for Layout<A> {
 }
 
 impl<A: Address> Layout<A> {
-    /// Layout of all pools without shared ports.
+    /// Layout of all pools, without shared ports.
     pub fn new(pools: &Pools<A>, shards: Shards) -> Self {
         Self::made(pools, shards, false)
     }
 
-    /// Layout of all pools with the shared ports of [`Pools::share`].
+    /// Layout of all pools, with the shared ports of [`Pools::share`].
     pub fn shared(pools: &Pools<A>, shards: Shards) -> Self {
         Self::made(pools, shards, true)
     }
@@ -72,7 +72,7 @@ impl<A: Address> Layout<A> {
         }
     }
 
-    /// Whether both layouts allocate identically: same addresses, ports and pairing for every pool.
+    /// Whether both layouts allocate identically: every pool has the same addresses, ports and pairing.
     pub fn is_same(&self, other: &Self) -> bool {
         let pools = self.regions.iter().zip(other.regions.iter());
         Arc::ptr_eq(&self.regions, &other.regions)
@@ -81,12 +81,12 @@ impl<A: Address> Layout<A> {
                 && pools.into_iter().all(|(one, two)| one.pool.lends_as(&two.pool))
     }
 
-    /// Number of memory lines per shard.
+    /// Number of memory lines that each shard needs.
     pub fn lines(&self) -> usize {
         lines_of(self.words() * size_of::<u64>())
     }
 
-    /// Number of memory lines per shard for a pool of `addresses` addresses with all ports.
+    /// Number of memory lines that each shard needs for a pool of `addresses` addresses with all ports.
     pub fn lines_of_spare(addresses: u32, shards: Shards) -> usize {
         let length = |shared| Geometry::new((0, BLOCKS - 1), 1, true, addresses as usize, (shards, shared)).length();
         match addresses {
@@ -111,13 +111,13 @@ impl<A: Address> Layout<A> {
         self.regions.last().map_or(0, |last| last.start + last.length())
     }
 
-    /// Pool that currently allocates a port.
+    /// Pool that currently allocates the port of a lease.
     pub(super) fn holder(&self, lease: Lease<A>) -> Option<PoolIndex> {
         let holds = |region: &Region<A>| region.pool.is_plain() && region.pool.includes(lease.address, lease.port);
         self.regions.iter().position(holds).map(|place| place as PoolIndex)
     }
 
-    /// Initialise the bits of a shard with all its ports free.
+    /// Initialises the bits of a shard: all its ports are free.
     pub(super) fn write(&self, memory: &mut [u64], shard: u32) {
         for region in self.regions.iter() {
             region.free_all(memory, self.shards, shard);
@@ -130,12 +130,12 @@ impl<A: Address> Layout<A> {
 pub(super) struct Region<A> {
     pub(super) pool: ValidPool<A>,
     pub(super) geometry: Geometry,
-    /// First word; the region starts with the numbers of allocated ports by class.
+    /// Index of the first word. The region starts with the numbers of allocated ports by class.
     pub(super) start: usize,
 }
 
-/// Given the words that contain ports below 1024, return the word range to search first and the one to search next.
-/// `all` applies to pools without such words and to [`Range::Any`].
+/// The word range to search first, and the one to search next. `low` of the `words` words contain ports below 1024.
+/// `all` is the result for pools without such words and for [`Range::Any`].
 #[inline(always)]
 fn split(range: Range, (low, words): (usize, usize), all: [(usize, usize); 2]) -> [(usize, usize); 2] {
     match range {
@@ -148,30 +148,29 @@ fn split(range: Range, (low, words): (usize, usize), all: [(usize, usize); 2]) -
 /// Arrangement of a pool's words.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Geometry {
-    /// First unit of the pool's ports.
+    /// Number of the first port unit of the pool.
     pub(super) first_unit: u32,
-    /// Number of 64-port words per unit; all words of a unit belong to the same shard.
+    /// Number of 64-port words in a unit. All words of a unit belong to the same shard.
     pub(super) unit: u32,
     /// Whether the pool has port bits.
     pub(super) stored: bool,
     pub(super) addresses: usize,
-    /// Number of 64-port words per address that the shard owns exclusively.
+    /// Number of 64-port words of each address that belong to only this shard.
     pub(super) words: usize,
-    /// Binary logarithm of the distance between units that a shard owns.
+    /// Binary logarithm of the distance between the units of a shard.
     stride: u32,
-    /// Number of shared 64-port words per address; 0 if no ports are shared.
+    /// Number of shared 64-port words of each address; 0 if no ports are shared.
     pub(super) shared: usize,
-    /// Number of port blocks per address; 0 if the pool has no blocks.
+    /// Number of port blocks of each address; 0 if the pool has no blocks.
     pub(super) units: usize,
-    /// Number of summary words per address.
+    /// Number of summary words of each address.
     summary: usize,
-    /// Number of words, per class, for the bits of addresses that have a free port.
+    /// Number of words in the bitmap of the addresses that have a free port, for each class.
     available: usize,
 }
 
 impl Geometry {
-    /// Arrangement for the 64-port blocks from first to last, grouped into units. Either every second unit is shared,
-    /// or none.
+    /// Arrangement of the 64-port blocks from first to last in units. Either every second unit is shared, or none.
     fn new(
         (first, last): (u32, u32),
         unit: u32,
@@ -197,13 +196,13 @@ impl Geometry {
         }
     }
 
-    /// Number of words per address and class.
+    /// Number of words for each address and class.
     #[inline(always)]
     fn stride(&self) -> usize {
         self.summary + self.words + self.shared.div_ceil(64)
     }
 
-    /// Number of words per class.
+    /// Number of words for each class.
     #[inline(always)]
     fn class(&self) -> usize {
         self.available + self.addresses * self.stride()
@@ -250,7 +249,7 @@ impl<A: Address> Region<A> {
         }
     }
 
-    /// Number of the 64-port block at an index among a shard's words.
+    /// Number of the 64-port block at an index among the words of a shard.
     #[inline(always)]
     pub(super) fn block_at(&self, shards: Shards, shard: u32, address: A, at: usize) -> u32 {
         let (unit, at) = (self.geometry.unit, at as u32);
@@ -258,8 +257,8 @@ impl<A: Address> Region<A> {
         (first + ((at / unit) << self.geometry.stride)) * unit + at % unit
     }
 
-    /// Index of a 64-port block among a shard's words; `None` if the shard does not own it, or the pool does not
-    /// contain it.
+    /// Index of a 64-port block among the words of a shard; `None` if the shard does not own the block, or if the pool
+    /// does not contain it.
     #[inline(always)]
     pub(super) fn place_of(&self, shards: Shards, shard: u32, address: A, block: u32) -> Option<usize> {
         let (unit, stride) = (self.geometry.unit, self.geometry.stride);
@@ -268,7 +267,7 @@ impl<A: Address> Region<A> {
         (behind & ((1 << stride) - 1) == 0 && at < self.geometry.words).then_some(at)
     }
 
-    /// Whether a shard owns distributed (not computed) ports of an address.
+    /// Whether a shard owns ports of an address that deterministic NAT does not compute.
     #[inline(always)]
     pub(super) fn has_ports(&self, shards: Shards, shard: u32, address: u32) -> bool {
         let spread = self.geometry.stored && self.pool.is_wide(shards);
@@ -285,12 +284,12 @@ impl<A: Address> Region<A> {
         !self.geometry.stored || (0..self.geometry.words).any(owned)
     }
 
-    /// First word of an address's block bits.
+    /// Index of the first word in the block bitmap of an address.
     fn block_word(&self, address: usize) -> usize {
         self.start + CLASSES + CLASSES * self.geometry.class() + address * self.geometry.block_bits()
     }
 
-    /// Block bits of an address.
+    /// Block bitmap of an address.
     #[inline(always)]
     pub(super) fn units<'a>(&self, memory: &'a mut [u64], address: usize) -> &'a mut [u64] {
         &mut memory[self.block_word(address)..][..self.geometry.block_bits()]
@@ -300,13 +299,13 @@ impl<A: Address> Region<A> {
         memory[self.block_word(address) + unit / 64] >> (unit % 64) & 1 != 0
     }
 
-    /// Allocate a block.
+    /// Allocates a block.
     #[inline(always)]
     pub(super) fn take_unit(&self, memory: &mut [u64], address: usize, unit: usize) {
         self.units(memory, address)[unit / 64] &= !(1 << (unit % 64));
     }
 
-    /// Release a block.
+    /// Releases a block.
     #[inline(always)]
     pub(super) fn put_unit(&self, memory: &mut [u64], address: usize, unit: usize) {
         self.units(memory, address)[unit / 64] |= 1 << (unit % 64);
@@ -317,13 +316,13 @@ impl<A: Address> Region<A> {
         self.geometry.length()
     }
 
-    /// First word of a class.
+    /// Index of the first word of a class.
     #[inline(always)]
     fn class(&self, class: PortClass) -> usize {
         self.start + CLASSES + class as usize * self.geometry.class()
     }
 
-    /// Memory index of the first word of port bits of an address.
+    /// Memory index of the first word of an address's port bits.
     #[inline(always)]
     pub(super) fn word(&self, class: PortClass, address: usize) -> usize {
         let geometry = &self.geometry;
@@ -348,21 +347,21 @@ impl<A: Address> Region<A> {
         }
     }
 
-    /// Word range of a shard's own ports to search first, and the one to search next.
+    /// Word range of the shard's own ports to search first, and the one to search next.
     #[inline(always)]
     pub(super) fn ranges(&self, shards: Shards, shard: u32, address: u32, range: Range) -> [(usize, usize); 2] {
         let own = self.low(shards, shard, address);
         split(range, own, [own, self.low_shared()])
     }
 
-    /// Word range of shared ports to search first, and the one to search next.
+    /// Word range of the shared ports to search first, and the one to search next.
     pub(super) fn shared_ranges(&self, shards: Shards, shard: u32, address: u32, range: Range) -> [(usize, usize); 2] {
         let shared = self.low_shared();
         split(range, shared, [self.low(shards, shard, address), shared])
     }
 
-    /// Number of words that a shard owns, and how many of them belong to units that contain a port below 1024. Such
-    /// units may also contain higher ports.
+    /// Number of words that a shard owns, and number of these that belong to units with a port below 1024. Such units
+    /// may also contain higher ports.
     #[inline(always)]
     fn low(&self, shards: Shards, shard: u32, address: u32) -> (usize, usize) {
         let (unit, words) = (self.geometry.unit, self.geometry.words);
@@ -373,7 +372,7 @@ impl<A: Address> Region<A> {
         (low.min(words), words)
     }
 
-    /// Number of shared words, and how many of them belong to units that contain a port below 1024.
+    /// Number of shared words, and number of these that belong to units with a port below 1024.
     #[inline(always)]
     fn low_shared(&self) -> (usize, usize) {
         let Geometry {
@@ -386,7 +385,7 @@ impl<A: Address> Region<A> {
         ((low as usize).min(shared), shared)
     }
 
-    /// Mask of the ports of a block that the pool contains.
+    /// Mask of the ports in a block that the pool contains.
     pub(super) fn owned(&self, block: u32) -> u64 {
         let Some((first, last)) = self.pool.dealt() else {
             return 0;
@@ -403,7 +402,7 @@ impl<A: Address> Region<A> {
         })
     }
 
-    /// Set the bits of exactly those ports that the shard owns.
+    /// Sets the bits of exactly those ports that the shard owns.
     fn free_all(&self, memory: &mut [u64], shards: Shards, shard: u32) {
         memory[self.start..][..self.length()].fill(0);
         if !self.geometry.stored {

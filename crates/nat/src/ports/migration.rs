@@ -5,16 +5,16 @@ use super::{CLASSES, PortClass};
 use crate::Address;
 use crate::shard::Shards;
 
-/// Allocated ports of a 64-port block, by class.
+/// Allocated ports of a 64-port block, for each class.
 type Allocated = [u64; CLASSES];
 
-/// Pool that contains an address in the next layout.
+/// A pool that contains an address in the next layout.
 #[derive(Clone, Copy)]
 struct Successor<'a, A> {
     to: &'a Region<A>,
     /// Index of the address in its pool.
     address: usize,
-    /// Whether it is the same pool with the same allocation settings, so that subscribers keep their blocks.
+    /// Whether it is the same pool with equal allocation settings, so that subscribers keep their blocks.
     same: bool,
 }
 
@@ -22,7 +22,7 @@ struct Successor<'a, A> {
 #[derive(Clone, Copy)]
 struct Before<'a, A> {
     from: &'a Region<A>,
-    /// Index of the address, and the address.
+    /// The address, and its index in the pool.
     address: usize,
     outside: A,
     shards: Shards,
@@ -30,8 +30,8 @@ struct Before<'a, A> {
 }
 
 impl<A: Address> Layout<A> {
-    /// Mark the ports that were allocated in the previous layout as allocated, if a pool still contains them. All bits
-    /// are initially free.
+    /// Marks the ports that were allocated in the previous layout as allocated, if a pool still contains them. Before
+    /// the call all bits represent free ports.
     pub(super) fn migrate_ports(&self, memory: &mut [u64], before: &Self, old: &mut [u64], shard: u32) {
         for (index, from) in before.regions.iter().enumerate() {
             if !from.geometry.stored {
@@ -42,9 +42,9 @@ impl<A: Address> Layout<A> {
                 // Pools that share an address have different ports, so there is usually at most one successor.
                 let heirs = self.regions.iter().enumerate().filter_map(|(heir, to)| {
                     let address = to.pool.index_of(outside)? as usize;
-                    // Blocks and mappings refer to their pool; only individual ports may move to another pool. Ports
-                    // allocated by a pool in another storage format stay allocated until that pool contains the address
-                    // again.
+                    // Blocks and mappings refer to their pool, so only ports of sessions may move to another pool. If
+                    // the pool's storage format has changed, ports that were allocated in the old format stay allocated
+                    // while the pool lacks their address.
                     let keeps = heir == index;
                     let takes = to.pool.is_plain() && from.pool.is_plain();
                     let same = keeps && to.pool.has_shape_of(&from.pool);
@@ -65,7 +65,7 @@ impl<A: Address> Layout<A> {
 }
 
 impl<'a, A: Address> Before<'a, A> {
-    /// Migrate the allocations of ports that the shard owns exclusively.
+    /// Migrates the allocations of ports that only this shard can own.
     fn migrate_own_units(
         &self,
         memory: &mut [u64],
@@ -91,7 +91,7 @@ impl<'a, A: Address> Before<'a, A> {
         }
     }
 
-    /// Migrate a subscriber's block.
+    /// Migrates a subscriber's block.
     fn migrate_unit(&self, memory: &mut [u64], heir: Successor<'a, A>, first: u32) {
         let Successor { to, address, .. } = heir;
         if let Some(at) = to.place_of(self.shards, self.shard, self.outside, first) {
@@ -101,8 +101,9 @@ impl<'a, A: Address> Before<'a, A> {
         }
     }
 
-    /// Migrate the allocated ports of a block to the new pools. A pool where the block is this shard's own takes its part.
-    /// If there is only one successor, it may take the ports as a shared block, unless another shard has claimed it.
+    /// Migrates the allocated ports of a block to the new pools. Each pool in which the block is the shard's own takes
+    /// over its part. A single successor may also take over the ports as a shared block, unless another shard has
+    /// claimed the block.
     fn migrate_word(
         &self,
         memory: &mut [u64],
@@ -136,8 +137,8 @@ impl<'a, A: Address> Before<'a, A> {
         }
     }
 
-    /// Migrate the allocations of shared blocks that this shard has claimed. A block is released if it would be split
-    /// between several pools, or is no longer shared.
+    /// Migrates the allocations of the shared blocks that this shard has claimed. A block is released if it would be
+    /// divided among several pools, or is no longer shared.
     fn migrate_claimed(&self, memory: &mut [u64], heirs: impl Iterator<Item = Successor<'a, A>> + Clone) {
         let (from, shards) = (self.from, self.shards);
         let Some(shared) = from.shared(self.address) else {
@@ -165,7 +166,7 @@ impl<'a, A: Address> Before<'a, A> {
         }
     }
 
-    /// Keep a claimed block with its allocated ports.
+    /// Keeps a claimed block with its allocated ports.
     fn keep(&self, memory: &mut [u64], (to, address): (&Region<A>, usize), block: u32, allocated: Allocated) {
         let owned = to.owned(block);
         to.set_shared(
@@ -180,7 +181,7 @@ impl<'a, A: Address> Before<'a, A> {
     }
 }
 
-/// The only successor that contains the allocated ports of a block; `None` if several do.
+/// The only successor that contains the allocated ports of a block; `None` if several successors contain some of them.
 fn only<'a, A: Address>(
     heirs: impl Iterator<Item = Successor<'a, A>>,
     block: u32,

@@ -7,19 +7,20 @@ use crate::keyed::{Secret, fold, reduce};
 use crate::sites::is_site;
 use crate::{Address, PoolIndex};
 
-/// Number of consecutive hosts that are assigned consecutive addresses: the subscribers whose prefixes share their
-/// leading bits.
+/// Number of consecutive subscribers that are assigned to consecutive addresses. Their prefixes have the same leading
+/// bits.
 const ROW: u64 = 1 << 16;
 
 impl<A: Address> Ports<'_, A> {
-    /// Index of the pool address assigned to an inside host. `prefix` is the inside prefix of `length` bits that counts
-    /// as its subscriber.
+    /// Index of the pool address that is assigned to an inside host. `prefix` is the inside prefix of its subscriber,
+    /// and has `length` bits.
     #[inline(always)]
     pub(crate) fn paired_index(&self, pool: PoolIndex, context: Context, prefix: A, length: u8) -> u32 {
         host_index(self.secret, context, prefix, length, self.addresses(pool))
     }
 
-    /// First address at or after `first` with ports owned by this shard; `first` itself if there is none.
+    /// Index of the first address at or after `first` of which this shard owns ports. If there is none, the result is
+    /// `first`.
     #[inline(always)]
     pub(crate) fn address_from(&self, pool: PoolIndex, first: u32) -> u32 {
         match self.has_ports(pool, first) {
@@ -34,7 +35,7 @@ impl<A: Address> Ports<'_, A> {
         order.find(|&place| self.has_ports(pool, place)).unwrap_or(first)
     }
 
-    /// Whether this shard owns distributed (not computed) ports of an address.
+    /// Whether this shard owns ports of an address that deterministic NAT does not compute.
     #[inline(always)]
     pub(crate) fn has_ports(&self, pool: PoolIndex, address: u32) -> bool {
         let (region, shards) = (self.layout.regions.get(usize::from(pool)), self.layout.shards);
@@ -42,16 +43,16 @@ impl<A: Address> Ports<'_, A> {
     }
 }
 
-/// Index, among `count` addresses, of the address assigned to a subscriber with this prefix. Consecutive subscribers
-/// get consecutive addresses from a keyed starting point on, so that all addresses have equally many. Each round over
-/// the addresses starts one address later: consecutive subscribers are in consecutive shards, and this spreads the
-/// subscribers of one address over different shards.
+/// Index, among `count` addresses, of the address that is assigned to a subscriber with this prefix. Consecutive
+/// subscribers get consecutive addresses, starting from a keyed index, so that all addresses have equally many
+/// subscribers. Each pass over the addresses starts one address later. Because consecutive subscribers belong to
+/// consecutive shards, the subscribers of one address are thus spread over different shards.
 #[inline(always)]
 fn host_index<A: Address>(secret: Secret, context: Context, prefix: A, length: u8, count: u32) -> u32 {
     if count <= 1 {
         return 0;
     }
-    // All terminals of a site share one outside address.
+    // All terminals of a site are assigned to the same outside address.
     let number = match is_site(context) {
         true => 0,
         false => prefix.number() >> A::BITS.saturating_sub(length).min(A::BITS - 1),

@@ -6,8 +6,8 @@ use super::{Lease, PortClass, Ports};
 use crate::{Address, PoolIndex};
 
 impl<A: Address> Ports<'_, A> {
-    /// Release a port; false, without effect, if this shard had not allocated it. `pool` is the pool that allocated the
-    /// port. If another pool contains it now, the port becomes free there.
+    /// Releases a port. Returns false, without effect, if this shard had not allocated it. `pool` is the pool that
+    /// allocated the port. If another pool contains the port now, the port becomes free in that pool.
     #[inline]
     pub fn release(&mut self, pool: PoolIndex, class: PortClass, lease: Lease<A>) -> bool {
         match self.place(pool, lease) {
@@ -27,8 +27,8 @@ impl<A: Address> Ports<'_, A> {
         self.release_quarantined(pool, class, lease)
     }
 
-    /// Release a port that no session holds after its quarantine. If another pool contains the port now, it becomes
-    /// entirely free there.
+    /// Releases a port after its quarantine; no session uses it. If another pool contains the port now, the port
+    /// becomes free in that pool.
     pub(crate) fn release_quarantined(&mut self, pool: PoolIndex, class: PortClass, lease: Lease<A>) -> bool {
         if let Some(place) = self.place(pool, lease) {
             return self.put(pool, class, place);
@@ -54,7 +54,7 @@ impl<A: Address> Ports<'_, A> {
         true
     }
 
-    /// Prefetch the line that [`Ports::release`] will write.
+    /// Prefetches the line that [`Ports::release`] will write.
     #[inline(always)]
     pub fn prefetch_release(&self, pool: PoolIndex, class: PortClass, lease: Lease<A>) {
         if let Some((address, at, _)) = self.place(pool, lease)

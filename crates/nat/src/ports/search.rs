@@ -1,5 +1,5 @@
-//! Search for a port if the requested word has none: first among the shard's own ports, then among the shared ports
-//! that it has claimed; finally the shard claims another unit.
+//! Search for a port if the requested word has none. The search covers the shard's own ports, then the shared ports
+//! that it has claimed. At last the shard claims another shared unit.
 
 use super::bits::{next, pick};
 use super::layout::Region;
@@ -8,19 +8,19 @@ use crate::pool::Pairing;
 use crate::shard::BLOCK;
 use crate::{Address, RssPorts};
 
-/// Number of other addresses tried with soft pairing.
+/// Number of other addresses that are tried with soft pairing.
 const OTHERS: u32 = 8;
 
 /// Location of a free port.
 enum Found {
-    /// Word and bit among the shard's own ports.
+    /// Word and bit of a port that only this shard can own.
     Own(usize, u32),
-    /// Shared block and bit.
+    /// Block number and bit of a shared port.
     Shared(u32, u32),
 }
 
 impl<A: Address> Ports<'_, A> {
-    /// Allocate the next free port if the first word has no free port, or only one.
+    /// Allocates the next free port if the first word has at most one free port.
     #[inline(never)]
     pub(super) fn search(&mut self, request: LeaseRequest) -> Result<Lease<A>, Exhausted> {
         let region = self.layout.regions.get(usize::from(request.pool)).ok_or(Exhausted)?;
@@ -54,14 +54,14 @@ impl<A: Address> Ports<'_, A> {
             let region = &self.layout.regions[usize::from(request.pool)];
             let available = region.bits(self.memory, request.class, address).available;
             let own = next(available, address + 1, addresses).or_else(|| next(available, 0, address));
-            // If no address has a free port of the shard's own, continue with the shared ports of the next address.
+            // If the shard's own ports of all addresses are exhausted, continue with the shared ports of the next address.
             let shared = || (region.geometry.shared > 0).then_some((address + 1) % addresses);
             address = own.or_else(shared).ok_or(Exhausted)?;
         }
     }
 
-    /// Find a free port of an address. A port whose answers RSS delivers to this shard avoids a hand-over per answer,
-    /// so this is preferred over parity.
+    /// Finds a free port of an address. A port whose answers RSS delivers to this shard is preferred over one with the
+    /// preferred parity, because it avoids a hand-off of each answer.
     fn find_at(&mut self, request: &LeaseRequest, address: usize) -> Option<Found> {
         let (shards, shard) = (self.layout.shards, self.shard);
         let region = self.layout.regions.get(usize::from(request.pool))?;
@@ -108,7 +108,7 @@ impl<A: Address> Ports<'_, A> {
     }
 }
 
-/// Find a free preferred port of an address; `suits` returns the preferred ports of each block.
+/// Finds a free preferred port of an address. `suits` returns the preferred ports of a block.
 fn find_preferred<A: Address>(
     region: &Region<A>,
     memory: &mut [u64],

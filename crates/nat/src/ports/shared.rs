@@ -1,15 +1,15 @@
 //! Ports of one outside address that several shards share.
 //!
-//! Of every two consecutive units of ports one is shared ([`Shards::is_shared`]). A shared unit belongs to no shard
-//! until one claims it as a whole; the computed owner has no priority. The other unit always belongs to its computed
-//! owner. So one shard can hold up to half of an address plus its own part of the rest, and no shard is left without
-//! ports.
+//! Of every two consecutive units of ports, one is shared ([`Shards::is_shared`]). A shared unit belongs to no shard
+//! until a shard claims the whole unit. All shards have equal priority. The other unit always belongs to the shard to
+//! which the distribution assigns it. Thus one shard can own up to half of the ports of an address plus its part of the
+//! other half, and no shard is left without ports.
 //!
 //! Ownership of a block changes only by compare-and-exchange, and only the owner accesses the bits of its free ports.
 //! The release operation that frees a block and the exchange that claims it order these accesses between two owners.
-//! Other workers read the owner to determine where a packet from outside belongs. The value may be stale, but only for
-//! packets without a session: a block is claimed before its first port is allocated, hence before the packet is sent
-//! that is answered; and a block is freed only when none of its ports is in use or quarantined.
+//! Other workers read the owner to determine which shard receives a packet from outside. The value that they read may
+//! be stale, but never for a packet of a session: a block is claimed before its first port is allocated, and therefore
+//! before the first answer to that port; a block is released only when none of its ports is in use or quarantined.
 //!
 //! [`Shards::is_shared`]: crate::shard::Shards
 
@@ -23,24 +23,25 @@ use crate::shard::BLOCKS;
 /// Owner value of a block that no shard has claimed.
 const FREE: u16 = u16::MAX;
 
-/// Flag beside the shard number: another shard is the computed owner.
+/// Flag in addition to the shard number: the distribution assigns the block to another shard.
 const BORROWED: u16 = 1 << 15;
 
-/// Number of blocks, over all addresses of a family, that are claimed by a shard other than their computed owner.
+/// Number of claimed blocks, over all addresses of a family, that the distribution assigns to another shard than their
+/// owner.
 pub(crate) type Borrowed = AtomicU32;
 
 /// Owners of the 64-port blocks of an address, and the free ports of these blocks.
 pub(crate) struct SharedPorts {
-    /// Number of borrowed blocks of this address, and of all addresses.
+    /// Number of borrowed blocks of this address, and number of those of all addresses.
     borrowed: AtomicU32,
     all_borrowed: Arc<Borrowed>,
     owners: Box<[AtomicU16]>,
-    /// One bit per free port, by class and block; undefined while the block is unclaimed.
+    /// Bitmaps of free ports, by class and block. The bits of an unclaimed block are undefined.
     free: Box<[AtomicU64]>,
 }
 
 impl SharedPorts {
-    /// Create with all blocks unclaimed.
+    /// Creates the shared ports of an address. All blocks are unclaimed.
     pub(crate) fn new(all_borrowed: Arc<Borrowed>) -> Self {
         let count = BLOCKS as usize;
         Self {
@@ -56,14 +57,14 @@ impl SharedPorts {
         owner.map_or(FREE, |owner| owner.load(Ordering::Relaxed))
     }
 
-    /// Shard that owns a block.
+    /// Shard that owns a block; `None` if the block is unclaimed.
     #[inline]
     pub(crate) fn owner(&self, block: u32) -> Option<u32> {
         let owner = self.load(block);
         (owner != FREE).then_some(u32::from(owner & !BORROWED))
     }
 
-    /// Shard that owns a block, if it is not the computed owner.
+    /// Shard that owns a block, if the distribution assigns the block to another shard.
     #[inline]
     pub(crate) fn borrower(&self, block: u32) -> Option<u32> {
         if self.borrowed.load(Ordering::Relaxed) == 0 {
@@ -73,12 +74,13 @@ impl SharedPorts {
         (owner != FREE && owner & BORROWED != 0).then_some(u32::from(owner & !BORROWED))
     }
 
-    /// Claim `count` consecutive blocks for a shard: all or none. `borrows`: another shard is their computed owner.
+    /// Claims `count` consecutive blocks for a shard: all of them or none. `borrows` means that the distribution
+    /// assigns them to another shard.
     pub(crate) fn claim(&self, first: u32, count: u32, shard: u32, borrows: bool) -> bool {
         if (first..first + count).any(|block| self.load(block) != FREE || block >= BLOCKS) {
             return false;
         }
-        // Count before claiming: a thread that sees a borrowed block then also sees the count.
+        // Count before claiming, so that a thread that sees a borrowed block also sees the count.
         self.count(borrows, count as i32);
         let owner = shard as u16 | if borrows { BORROWED } else { 0 };
         for (taken, cell) in self.owners[first as usize..][..count as usize].iter().enumerate() {
@@ -94,7 +96,7 @@ impl SharedPorts {
         true
     }
 
-    /// Free a block; called only by its owner.
+    /// Releases a block. Only its owner may call this.
     pub(crate) fn release(&self, block: u32) {
         let Some(cell) = self.owners.get(block as usize) else {
             return;
@@ -103,7 +105,7 @@ impl SharedPorts {
         self.count(owner != FREE && owner & BORROWED != 0, -1);
     }
 
-    /// Update whether the owner borrows a block after its computed owner has changed; called only by the block's owner.
+    /// Updates the borrowed flag of a block when the distribution has changed. Only the block's owner may call this.
     pub(crate) fn set_borrowed(&self, block: u32, shard: u32, borrows: bool) {
         let Some(cell) = self.owners.get(block as usize) else {
             return;
@@ -123,13 +125,13 @@ impl SharedPorts {
         }
     }
 
-    /// Free ports of a class in a block; called only by its owner.
+    /// Free ports of a class in a block. Only the block's owner may call this.
     #[inline]
     pub(crate) fn free(&self, class: PortClass, block: u32) -> u64 {
         self.word(class, block).map_or(0, |word| word.load(Ordering::Relaxed))
     }
 
-    /// Set the free ports of a class in a block; called only by its owner.
+    /// Sets the free ports of a class in a block. Only the block's owner may call this.
     #[inline]
     pub(crate) fn set_free(&self, class: PortClass, block: u32, ports: u64) {
         if let Some(word) = self.word(class, block) {
@@ -148,8 +150,8 @@ impl fmt::Debug for SharedPorts {
     }
 }
 
-/// Shared ports of each address of a pool; `None` if no ports are shared. They are derived from the pool's other
-/// settings, so they are ignored when pools are compared.
+/// Shared ports of each address of a pool; `None` if no ports are shared. They follow from the other settings of the
+/// pool, so that comparisons of pools ignore them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SharedOf(pub(crate) Option<Arc<[Arc<SharedPorts>]>>);
 

@@ -1,11 +1,11 @@
-//! Record of the addresses that changes of individual rules affect.
+//! Record of the addresses that are affected by changes of individual rules.
 
 use sluice_table::changes::{Accumulate, ChangedRegions};
 
 use super::Prefix;
 use crate::Address;
 
-/// Prefix length of a region: /26 in IPv4, /64 in IPv6.
+/// Prefix length of a region: /26 in IPv4 and /64 in IPv6.
 fn region_length<A: Address>() -> u8 {
     if A::BITS == 32 { 26 } else { 64 }
 }
@@ -21,7 +21,7 @@ fn mark<A: Address>(regions: &mut ChangedRegions, prefix: Prefix<A>) {
     regions.mark(region(prefix.address), free.into());
 }
 
-/// Regions in which rules have changed.
+/// Regions of the address space in which rules have changed.
 #[derive(Clone, Debug, Default)]
 pub struct Changed {
     sources: ChangedRegions,
@@ -29,18 +29,18 @@ pub struct Changed {
 }
 
 impl Changed {
-    /// Record a change of a source rule for these inside addresses.
+    /// Records a change of a source rule for these inside addresses.
     pub fn source<A: Address>(&mut self, inside: Prefix<A>) {
         mark(&mut self.sources, inside);
     }
 
-    /// Record a change of a destination rule for these external addresses.
+    /// Records a change of a destination rule for these external addresses.
     pub fn destination<A: Address>(&mut self, external: Prefix<A>) {
         mark(&mut self.destinations, external);
     }
 
-    /// Whether the changed rules may affect a flow between two addresses. False is definite; true may be a false
-    /// positive.
+    /// Whether the changed rules may affect a flow between two addresses. The result false is exact; true may be a
+    /// false positive.
     #[inline(always)]
     pub fn may_concern<A: Address>(&self, source: A, destination: A) -> bool {
         self.sources.contains(region(source)) || self.destinations.contains(region(destination))

@@ -8,7 +8,7 @@ use super::{DestinationAction, DestinationRule, FROM_HOST, Prefix, RuleId, Sourc
 use crate::ports::PortClass;
 use crate::{Address, PoolIndex, Pools};
 
-/// Why a rule is invalid. Rules that are passed together are numbered from 0.
+/// Why a rule is invalid. Rules that are validated together are numbered from 0.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RuleError {
     /// The prefix is longer than an address.
@@ -19,7 +19,7 @@ pub enum RuleError {
         /// Length of the rule's prefix.
         length: u8,
     },
-    /// The prefix has bits set beyond its length.
+    /// The prefix has bits that are not 0 beyond its length.
     #[error("rule {rule}: {address}/{length} has bits set behind its length")]
     HostBits {
         /// Number of the rule.
@@ -45,13 +45,13 @@ pub enum RuleError {
         /// Second rule.
         other: RuleId,
     },
-    /// Ports are given with a protocol that has no ports.
+    /// The rule has ports but no protocol, or a protocol without ports.
     #[error("rule {rule} names ports, but a protocol other than TCP or UDP")]
     PortsWithoutProtocol {
         /// Number of the rule.
         rule: RuleId,
     },
-    /// The port range is empty, or its target ports exceed 65535.
+    /// The port range is empty, or a target port would exceed 65535.
     #[error("destination rule {rule}: ports {first}-{last} are no range, or the target's pass 65535")]
     BadPorts {
         /// Number of the rule.
@@ -61,13 +61,13 @@ pub enum RuleError {
         /// Last port.
         last: u16,
     },
-    /// A target port is given without external ports.
+    /// The rule has a target port but no external ports.
     #[error("destination rule {rule} names a target port, but no ports")]
     TargetPortAlone {
         /// Number of the rule.
         rule: RuleId,
     },
-    /// Two destination rules overlap, and neither is more specific.
+    /// Two destination rules overlap, and neither is more specific than the other.
     #[error("destination rules {rule} and {other} overlap, and neither is within the other")]
     SameDestination {
         /// First rule.
@@ -75,7 +75,7 @@ pub enum RuleError {
         /// Second rule.
         other: RuleId,
     },
-    /// A destination rule matches an address and port that a pool allocates.
+    /// A destination rule matches an address and port that a pool can allocate.
     #[error("destination rule {rule} forwards {address} port {first}-{last}, which belongs to pool {pool}")]
     Allocated {
         /// Number of the rule.
@@ -89,7 +89,7 @@ pub enum RuleError {
         /// Index of the pool.
         pool: PoolIndex,
     },
-    /// There are more rules, or ports that rules name, than the tables can hold.
+    /// The number of rules, or of ports in rules, exceeds the capacity of the tables.
     #[error(
         "rule {rule} is one too many: at most {} rules of either kind are possible, with {ENTRIES} ports that they name",
         RuleId::MAX
@@ -106,7 +106,8 @@ pub enum RuleError {
     },
 }
 
-/// Maximum number of rule table entries. A rule without ports takes one entry; a rule with ports takes one per port.
+/// Maximum number of entries in a rule table. A rule without ports takes one entry. A rule with ports takes one entry
+/// for each port.
 pub const ENTRIES: usize = 1 << 23;
 
 /// First and last port of a destination rule.
@@ -126,7 +127,7 @@ fn prefix<A: Address>(rule: RuleId, prefix: Prefix<A>) -> Result<(), RuleError> 
     Ok(())
 }
 
-/// Validate a single source rule.
+/// Validates a single source rule.
 pub fn source<A: Address>(rule: RuleId, named: &SourceRule<A>, pools: &Pools<A>) -> Result<(), RuleError> {
     let length = named.inside.length;
     prefix(rule, named.inside)?;
@@ -142,7 +143,7 @@ pub fn source<A: Address>(rule: RuleId, named: &SourceRule<A>, pools: &Pools<A>)
     }
 }
 
-/// Validate a single destination rule.
+/// Validates a single destination rule.
 pub fn destination<A: Address>(rule: RuleId, named: &DestinationRule<A>, pools: &Pools<A>) -> Result<(), RuleError> {
     let (first, last) = ports(named);
     let length = named.external.length;
@@ -168,8 +169,8 @@ pub fn destination<A: Address>(rule: RuleId, named: &DestinationRule<A>, pools: 
         .protocol
         .is_none_or(|number| PortClass::of(number, A::BITS).is_some());
     let (from, to) = (named.external.address, named.external.last());
-    // A rule with an inbound interface is exempt: the operator knows whether packets to pool addresses arrive through
-    // it.
+    // A rule with an inbound interface may match pool addresses, because the operator knows whether packets to them
+    // arrive through this interface.
     if shares
         && named.inbound.is_none()
         && named.context & FROM_HOST == 0

@@ -1,4 +1,4 @@
-//! Changes of rules, made by the control thread.
+//! Modification of rules by the control thread.
 
 use core::hash::BuildHasher;
 use std::collections::HashMap;
@@ -16,7 +16,7 @@ use super::rules::{Number, Shared};
 use super::{DestinationAction, DestinationRule, FROM_HOST, Prefix, RuleId, SourceRule};
 use crate::{Address, Pools};
 
-/// Key of destination rules whose ports must be compared with each other.
+/// Key of a group of destination rules whose ports must be compared with each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Group<A> {
     context: Context,
@@ -59,7 +59,8 @@ fn source_key<A: Address>(rule: &SourceRule<A>) -> Key<Number<A>> {
 }
 
 /// Key of an address for which the gateway answers ARP and neighbour discovery because of a rule. `None` for a rule
-/// that sends a whole network to one host, because its addresses have owners, and for a rule with an inbound interface.
+/// that maps a whole network to one host, because the addresses of the network have owners, and for a rule with an
+/// inbound interface.
 fn external_key<A: Address>(rule: &DestinationRule<A>) -> Option<Key<Number<A>>> {
     if rule.context & FROM_HOST != 0 {
         return None;
@@ -78,27 +79,27 @@ fn external_key<A: Address>(rule: &DestinationRule<A>) -> Option<Key<Number<A>>>
 pub struct Editor<A: Address> {
     pub source: QnsTable<Number<A>>,
     pub destination: QnsTable<Number<A>>,
-    /// Addresses for which the gateway answers ARP and neighbour discovery, each with its number of rules.
+    /// Addresses for which the gateway answers ARP and neighbour discovery, each with the number of its rules.
     pub external: QnsTable<Number<A>>,
     externals: HashMap<(Context, Prefix<A>), u32>,
-    /// Source rules by their numbers.
+    /// Source rules by number.
     pub sources: Vec<Option<SourceRule<A>>>,
     pub destinations: Vec<Option<DestinationRule<A>>>,
     pub free_sources: Vec<RuleId>,
     pub free_destinations: Vec<RuleId>,
-    /// Destination rules with more than one port. Two of them that share a port are nested.
+    /// Destination rules with more than one port. If two rules of a group share a port, one contains the other.
     wide: HashMap<Group<A>, Vec<RuleId>>,
     account: Account,
-    /// Changes since they were last taken.
+    /// Changes since [`Changed`] was last taken.
     pub changed: Changed,
 }
 
-/// Number for a new rule.
+/// Number of the next new rule.
 fn next<R>(rules: &[R], free: &[RuleId]) -> RuleId {
     free.last().copied().unwrap_or(RuleId(rules.len() as u32))
 }
 
-/// Store a rule at its number.
+/// Stores a rule at its number.
 fn put<R>(rules: &mut Vec<Option<R>>, free: &mut Vec<RuleId>, rule: R) {
     match free.pop().and_then(|RuleId(id)| rules.get_mut(id as usize)) {
         Some(place) => *place = Some(rule),
@@ -112,7 +113,7 @@ fn take<R>(rules: &mut [Option<R>], free: &mut Vec<RuleId>, id: RuleId) -> Optio
     Some(rule)
 }
 
-/// Table entry of one port of a rule.
+/// Table entry for one port of a rule.
 fn entry_of_port<A: Address>(rule: &DestinationRule<A>, id: RuleId, port: u16) -> RuleEntry<A> {
     let action = match rule.action {
         DestinationAction::Host(target, Some(first)) => {
@@ -127,7 +128,7 @@ fn entry_of_port<A: Address>(rule: &DestinationRule<A>, id: RuleId, port: u16) -
 }
 
 impl<A: Address> Editor<A> {
-    /// Create without rules.
+    /// Creates an editor without rules.
     pub fn new() -> Self {
         let random = RandomState::new();
         let seed = |which: u64| [random.hash_one(which), random.hash_one(!which)];
@@ -215,7 +216,7 @@ impl<A: Address> Editor<A> {
         Some(rule)
     }
 
-    /// Register a new destination rule with the pre-filter and the external addresses.
+    /// Adds a new destination rule to the pre-filter and to the external addresses.
     fn announce(&mut self, rule: &DestinationRule<A>, shared: &Shared<A>) {
         if rule.action == DestinationAction::Exempt {
             return;
@@ -225,14 +226,14 @@ impl<A: Address> Editor<A> {
             let rules = self.externals.entry((rule.context, rule.external)).or_default();
             *rules += 1;
             if *rules == 1 {
-                // If the table is full, the gateway does not answer for this address; neighbours then need a static
+                // If the table is full, the gateway does not answer for this address, and neighbours need a static
                 // entry.
                 let _ = self.external.insert(&key, Default::default());
             }
         }
     }
 
-    /// Unregister a removed destination rule from the pre-filter and the external addresses.
+    /// Removes a destination rule from the pre-filter and from the external addresses.
     fn renounce(&mut self, rule: &DestinationRule<A>, shared: &Shared<A>) {
         if rule.action == DestinationAction::Exempt {
             return;
@@ -250,7 +251,7 @@ impl<A: Address> Editor<A> {
         }
     }
 
-    /// Check that rules of one group are either nested or share no port.
+    /// Checks that rules of a group are nested or have no common port.
     fn check_beside(&self, id: RuleId, rule: &DestinationRule<A>) -> Result<(), RuleError> {
         let group = Group::of(rule);
         let same = |other: RuleId| RuleError::SameDestination { rule: other, other: id };
@@ -282,13 +283,13 @@ impl<A: Address> Editor<A> {
         self.destinations.get(id as usize)?.as_ref()
     }
 
-    /// Number of ports that a rule names.
+    /// Number of ports of a rule.
     fn width(&self, id: RuleId) -> u32 {
         let ports = self.rule(id).and_then(|rule| rule.ports);
         ports.map_or(0, |(first, last)| u32::from(last - first) + 1)
     }
 
-    /// Add a rule's entries to the table, except for ports that a narrower rule covers.
+    /// Adds the entries of a rule to the table, except for ports of a narrower rule.
     fn enter(&mut self, id: RuleId, rule: &DestinationRule<A>) -> Result<(), QnsError> {
         let group = Group::of(rule);
         let Some((first, last)) = rule.ports else {
@@ -309,7 +310,8 @@ impl<A: Address> Editor<A> {
         Ok(())
     }
 
-    /// Remove a rule's entries from the table; ports that the next wider rule covers get its entries.
+    /// Removes the entries of a rule from the table. Ports that a wider rule contains get the entries of the next wider
+    /// rule.
     fn withdraw(&mut self, id: RuleId, rule: &DestinationRule<A>) {
         let group = Group::of(rule);
         let Some((first, last)) = rule.ports else {
@@ -332,7 +334,7 @@ impl<A: Address> Editor<A> {
                 *other != id && (from..=to).contains(&port)
             });
             let next = covering.min_by_key(|(_, rule)| ports(rule).1 - ports(rule).0);
-            // Replacing the value of an existing entry needs no room in the table.
+            // The replacement of an existing value needs no space in the table, so it succeeds.
             let changed = next.map(|(other, rule)| A::pack(entry_of_port(&rule, other, port)));
             if changed.is_none_or(|value| self.destination.insert(&key, value).is_err()) {
                 self.destination.remove(&key);
@@ -344,7 +346,7 @@ impl<A: Address> Editor<A> {
 fn refused(wrong: QnsError, rule: RuleId) -> RuleError {
     match wrong {
         QnsError::Crowded => RuleError::Crowded { rule },
-        // Prefix length and host bits were checked before.
+        // Prefix length and host bits have been checked before.
         QnsError::Length(length) => RuleError::TooLong { rule, length },
         QnsError::HostBits => RuleError::Crowded { rule },
     }

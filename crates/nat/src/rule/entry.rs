@@ -1,4 +1,4 @@
-//! Value of a rule as the rule table stores it beside its key.
+//! Value of a rule, as the rule table stores it with the rule's key.
 
 use sluice_table::qns::{self, Value4, Value6};
 
@@ -8,9 +8,9 @@ use crate::{Address, PoolIndex};
 /// Unpacked value of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RuleEntry<A> {
-    /// Kind of action, with a flag for rules that name an inbound interface; less than 256.
+    /// Kind of action, with a flag for rules that have an inbound interface. The value is less than 256.
     kind: u8,
-    /// Address: the first of a prefix, or a single host's.
+    /// First address of a prefix, or address of a single host.
     address: A,
     /// Pool index or port.
     number: u16,
@@ -20,20 +20,20 @@ pub struct RuleEntry<A> {
 
 /// Representation of a family's addresses and rule values in a rule table.
 pub trait Stored: Sized {
-    /// Type of an address in a table key.
+    /// Type of an address in the key of a rule table.
     type Number: qns::Address<Value = Self::Value>;
-    /// Type of a rule's packed value.
+    /// Type of the packed value of a rule.
     type Value: Copy + Default + PartialEq + core::fmt::Debug + Send + Sync + 'static;
 
-    /// Convert the address to its form in a key.
+    /// The address in its form for a key.
     fn stored(self) -> Self::Number;
-    /// Pack a rule's value for storage.
+    /// Packs the value of a rule.
     fn pack(said: RuleEntry<Self>) -> Self::Value;
-    /// Unpack a stored value.
+    /// Unpacks a packed value.
     fn unpack(value: Self::Value) -> RuleEntry<Self>;
 }
 
-/// Number of low bits of the rule number that are stored in the word; the high bits are stored in the note, below the
+/// Number of low bits of the rule number that are stored in the word. The high bits are stored in the note, below the
 /// kind.
 const LOW: u32 = 16;
 const HIGH: u32 = 4;
@@ -99,14 +99,14 @@ impl Stored for [u64; 2] {
 const EXEMPT: u8 = 0;
 const STATIC: u8 = 1;
 const POOL: u8 = 2;
-/// Translate to a host and keep the port.
+/// Translate to a host, and keep the port.
 const HOST: u8 = 2;
-/// Translate to a host and a given port.
+/// Translate to a host and to a given port.
 const HOST_AND_PORT: u8 = 3;
-/// Translate to a host of a set and keep the port.
+/// Translate to a host of a set, and keep the port.
 const HOSTS: u8 = 4;
 const HOSTS_AND_PORT: u8 = 5;
-/// Flag: the rule names an inbound interface.
+/// Flag: the rule has an inbound interface.
 const INBOUND: u8 = 1 << 7;
 
 impl<A: Address> RuleEntry<A> {
@@ -159,7 +159,7 @@ impl<A: Address> RuleEntry<A> {
         self.address.number() as HostSetIndex
     }
 
-    /// Whether the rule names an inbound interface.
+    /// Whether the rule has an inbound interface.
     #[inline(always)]
     pub fn is_inbound(&self) -> bool {
         self.kind & INBOUND != 0

@@ -1,5 +1,5 @@
-//! Pre-filter that quickly excludes packets from outside that no destination rule translates. It is evaluated for each
-//! packet, whereas the rule table is queried once per flow.
+//! Pre-filter for packets from outside: shows quickly that no destination rule translates a packet. It is evaluated for
+//! each packet, whereas the rule table is looked up once for each flow.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::collections::HashMap;
@@ -7,20 +7,21 @@ use std::collections::HashMap;
 use super::Prefix;
 use crate::Address;
 
-/// Number of port bits, and number of address regions, which several prefixes may share.
+/// Number of port bits, and number of address regions. Several prefixes may have the same region.
 const PORTS: usize = 1 << 16;
 const REGIONS: usize = 1 << 16;
 
-/// Two bits per region: some rule there names ports; some rule there names no ports.
+/// Each region has two bits: for rules with ports, and for rules without ports.
 const NAMED: u64 = 1;
 const ALL: u64 = 2;
 
-/// Bitmaps of the ports that rules forward, and of the address regions in which they do. Only one thread writes them.
+/// Bitmaps of the ports that rules forward, and of the address regions that have such rules. Only one thread writes
+/// them.
 #[derive(Debug)]
 pub struct Forwarded {
     ports: Box<[AtomicU64; PORTS / 64]>,
     regions: Box<[AtomicU64; REGIONS / 32]>,
-    /// Two bits that apply to every region.
+    /// The same two bits, for rules that apply to every region.
     everywhere: AtomicU32,
 }
 
@@ -38,12 +39,12 @@ impl Default for Forwarded {
     }
 }
 
-/// Prefix length of a region: /24 in IPv4, /64 in IPv6.
+/// Prefix length of a region: /24 in IPv4 and /64 in IPv6.
 fn region_length<A: Address>() -> u8 {
     if A::BITS == 32 { 24 } else { 64 }
 }
 
-/// Index of an address's region, by a hash that spreads neighbouring prefixes.
+/// Index of an address's region. It is a hash that spreads adjacent prefixes.
 #[inline(always)]
 fn region<A: Address>(address: A) -> usize {
     let [high, low] = address.words();
@@ -52,7 +53,8 @@ fn region<A: Address>(address: A) -> usize {
 }
 
 impl Forwarded {
-    /// Whether a destination rule may forward a port of an address. False is definite; true may be a false positive.
+    /// Whether a destination rule may forward a port of an address. The result false is exact; true may be a false
+    /// positive.
     #[inline(always)]
     pub fn may_have<A: Address>(&self, address: A, port: u16) -> bool {
         let region = region(address);
@@ -63,7 +65,7 @@ impl Forwarded {
     }
 }
 
-/// Number of rules behind each bit.
+/// Number of rules for each bit.
 #[derive(Debug, Default)]
 pub struct Account {
     ports: HashMap<u16, u32>,
@@ -71,14 +73,14 @@ pub struct Account {
     everywhere: HashMap<u64, u32>,
 }
 
-/// Increment a count; returns whether it was zero before.
+/// Increments a count. Returns whether it was zero before.
 fn more<K: core::hash::Hash + Eq>(counts: &mut HashMap<K, u32>, key: K) -> bool {
     let count = counts.entry(key).or_default();
     *count += 1;
     *count == 1
 }
 
-/// Decrement a count; returns whether it is zero now.
+/// Decrements a count. Returns whether it is zero now.
 fn less<K: core::hash::Hash + Eq>(counts: &mut HashMap<K, u32>, key: K) -> bool {
     let Some(count) = counts.get_mut(&key) else {
         return false;
@@ -92,7 +94,7 @@ fn less<K: core::hash::Hash + Eq>(counts: &mut HashMap<K, u32>, key: K) -> bool 
 }
 
 impl Account {
-    /// Register a rule that forwards these ports of a prefix, or all ports if `None`. Called before the rule takes
+    /// Adds a rule that forwards these ports of a prefix, or all ports if `None`. Must be called before the rule takes
     /// effect.
     pub fn add<A: Address>(&mut self, forwarded: &Forwarded, external: Prefix<A>, ports: Option<(u16, u16)>) {
         let kind = if ports.is_some() { NAMED } else { ALL };
@@ -116,7 +118,7 @@ impl Account {
         }
     }
 
-    /// Unregister a rule.
+    /// Removes a rule.
     pub fn remove<A: Address>(&mut self, forwarded: &Forwarded, external: Prefix<A>, ports: Option<(u16, u16)>) {
         let kind = if ports.is_some() { NAMED } else { ALL };
         for port in ports.into_iter().flat_map(|(first, last)| first..=last) {

@@ -5,16 +5,16 @@ use std::sync::OnceLock;
 
 use super::RuleId;
 
-/// Number of counters in the first segment; each further segment doubles the total.
+/// Number of counters in the first segment. Each further segment doubles the total number.
 const FIRST: u32 = 64;
 const SEGMENTS: usize = RuleId::MAX.ilog2() as usize - FIRST.ilog2() as usize + 1;
 
-/// One counter per rule, in segments that never move. Several threads may count concurrently.
+/// One counter for each rule, in segments that never move. Several threads may count concurrently.
 #[derive(Debug, Default)]
 pub struct Hits([OnceLock<Box<[AtomicU64]>>; SEGMENTS]);
 
 impl Hits {
-    /// Location of a rule's counter: segment and index in it.
+    /// Location of a rule's counter: number of the segment, and index in the segment.
     #[inline(always)]
     fn place(rule: RuleId) -> (usize, usize) {
         let segment = (rule.0 / FIRST + 1).ilog2();
@@ -27,7 +27,7 @@ impl Hits {
         self.0.get(segment)?.get()?.get(place)
     }
 
-    /// Initialise a rule's counter with the value `with`.
+    /// Initialises the counter of a rule with the value `with`.
     pub fn begin(&self, rule: RuleId, with: u64) {
         let (segment, place) = Self::place(rule);
         let Some(segment_of) = self.0.get(segment) else { return };
@@ -37,7 +37,7 @@ impl Hits {
         }
     }
 
-    /// Add `count` to the counter.
+    /// Adds `count` to the counter of a rule.
     #[inline(always)]
     pub fn add(&self, rule: RuleId, count: u64) {
         if let Some(hits) = self.of(rule) {
@@ -45,7 +45,7 @@ impl Hits {
         }
     }
 
-    /// Value of the counter.
+    /// Value of a rule's counter.
     pub fn get(&self, rule: RuleId) -> u64 {
         self.of(rule).map_or(0, |hits| hits.load(Ordering::Relaxed))
     }
@@ -66,7 +66,7 @@ mod tests {
         for rule in rules {
             assert_eq!(u64::from(rule.0) + 1, hits.get(rule));
         }
-        // The counter of a rule that never existed.
+        // A rule that never existed has a count of 0.
         assert_eq!(0, hits.get(RuleId(70)));
         hits.add(RuleId(u32::MAX), 1);
         assert_eq!(0, hits.get(RuleId(u32::MAX)));

@@ -1,8 +1,8 @@
-//! Load balancing of destination rules over a set of hosts: by weight, among hosts that are up.
+//! Load balancing of destination rules over the hosts of a set, by weight, among the hosts that are up.
 //!
 //! The host is selected by weighted rendezvous hashing (Thaler and Ravishankar 1998; Schindelhauer and Schomaker 2005):
-//! each host gets a score from the flow's hash and its own address, and the highest score wins. When a host goes down,
-//! only its own flows move to other hosts.
+//! each host has a score that depends on the flow's hash and the host's address, and the host with the highest score is
+//! selected. If a host goes down, only its own flows move to other hosts.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
@@ -12,17 +12,17 @@ use crate::Address;
 /// Index of a host set in the rules.
 pub type HostSetIndex = u16;
 
-/// Property of a flow by which a host is selected.
+/// Property of a flow that determines its host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Balance {
-    /// Hash of the flow: each flow is balanced individually.
+    /// The hash of the flow: each flow is balanced individually.
     #[default]
     Random,
-    /// Hash of the source address: all flows of a client go to the same host.
+    /// The hash of the source address: all flows of a client use the same host.
     Source,
 }
 
-/// State of a host, shared by its health checker, all workers, and all snapshots that contain it.
+/// State of a host. Its health checker, all workers, and all snapshots that contain the host share it.
 #[derive(Debug, Default)]
 pub struct HostState {
     down: AtomicBool,
@@ -30,18 +30,18 @@ pub struct HostState {
 }
 
 impl HostState {
-    /// Whether new flows may go to the host.
+    /// Whether new flows may be sent to the host.
     #[inline]
     pub fn is_up(&self) -> bool {
         !self.down.load(Ordering::Relaxed)
     }
 
-    /// Mark the host as up or down.
+    /// Marks the host as up or down.
     pub fn set_up(&self, up: bool) {
         self.down.store(!up, Ordering::Relaxed);
     }
 
-    /// Number of flows sent to the host.
+    /// Number of flows that were sent to the host.
     pub fn flows(&self) -> u64 {
         self.flows.load(Ordering::Relaxed)
     }
@@ -52,24 +52,24 @@ impl HostState {
 pub struct SetHost<A> {
     /// Address of the host.
     pub address: A,
-    /// Weight: the host's share of flows relative to other hosts.
+    /// Weight: number of flows relative to other hosts.
     pub weight: u16,
-    /// Health state and flow counter.
+    /// Health state and flow counter of the host.
     pub state: Arc<HostState>,
 }
 
-/// Set of hosts for load balancing.
+/// A set of hosts for load balancing.
 #[derive(Clone, Debug)]
 pub struct HostSet<A> {
     /// Hash of the health check settings.
     pub check: u64,
-    /// Property of a flow by which a host is selected.
+    /// Property of a flow that determines its host.
     pub balance: Balance,
-    /// Hosts without duplicates.
+    /// Hosts of the set, without duplicates.
     pub hosts: Vec<SetHost<A>>,
 }
 
-/// Keep the state of hosts that an earlier set with the same health check contains.
+/// Keeps the state of hosts that an earlier set with the same health check contains.
 pub fn adopt_states<A: Address>(sets: &mut [HostSet<A>], before: &[HostSet<A>]) {
     let old = before
         .iter()
@@ -87,7 +87,7 @@ pub fn adopt_states<A: Address>(sets: &mut [HostSet<A>], before: &[HostSet<A>]) 
 }
 
 impl<A: Address> HostSet<A> {
-    /// Host for a flow, selected by a keyed hash; `None` if no host is up.
+    /// Host for a flow, selected by the flow's keyed hash; `None` if no host is up.
     pub fn choose(&self, hash: u64) -> Option<&SetHost<A>> {
         let up = self.hosts.iter().filter(|host| host.state.is_up() && host.weight > 0);
         let scored = up.map(|host| (score(hash, host), host));
@@ -95,12 +95,12 @@ impl<A: Address> HostSet<A> {
         best.map(|(_, host)| host)
     }
 
-    /// Host with this address, whether up or down.
+    /// Host with this address. It may be up or down.
     pub fn host(&self, address: A) -> Option<&SetHost<A>> {
         self.hosts.iter().find(|host| host.address == address)
     }
 
-    /// Count a flow sent to the host with this address.
+    /// Counts a flow that was sent to the host with this address.
     pub fn count(&self, address: A) {
         if let Some(host) = self.host(address) {
             host.state.flows.fetch_add(1, Ordering::Relaxed);
@@ -108,16 +108,16 @@ impl<A: Address> HostSet<A> {
     }
 }
 
-/// Score of a host for a flow; the host with the highest score is selected.
+/// Score of a host for a flow. The host with the highest score is selected.
 fn score<A: Address>(hash: u64, host: &SetHost<A>) -> f64 {
     let [high, low] = host.address.words();
     let mixed = mixed(mixed(hash ^ high) ^ low);
-    // Uniformly distributed, greater than 0 and less than 1.
+    // The value is uniformly distributed, greater than 0 and less than 1.
     let drawn = ((mixed >> 12) as f64 + 0.5) / (1u64 << 52) as f64;
     -f64::from(host.weight) / drawn.ln()
 }
 
-/// Finaliser of SplitMix64.
+/// The finaliser of SplitMix64.
 fn mixed(number: u64) -> u64 {
     let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let number = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

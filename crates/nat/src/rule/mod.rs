@@ -1,9 +1,9 @@
-//! Translation rules. The most specific matching rule applies, whatever the order of configuration.
+//! Translation rules. The most specific matching rule applies, independent of the order in the configuration.
 //!
-//! Source rules match by source address and output interface, destination rules by destination address and input
-//! interface. Destination rules are evaluated first, and source rules are evaluated on the result (P4, section 2.2).
-//! Specificity is compared in this order: longer prefix, port before no port, protocol before any protocol, interface
-//! before any interface.
+//! Source rules match source address and output interface; destination rules match destination address and input
+//! interface. Destination rules are evaluated first, and source rules are evaluated for the translated packet (P4,
+//! section 2.2). Specificity is compared in this order: longer prefix, port before no port, protocol before any
+//! protocol, interface before any interface.
 
 mod changes;
 mod check;
@@ -25,11 +25,11 @@ pub use self::hosts::{Balance, HostSet, HostSetIndex, HostState, SetHost};
 pub use self::rules::{RuleMatch, Rules};
 use crate::{Address, PoolIndex};
 
-/// Flag in the context of rules for packets that a virtual router's host stack sends; the router's number is in the
-/// bits below.
+/// Flag in the context of rules for packets that the host stack of a virtual router sends. The lower bits contain the
+/// number of the router.
 pub const FROM_HOST: Context = 1 << 16;
 
-/// A prefix: addresses that share their first `length` bits.
+/// A prefix: the set of addresses with the same first `length` bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Prefix<A> {
     /// First address of the prefix.
@@ -39,7 +39,7 @@ pub struct Prefix<A> {
 }
 
 impl<A: Address> Prefix<A> {
-    /// Prefix of a single address.
+    /// The prefix of a single address.
     pub fn host(address: A) -> Self {
         let length = A::BITS;
         Self { address, length }
@@ -62,7 +62,7 @@ impl<A: Address> Prefix<A> {
         A::from_number(self.address.number() | self.host_bits())
     }
 
-    /// The address in this prefix with the host bits of `address`, for prefixes of equal length.
+    /// The address of this prefix that has the host bits of `address`. `address` must be in a prefix of equal length.
     #[inline(always)]
     pub fn same_place(self, address: A) -> A {
         let bits = self.host_bits();
@@ -70,12 +70,12 @@ impl<A: Address> Prefix<A> {
     }
 }
 
-/// Rule number, unique among the source rules or the destination rules of a family.
+/// Rule number. It is unique among the source rules, or among the destination rules, of a family.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RuleId(pub u32);
 
 impl RuleId {
-    /// Maximum number of rules of either kind.
+    /// Maximum number of source rules, and of destination rules.
     pub const MAX: u32 = 1 << 20;
 }
 
@@ -121,8 +121,8 @@ impl<A: Address> SourceRule<A> {
 pub enum SourceAction<A> {
     /// Translate to an address and port of a pool.
     Pool(PoolIndex),
-    /// Translate one to one: to the address with the same host bits in a prefix of equal length. In a rule this is the
-    /// first address of the prefix, in a match result the address itself.
+    /// Translate one to one, to the address with the same host bits in a prefix of equal length. In a rule, the value
+    /// is the first address of that prefix; in a match result, it is the translated address.
     Static(A),
     /// Leave the source unchanged.
     Exempt,
@@ -135,12 +135,12 @@ pub struct DestinationRule<A> {
     pub context: Context,
     /// IP protocol; `None` matches any.
     pub protocol: Option<u8>,
-    /// External addresses, as visible from outside.
+    /// External addresses, which are visible from outside.
     pub external: Prefix<A>,
-    /// First and last port; `None` matches all.
+    /// First and last external port; `None` matches all ports.
     pub ports: Option<(u16, u16)>,
-    /// Input interface; `None` matches any. Packets from a named interface are sent directly to their target, without
-    /// hairpinning at an outside address.
+    /// Input interface; `None` matches any. Packets from a specified interface are sent directly to their target,
+    /// without hairpinning at an outside address.
     pub inbound: Option<u16>,
     /// Action on the destination.
     pub action: DestinationAction<A>,
@@ -163,15 +163,15 @@ impl<A: Address> DestinationRule<A> {
 /// Action of a destination rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DestinationAction<A> {
-    /// Translate to an inside host. The port is the target of the first external port, and further ports follow
-    /// consecutively; `None` keeps the ports.
+    /// Translate to an inside host. The port is the target of the first external port; further ports follow
+    /// consecutively. `None` keeps the ports.
     Host(A, Option<u16>),
-    /// Translate to a host of a set; the port has the same meaning as for a single host.
+    /// Translate to a host of a set. The port has the meaning that it has for a single host.
     Hosts(HostSetIndex, Option<u16>),
-    /// Translate one to one: to the address with the same host bits in a prefix of equal length that begins with this
+    /// Translate one to one, to the address with the same host bits in the prefix of equal length that begins with this
     /// address.
     Static(A),
-    /// Translate neither destination nor source (RFC 6888, REQ-6).
+    /// Translate neither the destination nor the source (RFC 6888, REQ-6).
     Exempt,
 }
 
@@ -184,13 +184,13 @@ pub struct Target<A> {
     pub port: u16,
 }
 
-/// Result of matching destination rules against a flow.
+/// Result of matching destination rules with a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Destination<A> {
-    /// The destination is translated to this target.
+    /// Translate the destination to this target.
     To(Target<A>),
-    /// The destination is translated to a host of this set, with this port.
+    /// Translate the destination to a host of this set, with this port.
     Among(HostSetIndex, u16),
-    /// The flow is not translated.
+    /// Don't translate the flow.
     Exempt,
 }

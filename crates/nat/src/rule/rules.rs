@@ -1,4 +1,4 @@
-//! Rule tables that workers query while the control thread changes individual rules.
+//! Rule tables that workers look up while the control thread modifies individual rules.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,14 +26,14 @@ pub struct RuleMatch<D> {
     pub rule: RuleId,
     /// Action for the flow.
     pub action: D,
-    /// Whether the rule names the interface through which the packet arrived.
+    /// Whether the rule specifies the interface through which the packet arrived.
     pub inbound: bool,
 }
 
 pub(super) type Number<A> = <A as Stored>::Number;
 type Found<A> = Option<Match<<A as Stored>::Value>>;
 
-/// Rules of a family. Clones share the same tables.
+/// Rules of an address family. Clones share the same tables.
 #[derive(Debug)]
 pub struct Rules<A: Address> {
     source: QnsReader<Number<A>>,
@@ -48,7 +48,7 @@ pub(super) struct Shared<A: Address> {
     pub forwarded: Forwarded,
     pub source_hits: Hits,
     pub destination_hits: Hits,
-    /// Used only by the control thread.
+    /// State that only the control thread uses.
     editor: Mutex<Editor<A>>,
 }
 
@@ -83,7 +83,7 @@ impl<A: Address> Default for Rules<A> {
 }
 
 impl<A: Address> Rules<A> {
-    /// Validate the rules individually, against each other, and against the pools. They are numbered in this order.
+    /// Validates the rules individually, against each other, and against the pools. Rules are numbered in this order.
     pub fn new(
         source: &[SourceRule<A>],
         destination: &[DestinationRule<A>],
@@ -100,7 +100,7 @@ impl<A: Address> Rules<A> {
         Ok(rules)
     }
 
-    /// Set the host sets over which destination rules balance flows.
+    /// Sets the host sets over which destination rules balance flows.
     pub fn with_sets(self, sets: Vec<HostSet<A>>) -> Self {
         Self {
             sets: sets.into(),
@@ -108,7 +108,7 @@ impl<A: Address> Rules<A> {
         }
     }
 
-    /// Keep the host states of an earlier snapshot's rules.
+    /// Keeps the host states of the rules in an earlier snapshot.
     pub fn adopt_states(&mut self, before: &Self) {
         let mut sets = self.sets.to_vec();
         adopt_states(&mut sets, &before.sets);
@@ -131,27 +131,27 @@ impl<A: Address> Rules<A> {
         self.shared.editor.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Add a source rule; it applies to new flows immediately.
+    /// Adds a source rule. It applies to new flows immediately.
     pub fn add_source(&self, rule: &SourceRule<A>, pools: &Pools<A>) -> Result<RuleId, RuleError> {
         self.editor().add_source(rule, pools, &self.shared.source_hits)
     }
 
-    /// Remove and return a source rule.
+    /// Removes a source rule and returns it.
     pub fn remove_source(&self, rule: RuleId) -> Option<SourceRule<A>> {
         self.editor().remove_source(rule)
     }
 
-    /// Add a destination rule; it applies to new flows immediately.
+    /// Adds a destination rule. It applies to new flows immediately.
     pub fn add_destination(&self, rule: &DestinationRule<A>, pools: &Pools<A>) -> Result<RuleId, RuleError> {
         self.editor().add_destination(rule, pools, &self.shared)
     }
 
-    /// Remove and return a destination rule.
+    /// Removes a destination rule and returns it.
     pub fn remove_destination(&self, rule: RuleId) -> Option<DestinationRule<A>> {
         self.editor().remove_destination(rule, &self.shared)
     }
 
-    /// Take the changes since the last call.
+    /// The changes since the last call.
     pub fn take_changed(&self) -> Changed {
         std::mem::take(&mut self.editor().changed)
     }
@@ -168,17 +168,17 @@ impl<A: Address> Rules<A> {
         self.len() == 0
     }
 
-    /// The first `most` source rules by number, with their hit counts.
+    /// The first `most` source rules in order of their numbers, with their hit counts.
     pub fn sources(&self, most: usize) -> Vec<(RuleId, SourceRule<A>, u64)> {
         listed(&self.editor().sources, &self.shared.source_hits, most)
     }
 
-    /// The first `most` destination rules by number, with their hit counts.
+    /// The first `most` destination rules in order of their numbers, with their hit counts.
     pub fn destinations(&self, most: usize) -> Vec<(RuleId, DestinationRule<A>, u64)> {
         listed(&self.editor().destinations, &self.shared.destination_hits, most)
     }
 
-    /// Continue the hit counts of equal rules of an earlier snapshot.
+    /// Keeps the hit counts of equal rules in an earlier snapshot.
     pub fn adopt_hits(&self, before: &Self) {
         let old: HashMap<_, _> = before
             .sources(usize::MAX)
@@ -202,27 +202,27 @@ impl<A: Address> Rules<A> {
         }
     }
 
-    /// Add `flows` to the hit count of a source rule.
+    /// Adds `flows` to the hit count of a source rule.
     #[inline(always)]
     pub fn count_source(&self, rule: RuleId, flows: u64) {
         self.shared.source_hits.add(rule, flows);
     }
 
-    /// Add `flows` to the hit count of a destination rule.
+    /// Adds `flows` to the hit count of a destination rule.
     #[inline(always)]
     pub fn count_destination(&self, rule: RuleId, flows: u64) {
         self.shared.destination_hits.add(rule, flows);
     }
 
-    /// Whether a destination rule may translate a packet to this address and port. Cheaply returns false for most
-    /// packets.
+    /// Whether a destination rule may translate a packet to this address and port. For most packets the result is
+    /// false, at low cost.
     #[inline(always)]
     pub fn maybe_forwarded(&self, address: A, port: u16) -> bool {
         self.shared.forwarded.may_have(address, port)
     }
 
-    /// Whether the gateway answers ARP and neighbour discovery for an address: that of a destination rule for a single
-    /// address, or of a one-to-one rule.
+    /// Whether the gateway answers ARP and neighbour discovery for an address. It does if the address belongs to a
+    /// destination rule for a single address, or to a one-to-one rule.
     pub fn stands_in_for(&self, context: Context, address: A) -> bool {
         let query = Query {
             context,
@@ -232,7 +232,7 @@ impl<A: Address> Rules<A> {
         self.external.lookup(&query).is_some()
     }
 
-    /// Most specific destination rule for a flow that arrives through an interface.
+    /// The most specific destination rule for a flow that arrives through an interface.
     #[inline]
     pub fn match_destination<T: Tuple<Address = A>>(
         &self,
@@ -244,7 +244,8 @@ impl<A: Address> Rules<A> {
         destination_of(key, self.destination.lookup(&query))
     }
 
-    /// [`Rules::match_destination`] for several keys with their protocols and interfaces, up to the shorter length.
+    /// Like [`Rules::match_destination`], for several keys with their protocols and interfaces. If the slices differ in
+    /// length, the shorter length applies.
     #[inline]
     pub fn match_destinations<T: Tuple<Address = A>>(
         &self,
@@ -266,7 +267,8 @@ impl<A: Address> Rules<A> {
         }
     }
 
-    /// Most specific source rule for a flow. Takes the key after destination translation and the output interface.
+    /// The most specific source rule for a flow. The key is that after destination translation; the interface is the
+    /// output interface.
     #[inline]
     pub fn match_source<T: Tuple<Address = A>>(
         &self,
@@ -278,7 +280,7 @@ impl<A: Address> Rules<A> {
         source_of(key, self.source.lookup(&query))
     }
 
-    /// Most specific source rule for a flow that the router's host stack sends.
+    /// The most specific source rule for a flow that the router's host stack sends.
     pub fn match_host_source<T: Tuple<Address = A>>(
         &self,
         key: &T,
@@ -290,7 +292,7 @@ impl<A: Address> Rules<A> {
         source_of(key, self.source.lookup(&query))
     }
 
-    /// Most specific destination rule for a flow that the router's host stack sends.
+    /// The most specific destination rule for a flow that the router's host stack sends.
     pub fn match_host_destination<T: Tuple<Address = A>>(
         &self,
         key: &T,
@@ -301,7 +303,8 @@ impl<A: Address> Rules<A> {
         destination_of(key, self.destination.lookup(&query))
     }
 
-    /// [`Rules::match_source`] for several keys with their protocols and interfaces, up to the shorter length.
+    /// Like [`Rules::match_source`], for several keys with their protocols and interfaces. If the slices differ in
+    /// length, the shorter length applies.
     #[inline]
     pub fn match_sources<T: Tuple<Address = A>>(
         &self,
@@ -321,7 +324,7 @@ impl<A: Address> Rules<A> {
     }
 }
 
-/// The port, if rules may name ports of this protocol.
+/// The port, if rules can match ports of this protocol.
 #[inline(always)]
 fn port(protocol: u8, port: u16) -> Option<u16> {
     matches!(protocol, 6 | 17).then_some(port)

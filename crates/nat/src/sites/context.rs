@@ -1,9 +1,9 @@
-//! Context of a site's inside keys: it encodes the site, its virtual router, and whether outside ports come from a
-//! pool.
+//! Context in the inside keys of a site. It encodes the site, its virtual router, and whether its outside ports come
+//! from a pool.
 
 use sluice_wire::Context;
 
-/// Flag in the context of a site; the next higher bit, which marks bridges, is then clear.
+/// Flag in the context of a site. The next higher bit, which marks bridges, must not be set.
 pub const SITES: Context = 1 << 30;
 
 /// Flag: outside ports come from a pool instead of the site's own public address.
@@ -12,10 +12,10 @@ pub const POOLED: Context = 1 << 29;
 /// Maximum number of sites.
 pub const MAX_SITES: u32 = 1 << ROUTER;
 
-/// Number of virtual routers that can have sites: those with lower numbers.
+/// Number of virtual routers that can have sites. Only routers with lower numbers can.
 pub const MAX_ROUTERS: u32 = 1 << (29 - ROUTER);
 
-/// First bit of the router number.
+/// Position of the router number's first bit.
 const ROUTER: u32 = 17;
 
 /// Context of a site in a virtual router.
@@ -36,13 +36,13 @@ pub fn is_pooled(context: Context) -> bool {
     context & POOLED != 0
 }
 
-/// Site number of a site's context.
+/// Number of the site to which a context belongs.
 #[inline(always)]
 pub fn site(context: Context) -> u32 {
     context % MAX_SITES
 }
 
-/// Context of outside keys: for a site, its router's context; otherwise the context itself.
+/// Context of outside keys. For a site, it is the context of its router; otherwise it is the context itself.
 #[inline(always)]
 pub fn outer(context: Context) -> Context {
     if is_site(context) {

@@ -1,19 +1,19 @@
-//! Hash index with two candidate buckets per hash, written by one thread and read by all.
+//! Hash index with two candidate buckets for each hash. One thread writes it, and all threads read it.
 
 use super::sync::{AtomicU32, Ordering};
 
-/// Number of slots per bucket; an entry is in one of two buckets.
+/// Number of slots in a bucket. An entry is in one of two buckets.
 const BUCKET: usize = 8;
 
-/// Index of numbers by hash. The caller's predicate decides whether a number matches.
+/// Index of numbers by hash. A predicate of the caller determines whether a number matches.
 #[derive(Debug)]
 pub struct Index {
-    /// Number plus 1; 0 if the slot is empty.
+    /// Slots: a number plus 1, or 0 if the slot is empty.
     places: Box<[AtomicU32]>,
 }
 
 impl Index {
-    /// Create an index for `capacity` entries. It is at most half full, so that two full buckets are rare.
+    /// Creates an index for `capacity` entries. It is at most half full, so that two full buckets are rare.
     pub fn new(capacity: usize) -> Self {
         let places = (2 * capacity).next_power_of_two().max(2 * BUCKET);
         Self {
@@ -21,7 +21,7 @@ impl Index {
         }
     }
 
-    /// Memory size in bytes.
+    /// Size of the memory in bytes.
     pub fn bytes(&self) -> usize {
         size_of_val(&*self.places)
     }
@@ -34,7 +34,7 @@ impl Index {
         })
     }
 
-    /// The number with this hash that satisfies the predicate.
+    /// The number that has this hash and satisfies the predicate.
     #[inline]
     pub fn find(&self, hash: u64, is: impl Fn(u32) -> bool) -> Option<u32> {
         let places = self.buckets(hash).into_iter().flatten();
@@ -42,7 +42,7 @@ impl Index {
         numbers.find(|&number| is(number))
     }
 
-    /// Insert a number; false, without effect, if both buckets are full. Called from only one thread.
+    /// Inserts a number. Returns false, without effect, if both buckets are full. Only one thread may call this.
     #[must_use]
     pub fn insert(&self, hash: u64, number: u32) -> bool {
         let free = |bucket: &[AtomicU32]| bucket.iter().filter(|place| place.load(Ordering::Relaxed) == 0).count();
@@ -55,7 +55,7 @@ impl Index {
         place.is_some()
     }
 
-    /// Remove a number. Called from the thread that inserts.
+    /// Removes a number. Only the inserting thread may call this.
     pub fn remove(&self, hash: u64, number: u32) {
         let places = self.buckets(hash).into_iter().flatten();
         let mut own = places.filter(|place| place.load(Ordering::Relaxed) == number + 1);

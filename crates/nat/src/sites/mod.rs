@@ -1,14 +1,15 @@
 //! Subscriber sites: translation of their terminals' packets, and forwarding of answers.
 //!
-//! A site's number is part of the context of its inside keys, so terminals of different sites may have the same
-//! address. Workers read [`Sites`] without locks; one thread changes individual entries through a [`SiteWriter`].
+//! The number of a site is part of the context of its inside keys, so that terminals of different sites may have the
+//! same address. Workers read [`Sites`] without locks, while one thread modifies individual entries with a
+//! [`SiteWriter`].
 
 mod context;
 mod index;
 mod table;
 mod writer;
 
-/// Atomics of the table. The model test compiles the same source with the atomics of its checker.
+/// Atomics of the table. The model test compiles the same source with the atomics of the model checker.
 mod sync {
     pub use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 }

@@ -1,23 +1,23 @@
-//! Table of sites and terminals that workers read.
+//! Table of sites and terminals, which workers read.
 
 use super::index::Index;
 use super::keyed::{Secret, fold};
 use super::sync::{AtomicU32, AtomicU64, Ordering, fence};
 use sluice_wire::Context;
 
-/// Maximum number of terminals of all sites, limited by the size of the field that refers to them.
+/// Maximum number of terminals of all sites. It is limited by the size of the field that refers to a terminal.
 pub const MAX_TERMINALS: u32 = (1 << 20) - 1;
 
-/// Flag in a site's word: the site has a public address, stored with its router in the same word.
+/// Flag in the word of a site: the site has a public address. The word also contains this address and the router.
 const PUBLIC: u64 = 1 << 63;
 
-/// Flag in a site's pool word: the site has a pool, stored in the same word.
+/// Flag in the pool word of a site: the site has a pool, whose number is in the same word.
 const HAS_POOL: u32 = 1 << 31;
 
 /// Nanoseconds per second.
 const SECOND: u64 = 1_000_000_000;
 
-/// Kind of request that terminals send to the gateway; each site has a separate rate limit per kind.
+/// Kind of request that terminals send to the gateway. Each site has a separate rate limit for each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum RequestKind {
@@ -28,11 +28,11 @@ pub enum RequestKind {
 }
 
 impl RequestKind {
-    /// Number of kinds.
+    /// Number of request kinds.
     pub(super) const COUNT: usize = 2;
 
-    /// Nanoseconds per request, and maximum burst. The DHCP relay has stricter limits; these keep a single site from
-    /// filling the queue that all sites share.
+    /// Nanoseconds per request, and maximum burst. The DHCP relay has stricter limits. The limits here prevent a single
+    /// site from filling the queue that all sites share.
     fn rate(self) -> (u64, u64) {
         match self {
             Self::Arp => (SECOND / 50, 200),
@@ -41,7 +41,7 @@ impl RequestKind {
     }
 }
 
-/// Cache line of a terminal. Its key is 0 while the line is free or being written.
+/// Cache line of a terminal. Its key is 0 while the line is free or is being written.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct Line {
@@ -51,9 +51,9 @@ pub(super) struct Line {
     pub mac: AtomicU64,
     /// Virtual MAC of the site; 0 if none.
     pub virtual_mac: AtomicU64,
-    /// VLAN tags of the site as in frames, outermost first, padded with zeros.
+    /// VLAN tags of the site as in frames, outermost tag first, padded with zeros.
     pub tags: AtomicU64,
-    /// Public address of the site, number of tags, and interface.
+    /// Public address of the site, number of VLAN tags, and interface.
     pub place: AtomicU64,
 }
 
@@ -69,16 +69,16 @@ impl Line {
     }
 }
 
-/// Words of a site.
+/// The words of a site.
 #[derive(Debug)]
 pub(super) struct Site {
-    /// Public address and router, with [`PUBLIC`].
+    /// Public address and router, with the flag [`PUBLIC`].
     pub public: AtomicU64,
-    /// Virtual MAC; 0 if none.
+    /// Virtual MAC of the site; 0 if none.
     pub mac: AtomicU64,
-    /// Pool, with [`HAS_POOL`].
+    /// Pool of the site, with the flag [`HAS_POOL`].
     pub pool: AtomicU32,
-    /// By [`RequestKind`]: time in nanoseconds at which the rate limiter is idle again.
+    /// Time in nanoseconds at which the rate limiter's token bucket will be full, for each [`RequestKind`].
     pub calls: [AtomicU64; RequestKind::COUNT],
 }
 
@@ -93,7 +93,8 @@ impl Site {
     }
 }
 
-/// A MAC address as a word with its first byte lowest, as little-endian processors load it from a frame.
+/// A MAC address as a word whose lowest byte is the first byte of the address. Little-endian processors load it in this
+/// form from a frame.
 #[inline(always)]
 pub fn word_of(mac: [u8; 6]) -> u64 {
     let [a, b, c, d, e, f] = mac;
@@ -118,25 +119,26 @@ pub(super) fn place_word(public: u32, tags: u8, interface: u16) -> u64 {
     u64::from(public) << 32 | u64::from(tags) << 16 | u64::from(interface)
 }
 
-/// Snapshot of a terminal, as needed to forward a packet.
+/// Snapshot of a terminal with the data that is needed to forward a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct View {
     /// MAC address in the form of [`word_of`].
     pub mac: u64,
-    /// Source MAC of the site's packets upstream, in the form of [`word_of`]; 0 means the interface's own address.
+    /// Source MAC of the site's packets towards the network, in the form of [`word_of`]; 0 means the MAC of the
+    /// interface.
     pub virtual_mac: u64,
-    /// VLAN tags of the site as in frames, first byte lowest: type and control of the outermost tag, then of the inner
-    /// one.
+    /// VLAN tags of the site as in frames, with the first byte lowest: type and control information of the outermost
+    /// tag, then those of the inner tag.
     pub tags: u64,
     /// Number of tags.
     pub tag_count: u8,
-    /// Interface through which the terminal is reached.
+    /// Interface through which the terminal can be reached.
     pub interface: u16,
-    /// Public address of its site; 0 if none.
+    /// Public address of the terminal's site; 0 if none.
     pub public: u32,
 }
 
-/// Table of sites and terminals. Its memory is allocated once at start.
+/// Table of sites and terminals. All memory is allocated at start.
 #[derive(Debug)]
 pub struct Sites {
     pub(super) slots: Box<[Line]>,
@@ -152,14 +154,14 @@ pub struct Sites {
     secret: Secret,
 }
 
-/// Public addresses available to sites in a virtual router: the router's context, first address, last address.
+/// Public addresses that sites of a virtual router can have: context of the router, first address, last address.
 pub type Network = (Context, u32, u32);
 
-/// Owners of the addresses of a network.
+/// Owners of the addresses in a network.
 #[derive(Debug)]
 pub(super) struct Owners {
     pub network: Network,
-    /// By address: the site that has it or had it last, plus 1.
+    /// For each address: number plus 1 of the site that has it or had it last.
     pub sites: Box<[AtomicU32]>,
 }
 
@@ -171,7 +173,7 @@ impl Owners {
     }
 }
 
-/// No site; larger than any site number.
+/// Site number that means "no site". It is larger than any site number.
 pub const NOBODY: u32 = u32::MAX;
 
 /// Key of a terminal.
@@ -180,7 +182,7 @@ pub(super) fn key_of(context: u32, address: u32) -> u64 {
     u64::from(context) << 32 | u64::from(address)
 }
 
-/// Allocate lines for terminals, on huge pages for large tables because packets access them randomly.
+/// Allocates the lines of terminals. Large tables are on huge pages, because packets access them randomly.
 fn lines(terminals: u32) -> Box<[Line]> {
     let mut slots = Vec::with_capacity(terminals as usize);
     sluice_table::pages::prefer_huge(slots.spare_capacity_mut());
@@ -201,7 +203,7 @@ impl Sites {
         }
     }
 
-    /// Memory size in bytes.
+    /// Size of the memory in bytes.
     pub fn bytes(&self) -> usize {
         let owners = self.owners.iter().map(|owners| size_of_val(&*owners.sites));
         let indexes = self.terminals.bytes() + self.macs.bytes() + owners.sum::<usize>();
@@ -213,7 +215,7 @@ impl Sites {
         self.sites.len() as u32
     }
 
-    /// Number of terminals, and their maximum.
+    /// Number of terminals, and maximum number of terminals.
     pub fn terminals(&self) -> (u32, u32) {
         (self.count.load(Ordering::Relaxed), self.slots.len() as u32)
     }
@@ -222,7 +224,7 @@ impl Sites {
         fold(self.secret, word, 0)
     }
 
-    /// Prefetch the line of a terminal.
+    /// Prefetches the line of a terminal.
     #[inline(always)]
     pub fn prefetch(&self, terminal: u32) {
         if let Some(slot) = self.slots.get(terminal as usize) {
@@ -242,7 +244,7 @@ impl Sites {
         let virtual_mac = slot.virtual_mac.load(Ordering::Relaxed);
         let tags = slot.tags.load(Ordering::Relaxed);
         let place = slot.place.load(Ordering::Relaxed);
-        // Pairs with the writer's fence: a word that belongs to another terminal is visible only with another key.
+        // Pairs with the fence of the writer: if a word of another terminal was read, the key read below differs.
         fence(Ordering::Acquire);
         (slot.key.load(Ordering::Relaxed) == key).then_some(View {
             mac,
@@ -254,7 +256,7 @@ impl Sites {
         })
     }
 
-    /// Number of the terminal with this context and address.
+    /// Number of the terminal that has this context and address.
     #[inline]
     pub fn find(&self, context: u32, address: u32) -> Option<u32> {
         let key = key_of(context, address);
@@ -272,7 +274,7 @@ impl Sites {
         (word & PUBLIC != 0).then_some(word as u32)
     }
 
-    /// Owner entry of a public address in a virtual router; `None` if the address is in no site network.
+    /// Owner entry of a public address in a virtual router; `None` if no network of sites contains the address.
     #[inline(always)]
     pub(super) fn place(&self, router: Context, public: u32) -> Option<&AtomicU32> {
         let mut owners = self.owners.iter();
@@ -283,9 +285,9 @@ impl Sites {
         })
     }
 
-    /// The site that receives a packet to a public address of a virtual router: the one that has the address or had it
-    /// last, because its sessions still end there. [`NOBODY`] if no site has had it yet. `None` if the address is in no
-    /// site network.
+    /// The site that receives a packet to a public address of a virtual router. It is the site that has the address or
+    /// had it last, because sessions with the address may still belong to it. [`NOBODY`] if no site has had the
+    /// address. `None` if no network of sites contains the address.
     #[inline(always)]
     pub fn recipient(&self, router: Context, public: u32) -> Option<u32> {
         let place = self.place(router, public)?;
@@ -301,7 +303,7 @@ impl Sites {
         is.then_some(site)
     }
 
-    /// Networks of public addresses available to sites.
+    /// Networks of public addresses that sites can have.
     pub fn networks(&self) -> impl Iterator<Item = Network> + '_ {
         self.owners.iter().map(|owners| owners.network)
     }
@@ -312,7 +314,7 @@ impl Sites {
         (word != 0).then(|| mac_of(word))
     }
 
-    /// Site with a virtual MAC.
+    /// The site that has this virtual MAC.
     pub fn site_of_mac(&self, mac: [u8; 6]) -> Option<u32> {
         let word = word_of(mac);
         let is = |site: u32| {
@@ -322,7 +324,7 @@ impl Sites {
         (word != 0).then(|| self.macs.find(self.hash(word), is))?
     }
 
-    /// Pool of a site's outside ports.
+    /// Pool from which a site's outside ports are allocated.
     pub fn pool(&self, site: u32) -> Option<u16> {
         let word = self.sites.get(site as usize)?.pool.load(Ordering::Acquire);
         (word & HAS_POOL != 0).then_some(word as u16)

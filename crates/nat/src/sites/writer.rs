@@ -13,7 +13,7 @@ use super::table::{Line, MAX_TERMINALS, Network, Sites, key_of, place_word, pool
 /// Marks the end of a list of terminals.
 const NONE: u32 = u32::MAX;
 
-/// A terminal with its address in a site.
+/// A terminal, with its address in a site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terminal {
     /// Context of the site.
@@ -22,9 +22,9 @@ pub struct Terminal {
     pub address: u32,
     /// MAC address of the terminal.
     pub mac: [u8; 6],
-    /// Interface through which the terminal is reached.
+    /// Interface through which the terminal can be reached.
     pub interface: u16,
-    /// VLAN tags of the site on that interface, outermost first.
+    /// VLAN tags of the site on that interface, outermost tag first.
     pub tags: [Option<Tag>; 2],
 }
 
@@ -33,7 +33,7 @@ pub struct Terminal {
 #[error("the table of terminals is full: raise `terminals` under [subscribers]")]
 pub struct TerminalsFull;
 
-/// Another site, given by its number, has the address or MAC.
+/// Another site has the address or MAC. The value is the number of that site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("site {0} already has the address")]
 pub struct OtherSite(pub u32);
@@ -42,18 +42,19 @@ pub struct OtherSite(pub u32);
 #[derive(Debug)]
 pub struct SiteWriter {
     table: Arc<Sites>,
-    /// Free lines, longest free first. Late reuse lets sessions that still refer to a line detect that it is empty.
+    /// Free lines; the line that has been free for the longest time is reused first. Thus sessions that still refer to
+    /// a line can detect that it is empty.
     free: VecDeque<u32>,
-    /// By site: number of its first terminal.
+    /// Number of the first terminal of each site.
     first: Vec<u32>,
-    /// By terminal: the next and previous terminal of the same site.
+    /// Numbers of the next and the previous terminal of the same site, by terminal.
     next: Vec<u32>,
     before: Vec<u32>,
 }
 
 impl SiteWriter {
-    /// Create an empty table with the given capacities and networks of public addresses, and its writer. The secret
-    /// keys the hashes.
+    /// Creates an empty table with these capacities and networks of public addresses, and its writer. `secret` is the
+    /// key of the hashes.
     pub fn new(sites: u32, terminals: u32, networks: &[Network], secret: [u64; 2]) -> (Self, Arc<Sites>) {
         let (sites, terminals) = (sites.min(context::MAX_SITES), terminals.min(MAX_TERMINALS));
         let table = Arc::new(Sites::new(sites, terminals, networks, secret));
@@ -72,17 +73,17 @@ impl SiteWriter {
         &self.table
     }
 
-    /// Memory size of the writer in bytes, without the table.
+    /// Size in bytes of the memory of the writer, without the table.
     pub fn bytes(&self) -> usize {
         let lists = [&self.first, &self.next, &self.before].map(Vec::capacity);
         size_of::<u32>() * (self.free.capacity() + lists.iter().sum::<usize>())
     }
 
-    /// Set the virtual MAC that a site uses upstream, and the pool of its ports. Must be called before terminals of the
+    /// Sets the virtual MAC of a site towards the network, and the pool of its ports. Must be called before terminals of the
     /// site are added.
     ///
     /// # Errors
-    /// Another site has the MAC; nothing is changed.
+    /// Another site has the MAC. Nothing changes.
     pub fn set_site(&mut self, site: u32, mac: Option<[u8; 6]>, pool: Option<u16>) -> Result<(), OtherSite> {
         let table = &self.table;
         let word = mac.map_or(0, word_of);
@@ -101,7 +102,7 @@ impl SiteWriter {
             if old != 0 {
                 table.macs.remove(table.hash(old), site);
             }
-            // If both buckets are full, the site is not found by its MAC, and frames to the MAC are treated as not for
+            // If both buckets are full, the site can't be found by its MAC, and frames to the MAC are not accepted by
             // this gateway.
             let _ = word != 0 && table.macs.insert(table.hash(word), site);
         }
@@ -113,20 +114,20 @@ impl SiteWriter {
         Ok(())
     }
 
-    /// Remove a site with its terminals and its public address.
+    /// Removes a site with its terminals and its public address.
     pub fn clear_site(&mut self, site: u32) {
         for terminal in self.of_site(site).collect::<Vec<_>>() {
             self.free_line(terminal);
         }
         self.withdraw(site);
-        // Clearing the MAC cannot conflict with another site.
+        // Clearing the MAC can't conflict with another site.
         let _ = self.set_site(site, None, None);
     }
 
-    /// Set, change or clear a site's public address in its virtual router.
+    /// Sets, changes or clears the public address of a site in its virtual router.
     ///
     /// # Errors
-    /// Another site has the address; this site then has no public address.
+    /// Another site has the address. This site then has no public address.
     pub fn set_public(&mut self, site: u32, router: u16, address: Option<u32>) -> Result<(), OtherSite> {
         let Some(address) = address else {
             self.withdraw(site);
@@ -146,7 +147,7 @@ impl SiteWriter {
         let word = public_word(router, address);
         if let Some(record) = table.sites.get(site as usize) {
             record.public.store(word, Ordering::Release);
-            // Addresses outside the configured networks have no entry.
+            // Addresses outside of the configured networks have no entry.
             if let Some(place) = table.place(router.into(), address) {
                 place.store(site + 1, Ordering::Release);
             }
@@ -176,7 +177,7 @@ impl SiteWriter {
         }
     }
 
-    /// Terminals of a site.
+    /// Numbers of a site's terminals.
     fn of_site(&self, site: u32) -> impl Iterator<Item = u32> + '_ {
         let known = |number: &u32| *number != NONE;
         let first = self.first.get(site as usize).copied().filter(known);
@@ -185,8 +186,8 @@ impl SiteWriter {
         })
     }
 
-    /// Add a terminal with an address. A known terminal is left unchanged. If its MAC, interface or tags differ, it
-    /// replaces the previous terminal, whose sessions end.
+    /// Adds a terminal with an address. If an equal terminal exists, nothing changes. If the existing terminal with this address
+    /// differs in its MAC, interface or tags, it is replaced, and its sessions end.
     ///
     /// # Errors
     /// The table is full.
@@ -240,7 +241,7 @@ impl SiteWriter {
         })
     }
 
-    /// Remove a terminal. False if it was not known.
+    /// Removes a terminal. Returns false if it does not exist.
     pub fn remove_terminal(&mut self, context: Context, address: u32) -> bool {
         let known = self.table.find(context, address);
         if let Some(number) = known {
@@ -249,7 +250,7 @@ impl SiteWriter {
         known.is_some()
     }
 
-    /// Free a line.
+    /// Frees a line.
     fn free_line(&mut self, number: u32) {
         let table = &self.table;
         let Some(slot) = table.slots.get(number as usize) else {
@@ -272,14 +273,14 @@ impl SiteWriter {
     }
 }
 
-/// Mark a line as free and return its previous key. The other words are written only after readers can see this.
+/// Marks a line as free and returns its previous key. Other words may be written only after readers can see the mark.
 fn empty(slot: &Line) -> u64 {
     let key = slot.key.swap(0, Ordering::AcqRel);
     fence(Ordering::Release);
     key
 }
 
-/// VLAN tags as in frames, and their number.
+/// VLAN tags as in frames, and the number of tags.
 fn tags(terminal: &Terminal) -> (u64, u8) {
     let mut bytes = [0; 8];
     let tags = terminal.tags.iter().flatten();

@@ -7,11 +7,11 @@ use super::Refused;
 pub struct FeedCounts {
     /// Number of messages.
     pub messages: u64,
-    /// Number of routes offered, including repeated ones.
+    /// Number of routes that were offered, including repeated offers.
     pub offered: u64,
-    /// Number of routes withdrawn.
+    /// Number of routes that were withdrawn.
     pub withdrawn: u64,
-    /// Number of next hops and next-hop groups set.
+    /// Number of next hops and next-hop groups that were defined or changed.
     pub next_hops: u64,
     refused: [u64; Refused::ALL.len()],
 }
@@ -29,7 +29,7 @@ impl Default for FeedCounts {
 }
 
 impl FeedCounts {
-    /// Number of messages, or of next hops in a message, that were ignored for this reason.
+    /// Number of messages, or of single next hops in messages, that were ignored for this reason.
     pub fn refused(&self, reason: Refused) -> u64 {
         self.refused[reason as usize]
     }

@@ -1,6 +1,6 @@
-//! FPM framing: a four-byte header before netlink messages, over TCP (FRR, `fpm/fpm.h`).
+//! FPM framing over TCP: each frame has a four-byte header and contains netlink messages (FRR, `fpm/fpm.h`).
 
-/// Maximum frame length.
+/// Maximum length of a frame in bytes.
 pub const MAX_FRAME: usize = 32 * 1024;
 
 const HEADER: usize = 4;
@@ -10,18 +10,18 @@ const NETLINK: u8 = 1;
 /// Why a connection's byte stream is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
-    /// The frame has another version.
+    /// The FPM version of the frame is not supported.
     #[error("FPM version {0} is not supported, only version 1")]
     Version(u8),
     /// The frame does not contain netlink messages.
     #[error("FPM message type {0} is not supported, only netlink (1): load zebra's module dplane_fpm_nl")]
     Kind(u8),
-    /// The length is invalid.
+    /// The length of the frame is invalid.
     #[error("an FPM frame of {0} bytes is out of range: 4 to {MAX_FRAME}")]
     Length(usize),
 }
 
-/// Received bytes of a connection that are not consumed yet.
+/// Received bytes of a connection that have not been consumed.
 #[derive(Debug, Default)]
 pub struct FrameBuffer {
     bytes: Vec<u8>,
@@ -29,7 +29,7 @@ pub struct FrameBuffer {
 }
 
 impl FrameBuffer {
-    /// Reserve space for received bytes after those that are not consumed yet.
+    /// Reserves space for received bytes after the bytes that have not been consumed.
     pub fn reserve(&mut self, bytes: usize) -> &mut Vec<u8> {
         self.bytes.drain(..self.taken);
         self.taken = 0;
@@ -37,23 +37,23 @@ impl FrameBuffer {
         &mut self.bytes
     }
 
-    /// Append received bytes.
+    /// Appends received bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         self.reserve(bytes.len()).extend_from_slice(bytes);
     }
 
-    /// Whether the next frame is complete.
+    /// Whether the buffer contains a complete frame.
     ///
     /// # Errors
-    /// The stream is invalid, and the connection must be closed.
+    /// The stream is invalid. The caller must close the connection.
     pub fn is_whole(&self) -> Result<bool, FrameError> {
         Ok(self.length()?.is_some())
     }
 
-    /// The messages of the next complete frame; `None` if the frame is incomplete.
+    /// Removes the next complete frame and returns its messages; `None` if the frame is incomplete.
     ///
     /// # Errors
-    /// The stream is invalid, and the connection must be closed.
+    /// The stream is invalid. The caller must close the connection.
     pub fn take(&mut self) -> Result<Option<&[u8]>, FrameError> {
         let Some(length) = self.length()? else {
             return Ok(None);
@@ -82,7 +82,7 @@ impl FrameBuffer {
         Ok((rest.len() >= length).then_some(length))
     }
 
-    /// Whether an incomplete frame is buffered.
+    /// Whether the buffer contains an incomplete frame.
     pub fn is_cut(&self) -> bool {
         self.taken < self.bytes.len()
     }

@@ -1,4 +1,4 @@
-//! Hostile messages, for tests and the fuzzer.
+//! Processing of arbitrary bytes, for tests and the fuzzer.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use super::{Feed, Links, MAIN_TABLE, RoutePeer, fpm};
 use crate::Prefix;
 use crate::rib::{MAX_HOPS, Origin, Rib};
 
-/// Process arbitrary bytes as those of a connection, for tests and the fuzzer.
+/// Processes arbitrary bytes as if they were received on a connection.
 pub fn hostile(bytes: &[u8]) {
     struct Nothing;
     impl crate::rib::Sink for Nothing {

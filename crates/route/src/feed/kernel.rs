@@ -1,4 +1,5 @@
-//! Routes of the kernel's table: all are mirrored, and for each prefix the routes that the kernel uses are offered.
+//! Routes of a kernel table. All routes of the table are mirrored. For each prefix, the routes that the kernel uses are
+//! offered to the RIB.
 
 use super::mirror::{DeleteResult, KernelTarget, SelectedRoute};
 use super::netlink::{self, Kind, RouteMessage};
@@ -9,8 +10,8 @@ use crate::rib::{Group, MAX_HOPS, Offer, OfferedNextHop, Origin, Rib, Target, We
 use crate::{Prefix, Time};
 
 impl Feed {
-    /// Select routes again if next-hop objects have changed or been deleted since the last call. This examines all
-    /// routes, so call it once for all pending messages.
+    /// Selects routes again if next-hop objects have changed or were deleted since the last call. All routes are
+    /// examined, so the function should be called once after all pending messages.
     pub fn settle(&mut self, rib: &mut Rib, now: Time) {
         for (prefix, metrics) in self.mirror.settle() {
             if let Err(refused) = self.offer_chosen(rib, prefix, &metrics, now) {
@@ -19,7 +20,7 @@ impl Feed {
         }
     }
 
-    /// Add or change a route of the kernel's table.
+    /// Adds or changes a route of the kernel's table.
     pub(super) fn mirror_route(
         &mut self,
         rib: &mut Rib,
@@ -27,8 +28,8 @@ impl Feed {
         is_of_object: bool,
         now: Time,
     ) -> Result<(), Refused> {
-        // When a next-hop object changes, the kernel sends each route that uses it as a replacement, but the route's
-        // position does not change.
+        // When a next-hop object changes, the kernel reports each route that uses the object as a replacement. The
+        // position of the route in its list does not change.
         if let Some(id) = route.next_hop.filter(|_| is_of_object)
             && self.mirror.has_object(route.prefix, route.metric, id)
         {
@@ -38,7 +39,7 @@ impl Feed {
         let followed = Self::is_foreign(route).and_then(|()| self.count_legs(route, &lead));
         let is_listed = route.flags & netlink::MULTI != 0;
         let offered = if self.mirror.is_empty(route.prefix) {
-            // Fast case: almost every prefix has a single route, so no selection is needed.
+            // Fast case: almost every prefix has only one route, so no selection is necessary.
             let only = followed.is_ok().then(|| SelectedRoute {
                 metric: route.metric,
                 protocol: route.protocol,
@@ -58,21 +59,21 @@ impl Feed {
         followed.and(offered).inspect(|()| self.counts.offered += 1)
     }
 
-    /// Delete a route of the kernel's table, or some of its next hops.
+    /// Deletes a route of the kernel's table, or some of its next hops.
     pub(super) fn unmirror_route(&mut self, rib: &mut Rib, route: &RouteMessage<'_>, now: Time) -> Result<(), Refused> {
         let lead = lead(route)?;
         let before = self.metrics(route.prefix);
         match self.mirror.delete_route(route, lead) {
             DeleteResult::Known => return Ok(()),
             DeleteResult::Changed => self.counts.withdrawn += 1,
-            // The mirror differs from the kernel's table.
+            // The deletion of an unknown route shows that the mirror differs from the kernel's table.
             DeleteResult::Diverged => self.is_disturbed = true,
         }
         Self::is_foreign(route)?;
         self.offer_chosen(rib, route.prefix, &before, now)
     }
 
-    /// Count the unsupported parts of a route; an error if no part is supported.
+    /// Counts the unsupported next hops of a route. Returns an error if no next hop is supported.
     fn count_legs(&mut self, route: &RouteMessage<'_>, lead: &KernelTarget) -> Result<(), Refused> {
         match lead {
             KernelTarget::Legs(legs) => {
@@ -91,16 +92,16 @@ impl Feed {
         }
     }
 
-    /// Metrics at which the kernel has routes to a prefix.
+    /// Metrics of the routes that the kernel has for a prefix.
     fn metrics(&self, prefix: Prefix) -> Vec<u32> {
         let all = self.mirror.chosen(prefix, |_| true);
         all.into_iter().map(|chosen| chosen.metric).collect()
     }
 
-    /// Offer the routes that the kernel uses for a prefix, and withdraw earlier offers at other metrics.
+    /// Offers the routes that the kernel uses for a prefix, and withdraws earlier offers with other metrics.
     ///
-    /// The kernel has no administrative distances, so all routes of a prefix get the distance of the route that the
-    /// kernel uses.
+    /// The kernel has no administrative distances. All routes of a prefix get the distance that follows from the
+    /// protocol of the route that the kernel uses.
     fn offer_chosen(&mut self, rib: &mut Rib, prefix: Prefix, before: &[u32], now: Time) -> Result<(), Refused> {
         let usable = |lead: &KernelTarget| match lead {
             KernelTarget::Legs(legs) => legs.iter().any(|leg| self.way(prefix, leg).is_ok()),
@@ -139,7 +140,7 @@ impl Feed {
         result
     }
 
-    /// The group that a selected route refers to; otherwise its next hops are in `self.hops`.
+    /// The group that a selected route refers to. If it refers to none, its next hops are stored in `self.hops`.
     fn chosen_target(
         &mut self,
         rib: &mut Rib,

@@ -1,7 +1,6 @@
-//! Routes reported by daemons and the kernel as netlink messages: decodes them and offers the routes to a [`Rib`].
+//! Route feeds: decodes the netlink messages of routing daemons and of the kernel, and offers the routes to a [`Rib`].
 //!
-//! A [`Feed`] holds the state of one peer. It continues after any message; a counter records each message that it
-//! ignores.
+//! A [`Feed`] contains the state of one peer. No message stops it; ignored messages are counted by reason.
 
 mod count;
 pub mod fpm;
@@ -32,25 +31,25 @@ use crate::{Address, DropKind, InterfaceIndex, Prefix, Time};
 /// Meaning of interface numbers in messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Links {
-    /// Numbers of interfaces in the router's own namespace.
+    /// Interface numbers in the router's own network namespace.
     Numbered(BTreeMap<u32, InterfaceIndex>),
-    /// Numbers of interfaces on another host, which are ignored: next hops are resolved by the addresses of their
+    /// Interface numbers of another host. They are ignored, and next hops are resolved by the addresses of their
     /// gateways.
     Foreign,
 }
 
-/// The peer that sends routes.
+/// A peer that sends routes.
 #[derive(Clone, Debug)]
 pub struct RoutePeer {
-    /// Origin of its routes: [`Origin::Fpm`] or [`Origin::Kernel`].
+    /// Origin of the peer's routes: [`Origin::Fpm`] or [`Origin::Kernel`].
     pub origin: Origin,
-    /// Number of the routing table whose routes are accepted.
+    /// Number of the routing table from which routes are accepted.
     pub table: u32,
-    /// Meaning of interface numbers.
+    /// Meaning of interface numbers in the peer's messages.
     pub links: Links,
 }
 
-/// The kernel's main table, which daemons use by default.
+/// Number of the kernel's main table, which routing daemons use by default.
 pub const MAIN_TABLE: u32 = 254;
 
 /// Result of a dump.
@@ -58,7 +57,7 @@ pub const MAIN_TABLE: u32 = 254;
 pub enum DumpResult {
     /// The dump is complete.
     Complete,
-    /// The table changed during the dump, so part of it may be missing.
+    /// The table changed during the dump, so that routes may be missing.
     Incomplete,
 }
 
@@ -70,22 +69,22 @@ pub struct Feed {
     /// Mirror of the kernel's table, if the peer is the kernel.
     mirror: KernelTable,
     counts: FeedCounts,
-    /// Next hops of the current message.
+    /// Next hops of the message that is being processed.
     hops: Vec<WeightedNextHop>,
-    /// Result of the requested dump, once it has ended.
+    /// Result of the requested dump; `None` until it has ended.
     listed: Option<DumpResult>,
     /// Whether the table changed during the dump.
     is_torn: bool,
     /// Request that caused the last change of a next-hop object.
     object_request: Option<(u32, u32)>,
-    /// Links of the namespace, and whether each is up.
+    /// Links of the network namespace by number, and whether each is up.
     links_up: BTreeMap<u32, bool>,
-    /// Whether an event may have removed routes without a message for each.
+    /// Whether an event may have removed routes without a message for each route.
     is_disturbed: bool,
 }
 
 impl Feed {
-    /// Create a feed without routes.
+    /// Creates a feed without routes.
     pub fn new(teller: RoutePeer) -> Self {
         Self {
             teller,
@@ -101,12 +100,12 @@ impl Feed {
         }
     }
 
-    /// The peer that sends routes.
+    /// The peer that sends the routes.
     pub fn peer(&self) -> &RoutePeer {
         &self.teller
     }
 
-    /// Change the meaning of interface numbers for later messages; earlier routes are not affected.
+    /// Changes the meaning of interface numbers for later messages. Earlier routes are not affected.
     pub fn set_links(&mut self, links: Links) {
         self.teller.links = links;
     }
@@ -116,8 +115,8 @@ impl Feed {
         &self.counts
     }
 
-    /// Handle a reconnect of the peer: its next-hop numbers become invalid, and routes that it does not send again
-    /// become stale.
+    /// Handles a new connection of the peer. Its earlier next-hop numbers become invalid, and its routes are stale
+    /// until it sends them again.
     pub fn begin(&mut self, rib: &mut Rib) {
         self.objects.clear(rib);
         self.mirror.begin();
@@ -125,24 +124,24 @@ impl Feed {
         rib.begin_replay(self.teller.origin);
     }
 
-    /// Take the result of the dump, if it has ended since the last call.
+    /// The result of the dump, if the dump has ended since the last call.
     pub fn take_dump_result(&mut self) -> Option<DumpResult> {
         self.listed.take()
     }
 
-    /// End the dump: later messages are changes. Returns false if part of the dump may be older than a change that was
-    /// reported before it; then the table must be dumped again.
+    /// Ends the dump. All later messages report changes. Returns false if a part of the dump may be older than a change
+    /// that was reported before it; the caller must then request another dump.
     pub fn end_dump(&mut self) -> bool {
         self.mirror.end_listing()
     }
 
-    /// Whether routes may have changed without a message since the last call: the kernel removes routes silently when a
-    /// link is set down or an address is deleted (`fib_sync_down_dev`). The table must then be dumped again.
+    /// Whether routes may have changed without a message since the last call. The kernel removes routes silently when a
+    /// link is set down or an address is deleted (`fib_sync_down_dev`). The caller must then request another dump.
     pub fn take_resync_needed(&mut self) -> bool {
         std::mem::take(&mut self.is_disturbed)
     }
 
-    /// Process messages in order. Their effect is visible after the next [`Rib::publish`].
+    /// Processes messages in order. Their effect is visible after the next [`Rib::publish`].
     pub fn follow(&mut self, rib: &mut Rib, bytes: &[u8], now: Time) {
         for message in netlink::messages(bytes) {
             self.counts.messages += 1;
@@ -187,19 +186,19 @@ impl Feed {
         self.teller.origin == Origin::Kernel
     }
 
-    /// Whether an event of a link or address may have removed or restored routes.
+    /// Whether a link or address event may have removed or restored routes.
     fn disturbs(&mut self, message: &Message<'_>) -> bool {
         let is_v4 = message.body.first() == Some(&netlink::INET);
         match (message.kind, netlink::link(message.body)) {
             (kind::NEW_LINK, Some(link)) => self.links_up.insert(link.index, link.is_up) != Some(link.is_up),
             (kind::DELETE_LINK, Some(link)) => self.links_up.remove(&link.index).is_some(),
-            // Dead next hops become usable again with the first IPv4 address.
+            // The first IPv4 address of an interface makes dead next hops usable again.
             (kind::NEW_ADDRESS, _) => is_v4,
             _ => true,
         }
     }
 
-    /// Whether a message is about a route of this peer's table.
+    /// Checks that a message concerns a route in the peer's table.
     fn is_relevant(&self, message: &RouteMessage<'_>) -> Result<(), Refused> {
         if message.table != self.teller.table {
             return Err(Refused::Table);
@@ -210,7 +209,7 @@ impl Feed {
         Ok(())
     }
 
-    /// Whether a route comes from another source: neither derived from addresses nor created by Sluice.
+    /// Checks that a route was created by another source: it is neither derived from an address nor created by Sluice.
     fn is_foreign(message: &RouteMessage<'_>) -> Result<(), Refused> {
         match message.protocol {
             DERIVED => Err(Refused::Connected),
@@ -240,13 +239,13 @@ impl Feed {
         });
         match offered {
             Ok(()) => self.counts.offered += 1,
-            // The route's new target can't be used, so withdraw the old one.
+            // The new target of the route can't be used, so the old route is withdrawn.
             Err(_) => drop(rib.withdraw(route.prefix, origin, route.metric)),
         }
         offered
     }
 
-    /// The group that a route refers to; otherwise its next hops are in `self.hops`.
+    /// The group that a route refers to. If it refers to none, its next hops are stored in `self.hops`.
     fn target(&mut self, rib: &mut Rib, message: &RouteMessage<'_>) -> Result<Option<Group>, Refused> {
         self.hops.clear();
         if message.kind == Kind::Other {
@@ -260,7 +259,7 @@ impl Feed {
             return self.objects.group(rib, id).map(Some);
         }
         for leg in message.legs() {
-            // An unusable next hop does not affect the others.
+            // An unusable next hop is omitted; the other next hops are used.
             let leg = leg?;
             match self.way(message.prefix, &leg) {
                 Ok(_) if self.hops.len() == MAX_HOPS => return Err(Refused::NextHops),
@@ -278,7 +277,7 @@ impl Feed {
         }
     }
 
-    /// Target of a next hop.
+    /// Converts a next hop of a message to the form of the RIB.
     fn way(&self, to: Prefix, leg: &NextHopMember) -> Result<OfferedNextHop, Refused> {
         if leg.wraps {
             return Err(Refused::Encapsulation);
@@ -364,13 +363,13 @@ impl Feed {
 }
 
 /// Address that FRR writes in place of an IPv6 gateway (`ipv4_ll` in its `rt_netlink.c`). FRR adds a neighbour entry
-/// for it to its own kernel, but messages to other receivers do not contain that entry.
+/// for this address to the local kernel, but does not send that entry to other receivers.
 const PLACEHOLDER: Address = Address::V4(0xa9fe_0001);
 
-/// An IPv4 prefix, for which a gateway may be of either family.
+/// An IPv4 prefix. Gateways of its routes may belong to either address family.
 const ANY: Prefix = Prefix::ALL_V4;
 
-/// Kind of drop, if the route drops packets.
+/// How a route drops packets; `None` if it forwards them.
 fn drops(kind: Kind) -> Option<DropKind> {
     match kind {
         Kind::Blackhole => Some(DropKind::Blackhole),

@@ -1,5 +1,6 @@
-//! Decoding of netlink messages about routes and next hops, without copying (rtnetlink(7)). Numbers are in this host's
-//! byte order: remote daemons must run on machines with the same byte order, or their messages are malformed.
+//! Decoding of netlink messages about routes and next hops without copying (rtnetlink(7)). Numbers are in the byte
+//! order of the sending host, so a remote daemon must run on a machine with the byte order of this host; otherwise its
+//! messages are malformed.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -13,9 +14,9 @@ pub struct Message<'a> {
     pub kind: u16,
     /// Flags of the message (NLM_F_…).
     pub flags: u16,
-    /// Request that caused the message: its sequence number, and the netlink port of its sender.
+    /// The request that caused the message: sequence number, and netlink port of the requester.
     pub request: (u32, u32),
-    /// Bytes after the header.
+    /// The bytes after the message header.
     pub body: &'a [u8],
 }
 
@@ -49,11 +50,11 @@ pub mod kind {
     pub const DELETE_ADDRESS: u16 = 21;
 }
 
-/// NLM_F_MULTI: part of a dump.
+/// NLM_F_MULTI: the message is part of a dump.
 pub const MULTI: u16 = 2;
-/// NLM_F_REPLACE: replaces an existing route.
+/// NLM_F_REPLACE: the route replaces an existing one.
 pub const REPLACE: u16 = 0x100;
-/// NLM_F_APPEND: added after the existing routes.
+/// NLM_F_APPEND: the route was inserted after the existing ones.
 pub const APPEND: u16 = 0x800;
 
 /// NLM_F_DUMP_INTR: the table changed during a dump.
@@ -77,7 +78,7 @@ fn aligned(length: usize) -> usize {
     length.saturating_add(3) & !3
 }
 
-/// Split `bytes` into messages; the last item is an error if a message is truncated.
+/// Splits `bytes` into messages. If a message is truncated, the last item is an error.
 pub fn messages(mut bytes: &[u8]) -> impl Iterator<Item = Result<Message<'_>, Refused>> {
     std::iter::from_fn(move || {
         let head = std::mem::take(&mut bytes);
@@ -99,7 +100,7 @@ pub fn messages(mut bytes: &[u8]) -> impl Iterator<Item = Result<Message<'_>, Re
     })
 }
 
-/// Split `bytes` into attributes: type without flags, and value.
+/// Splits `bytes` into attributes. Each item is the type without flags, and the value.
 fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = Result<(u16, &[u8]), Refused>> {
     std::iter::from_fn(move || {
         let head = std::mem::take(&mut bytes);
@@ -135,26 +136,26 @@ fn address(family: u8, value: &[u8]) -> Result<Address, Refused> {
     parsed.ok_or(Refused::Malformed)
 }
 
-/// Decode RTA_VIA: a family and an address.
+/// Decodes RTA_VIA: an address family and an address.
 fn via(value: &[u8]) -> Result<Address, Refused> {
     let family = half(value).and_then(|family| u8::try_from(family).ok());
     address(family.ok_or(Refused::Malformed)?, value.get(2..).unwrap_or_default())
 }
 
-/// A single next hop as reported.
+/// A single next hop of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct NextHopMember {
     /// Gateway of the next hop.
     pub gateway: Option<Address>,
-    /// Interface, by the kernel's number; 0 if none is given.
+    /// Number of the interface in the kernel; 0 if the message contains none.
     pub interface: u32,
     /// Weight of the next hop.
     pub weight: u8,
-    /// Whether it encapsulates packets.
+    /// Whether the next hop encapsulates packets.
     pub wraps: bool,
-    /// RTNH_F_ONLINK: the gateway is on the link, whatever networks the link has.
+    /// RTNH_F_ONLINK: the gateway is considered on-link even if it is in no network of the link.
     pub is_onlink: bool,
-    /// Whether the kernel currently does not use it.
+    /// Whether the kernel does not use the next hop at the moment.
     pub is_dead: bool,
 }
 
@@ -165,9 +166,9 @@ pub enum Kind {
     Unicast,
     /// Drop packets silently.
     Blackhole,
-    /// Drop packets with an ICMP error: unreachable.
+    /// Drop packets and send an ICMP error: unreachable.
     Unreachable,
-    /// Drop packets with an ICMP error: prohibited.
+    /// Drop packets and send an ICMP error: prohibited.
     Prohibit,
     /// End the lookup in this table.
     Throw,
@@ -182,40 +183,40 @@ pub struct RouteMessage<'a> {
     pub prefix: Prefix,
     /// Number of the routing table.
     pub table: u32,
-    /// Protocol (RTPROT).
+    /// Routing protocol (RTPROT).
     pub protocol: u8,
     /// Type of the route.
     pub kind: Kind,
-    /// Whether the route applies only to some packets to the prefix.
+    /// Whether the route applies only to a part of the packets to the prefix.
     pub is_conditional: bool,
-    /// Whether it is a cached clone and not an entry of the table.
+    /// Whether the route is a cached clone, and not an entry of the table.
     pub is_cloned: bool,
     /// Metric of the route.
     pub metric: u32,
-    /// Hash of the other attributes that distinguish it from routes of the kernel's table with the same next hops.
+    /// Hash of the other attributes by which the kernel distinguishes routes with equal next hops.
     pub identity: u32,
     /// Flags of the message (NLM_F_…).
     pub flags: u16,
-    /// Number of the next-hop object or group that it refers to.
+    /// Number of the next-hop object or group that the route refers to.
     pub next_hop: Option<u32>,
-    /// The route's only next hop.
+    /// The next hop of the route, if it has only one.
     pub leg: NextHopMember,
     family: u8,
     multipath: &'a [u8],
 }
 
 const CLONED: u32 = 0x200;
-/// RTNH_F_DEAD: the interface is administratively down. The carrier state (RTNH_F_LINKDOWN) is read from the link
-/// itself, because the kernel sends no message when the carrier returns.
+/// RTNH_F_DEAD: the interface is administratively down. The carrier state (RTNH_F_LINKDOWN) is taken from link
+/// messages, because the kernel sends no route message when the carrier returns.
 const DEAD: u8 = 1;
-/// RTNH_F_ONLINK
+/// RTNH_F_ONLINK: the gateway is considered on-link.
 const ONLINK: u8 = 4;
 
 impl<'a> RouteMessage<'a> {
-    /// Decode the body of a message about a route.
+    /// Decodes the body of a message about a route.
     ///
     /// # Errors
-    /// It is malformed, or of another address family.
+    /// The message is malformed, or concerns another address family.
     pub fn read(
         Message {
             flags: of_message,
@@ -269,7 +270,7 @@ impl<'a> RouteMessage<'a> {
             match name {
                 1 => message.prefix = Prefix::new(address(family, value)?, length),
                 6 => message.metric = number(value)?,
-                // Attributes: preferred source, metrics such as an MTU, realm.
+                // Attributes: preferred source address, metrics such as the MTU, realm.
                 7 | 8 | 11 => (name, value).hash(&mut identity),
                 9 => message.multipath = value,
                 15 => message.table = number(value)?,
@@ -278,14 +279,14 @@ impl<'a> RouteMessage<'a> {
             }
         }
         if message.next_hop.is_none() {
-            // For a next-hop object, the object determines the type of its routes.
+            // If the route refers to a next-hop object, the object determines the type of the route.
             message.kind.hash(&mut identity);
         }
         message.identity = identity.finish() as u32;
         Ok(message)
     }
 
-    /// Next hops of the route, if it refers to none by number.
+    /// Next hops of the route, unless it refers to a next-hop object.
     pub fn legs(&self) -> impl Iterator<Item = Result<NextHopMember, Refused>> {
         let one = self.multipath.is_empty().then_some(Ok(self.leg));
         let (family, mut bytes) = (self.family, self.multipath);
@@ -321,13 +322,13 @@ impl<'a> RouteMessage<'a> {
 }
 
 impl NextHopMember {
-    /// Decode an attribute of a route, or of one of its next hops.
+    /// Decodes an attribute of a route or of one of its next hops.
     fn read(&mut self, family: u8, name: u16, value: &[u8]) -> Result<(), Refused> {
         match name {
             4 => self.interface = number(value)?,
             5 => self.gateway = Some(address(family, value)?),
             18 => self.gateway = Some(via(value)?),
-            // Attributes: MPLS label, encapsulation, and encapsulation type. Type 0 means no encapsulation.
+            // Attributes: MPLS label, encapsulation, encapsulation type. Encapsulation type 0 means none.
             19 | 22 => self.wraps = true,
             21 => self.wraps |= half(value).ok_or(Refused::Malformed)? != 0,
             _ => {}
@@ -341,11 +342,11 @@ impl NextHopMember {
 pub struct Link {
     /// Interface number.
     pub index: u32,
-    /// IFF_UP: set up, with or without a carrier.
+    /// IFF_UP: the link is administratively up. It may have no carrier.
     pub is_up: bool,
 }
 
-/// Decode the body of a message about a link.
+/// Decodes the body of a message about a link.
 pub fn link(body: &[u8]) -> Option<Link> {
     Some(Link {
         index: word(body.get(4..)?)?,
@@ -358,20 +359,20 @@ pub fn link(body: &[u8]) -> Option<Link> {
 pub struct NextHopMessage<'a> {
     /// Number of the object.
     pub id: u32,
-    /// Whether it drops packets.
+    /// Whether the object drops packets.
     pub is_blackhole: bool,
-    /// Whether it is for Ethernet frames.
+    /// Whether the object is used for the bridging of Ethernet frames.
     pub is_bridging: bool,
-    /// The next hop, if the object is not a group.
+    /// The next hop of the object, if it is not a group.
     pub leg: NextHopMember,
     group: Option<&'a [u8]>,
 }
 
 impl<'a> NextHopMessage<'a> {
-    /// Decode the body of a message about a next-hop object.
+    /// Decodes the body of a message about a next-hop object.
     ///
     /// # Errors
-    /// It is malformed.
+    /// The message is malformed.
     pub fn read(body: &'a [u8]) -> Result<Self, Refused> {
         let &[family, _, _, _, flags, _, _, _] = body.first_chunk().ok_or(Refused::Malformed)?;
         let mut message = Self {
@@ -406,7 +407,7 @@ impl<'a> NextHopMessage<'a> {
         }
     }
 
-    /// Members of a group with their weights; `None` if it is not a group.
+    /// Members of a group with their weights; `None` if the object is not a group.
     pub fn group(&self) -> Option<impl Iterator<Item = (u32, u8)>> {
         let member = |member: &[u8; 8]| {
             let &[a, b, c, d, weight, ..] = member;

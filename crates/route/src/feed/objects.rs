@@ -1,39 +1,40 @@
-//! Numbered next-hop objects and groups of a daemon, for the duration of its connection.
+//! Numbered next-hop objects of a routing daemon, and groups of them. They are valid for the duration of its
+//! connection.
 
 use std::collections::{BTreeSet, HashMap};
 
 use super::Refused;
 use crate::rib::{Group, MAX_HOPS, Rib, RibError, WeightedNextHop};
 
-/// Definition of an object number.
+/// Definition of a next-hop object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ObjectKind {
-    /// A next hop, or why it is unusable.
+    /// A single next hop, or the reason for which it is unusable.
     One(Result<WeightedNextHop, Refused>),
-    /// A group: object numbers with weights.
+    /// A group of objects: their numbers and weights.
     Several(Vec<(u32, u8)>),
 }
 
 #[derive(Debug)]
 struct Object {
     meaning: ObjectKind,
-    /// Group in the RIB for routes that refer to this number; `None` until a route does.
+    /// RIB group of the routes that refer to this object; `None` if no route refers to it.
     group: Option<Group>,
 }
 
-/// All next-hop objects by number.
+/// All next-hop objects of a daemon by number.
 #[derive(Debug, Default)]
 pub struct NextHopObjects {
     known: HashMap<u32, Object>,
-    /// By object number: the groups that contain it.
+    /// Numbers of the groups that contain an object, by the number of the object.
     members: HashMap<u32, BTreeSet<u32>>,
 }
 
-/// Maximum number of objects per daemon, which limits the memory that it can use in the control thread.
+/// Maximum number of objects per daemon. It limits the control thread's memory that a daemon can use.
 const MAX_OBJECTS: usize = 1 << 17;
 
 impl NextHopObjects {
-    /// Define or change an object; groups and routes that use it are updated.
+    /// Defines or changes an object. Groups and routes that use it are updated.
     pub fn set(&mut self, rib: &mut Rib, id: u32, meaning: ObjectKind) -> Result<(), Refused> {
         if self.known.get(&id).is_some_and(|object| object.meaning == meaning) {
             return Ok(());
@@ -54,7 +55,7 @@ impl NextHopObjects {
         self.follow(rib, id)
     }
 
-    /// Whether an object is usable by routes, or why not.
+    /// Checks whether routes can use an object.
     pub fn usable(&self, id: u32) -> Result<(), Refused> {
         match self.known.get(&id).ok_or(Refused::NextHop)?.meaning {
             ObjectKind::One(Err(refused)) => Err(refused),
@@ -62,15 +63,15 @@ impl NextHopObjects {
         }
     }
 
-    /// Make the routes that use an object unreachable.
+    /// Makes the routes that use an object unreachable.
     pub fn empty(&mut self, rib: &mut Rib, id: u32) {
         if let Some(group) = self.known.get(&id).and_then(|object| object.group) {
-            // An empty group does not exceed any limit.
+            // An empty group can't exceed a limit.
             let _ = rib.change_group(group, &[]);
         }
     }
 
-    /// Delete an object. Routes that use it keep its last definition.
+    /// Deletes an object. Routes that use it keep its last definition.
     pub fn remove(&mut self, rib: &mut Rib, id: u32) -> bool {
         self.leave_groups(id);
         let Some(object) = self.known.remove(&id) else {
@@ -79,19 +80,19 @@ impl NextHopObjects {
         if let Some(group) = object.group {
             rib.drop_group(group);
         }
-        // Like in the kernel, a group continues without the deleted member.
+        // As in the kernel, a group without the deleted member remains.
         let _ = self.follow(rib, id);
         true
     }
 
-    /// Delete all objects, because another daemon numbers its own. Routes keep the last definitions.
+    /// Deletes all objects, because the next connection defines its own numbers. Routes keep the last definitions.
     pub fn clear(&mut self, rib: &mut Rib) {
         let groups = self.known.drain().filter_map(|(_, object)| object.group);
         groups.for_each(|group| rib.drop_group(group));
         self.members.clear();
     }
 
-    /// The RIB group for routes that refer to an object.
+    /// The RIB group for routes that refer to an object. It is created if necessary.
     pub fn group(&mut self, rib: &mut Rib, id: u32) -> Result<Group, Refused> {
         self.usable(id)?;
         if let Some(group) = self.known.get(&id).and_then(|object| object.group) {
@@ -122,7 +123,7 @@ impl NextHopObjects {
         }
     }
 
-    /// Update an object's RIB group, and the groups that contain the object, after a change.
+    /// Updates the RIB group of a changed object, and the groups that contain the object.
     fn follow(&self, rib: &mut Rib, id: u32) -> Result<(), Refused> {
         let groups = self.members.get(&id).into_iter().flatten();
         for id in [&id].into_iter().chain(groups) {
@@ -133,7 +134,7 @@ impl NextHopObjects {
         Ok(())
     }
 
-    /// Next hops of an object, without unusable group members.
+    /// Next hops of an object. Unusable members of a group are omitted.
     fn hops(&self, id: u32) -> Vec<WeightedNextHop> {
         let one = |id: &u32, weight: u8| match self.known.get(id)?.meaning {
             ObjectKind::One(Ok(hop)) => Some(WeightedNextHop { weight, ..hop }),
@@ -151,7 +152,7 @@ impl NextHopObjects {
     }
 }
 
-/// Convert a RIB error to the reason that the feed counts.
+/// Converts a RIB error to a reason for which the feed ignores messages.
 pub(super) fn refusal(error: RibError) -> Refused {
     match error {
         RibError::Quota(_) => Refused::Quota,

@@ -1,35 +1,35 @@
-//! Routing protocols by their netlink number (RTPROT).
+//! Routing protocols, by their netlink number (RTPROT).
 
-/// RTPROT with which Sluice marks the routes that it adds to the kernel.
+/// RTPROT of the routes that Sluice adds to the kernel.
 pub const OWN_PROTOCOL: u8 = 0x53;
 
-/// RTPROT_KERNEL
+/// RTPROT_KERNEL: routes that the kernel derives from addresses.
 pub(super) const DERIVED: u8 = 2;
 
-/// Administrative distance of a daemon's routes by RTPROT, with the usual defaults of routers.
+/// Administrative distance of a daemon's routes by RTPROT. The values are the usual defaults of routers.
 pub fn distance(protocol: u8) -> u8 {
     match protocol {
-        // BOOT, STATIC, FRR's ZSTATIC: configured manually
+        // RTPROT BOOT, STATIC and FRR's ZSTATIC: configured manually.
         3 | 4 | 196 => 1,
-        // RA, DHCP
+        // RTPROT RA, DHCP
         9 | 16 => 5,
-        // BGP
+        // RTPROT BGP
         186 => 20,
-        // EIGRP
+        // RTPROT EIGRP
         192 => 90,
-        // BABEL
+        // RTPROT BABEL
         42 => 100,
-        // OSPF
+        // RTPROT OSPF
         188 => 110,
-        // ISIS, OPENFABRIC
+        // RTPROT ISIS, OPENFABRIC
         187 | 197 => 115,
-        // RIP, RIPNG
+        // RTPROT RIP, RIPNG
         189 | 190 => 120,
         _ => 150,
     }
 }
 
-/// Name of an RTPROT, if known.
+/// Name of an RTPROT; `None` if it is unknown.
 pub fn protocol_name(protocol: u8) -> Option<&'static str> {
     Some(match protocol {
         2 => "kernel",

@@ -1,9 +1,9 @@
-//! Reasons for ignoring a route message.
+//! Reasons for which a route feed ignores messages.
 
 use sluice_wire::named;
 
 named! {
-    /// Why a message is not followed. Each has a counter.
+    /// Why a route feed ignores a message. Each reason has a counter.
     #[derive(PartialOrd, Ord)]
     pub enum Refused {
         Malformed "malformed"

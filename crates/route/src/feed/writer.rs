@@ -1,4 +1,5 @@
-//! Encoder of netlink messages as FRR and the kernel send them: for requests to the kernel, tests and benchmarks.
+//! Encoder of netlink messages in the format of FRR and the kernel. Used for requests to the kernel, tests and
+//! benchmarks.
 
 use super::netlink::{HEADER, INET, INET6};
 use crate::{Address, Prefix};
@@ -15,7 +16,7 @@ pub const LIST: u16 = 0x301;
 pub struct Writer(Vec<u8>);
 
 impl Writer {
-    /// Start a message with a type, flags and the fixed part of its body.
+    /// Starts a message with its type, its flags and the fixed part of its body.
     pub fn new(kind: u16, flags: u16, fixed: &[u8]) -> Self {
         let mut bytes = vec![0; HEADER];
         bytes[4..6].copy_from_slice(&kind.to_ne_bytes());
@@ -24,8 +25,8 @@ impl Writer {
         Self(bytes)
     }
 
-    /// Start a message about a route of the main table, with message type `kind`, RTPROT `protocol` and RTN type
-    /// `forwards`.
+    /// Starts a message about a route of the main table. Its message type is `kind`, its RTPROT `protocol` and its RTN
+    /// type `forwards`.
     pub fn route((kind, flags): (u16, u16), prefix: Prefix, protocol: u8, forwards: u8) -> Self {
         let family = family(prefix.address());
         let table = super::MAIN_TABLE as u8;
@@ -33,12 +34,12 @@ impl Writer {
         Self::new(kind, flags, &fixed).address(1, prefix.address())
     }
 
-    /// Start a message about a next hop numbered by zebra.
+    /// Starts a message about a next-hop object that has RTPROT_ZEBRA.
     pub fn next_hop((kind, flags): (u16, u16), family: u8, id: u32) -> Self {
         Self::new(kind, flags, &[family, 0, 11, 0, 0, 0, 0, 0]).number(1, id)
     }
 
-    /// Add an attribute.
+    /// Adds an attribute.
     pub fn attribute(mut self, name: u16, value: &[u8]) -> Self {
         let length = (4 + value.len()) as u16;
         self.0.extend_from_slice(&length.to_ne_bytes());
@@ -48,12 +49,12 @@ impl Writer {
         self
     }
 
-    /// Add an attribute with a number.
+    /// Adds an attribute that contains a number.
     pub fn number(self, name: u16, value: u32) -> Self {
         self.attribute(name, &value.to_ne_bytes())
     }
 
-    /// Add an attribute with an address.
+    /// Adds an attribute that contains an address.
     pub fn address(self, name: u16, value: Address) -> Self {
         match value {
             Address::V4(bits) => self.attribute(name, &bits.to_be_bytes()),
@@ -61,7 +62,7 @@ impl Writer {
         }
     }
 
-    /// Add the members of a group with their weights.
+    /// Adds the members of a group with their weights.
     pub fn group(self, members: &[(u32, u8)]) -> Self {
         let member = |&(id, weight): &(u32, u8)| {
             let [a, b, c, d] = id.to_ne_bytes();
@@ -70,7 +71,7 @@ impl Writer {
         self.attribute(2, &members.iter().flat_map(member).collect::<Vec<u8>>())
     }
 
-    /// Finish the message and return its bytes.
+    /// Completes the message and returns its bytes.
     pub fn finish(mut self) -> Vec<u8> {
         let length = self.0.len() as u32;
         self.0[..4].copy_from_slice(&length.to_ne_bytes());
@@ -86,7 +87,7 @@ pub fn family(address: Address) -> u8 {
     }
 }
 
-/// An FPM frame with these messages.
+/// An FPM frame that contains these messages.
 pub fn frame(messages: &[Vec<u8>]) -> Vec<u8> {
     let length = 4 + messages.iter().map(Vec::len).sum::<usize>();
     let [high, low] = (length as u16).to_be_bytes();

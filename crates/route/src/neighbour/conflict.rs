@@ -1,4 +1,4 @@
-//! Address conflicts: two MACs claim one address, because a host has moved or spoofs the other.
+//! Address conflicts: two MACs claim the same address, because a host has moved or impersonates another.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,23 +7,23 @@ use crossbeam_queue::ArrayQueue;
 use super::table::Mac;
 use crate::{Address, InterfaceIndex};
 
-/// Maximum number of conflicts that wait to be reported; the newest are kept.
+/// Maximum number of conflicts that wait to be reported. If more occur, the oldest are discarded.
 const WAITING: usize = 64;
 
-/// A claim to an address that another host has.
+/// A claim of an address that belongs to another MAC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Conflict {
-    /// Interface on whose link the address is.
+    /// Interface at which the claim was received.
     pub interface: InterfaceIndex,
     /// Claimed address.
     pub address: Address,
-    /// MAC of the claimant.
+    /// MAC that claims the address.
     pub mac: Mac,
-    /// MAC of the current owner; `None` if the address is the gateway's own.
+    /// MAC of the current owner; `None` if the address belongs to the gateway itself.
     pub of: Option<Mac>,
 }
 
-/// Queue of conflicts from the writer of the neighbour table to the control thread that reports them.
+/// Queue of conflicts from the writer of the neighbour table to the control thread, which reports them.
 #[derive(Debug)]
 pub struct Conflicts {
     waiting: ArrayQueue<Conflict>,
@@ -40,18 +40,18 @@ impl Default for Conflicts {
 }
 
 impl Conflicts {
-    /// Add a conflict.
+    /// Adds a conflict.
     pub fn add(&self, conflict: Conflict) {
         self.count.fetch_add(1, Ordering::Relaxed);
         self.waiting.force_push(conflict);
     }
 
-    /// Take the oldest waiting conflict.
+    /// Removes and returns the oldest conflict in the queue.
     pub fn take(&self) -> Option<Conflict> {
         self.waiting.pop()
     }
 
-    /// Total number of conflicts.
+    /// Total number of conflicts, including discarded ones.
     pub fn count(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
     }

@@ -1,5 +1,5 @@
-//! One deadline per slot, earliest first: an indexed binary heap, so that a deadline can change without a search. It
-//! allocates no memory after creation.
+//! One deadline for each slot, sorted by time. The structure is an indexed binary heap, so that a deadline can be
+//! changed without a search. It allocates no memory after its creation.
 
 use crate::Time;
 
@@ -14,7 +14,7 @@ pub struct Deadlines {
 }
 
 impl Deadlines {
-    /// Create without deadlines, for slots below `capacity`.
+    /// Creates an empty heap for slots below `capacity`.
     pub fn new(capacity: usize) -> Self {
         Self {
             heap: Vec::with_capacity(capacity),
@@ -22,7 +22,7 @@ impl Deadlines {
         }
     }
 
-    /// Set or change the deadline of a slot.
+    /// Sets or changes the deadline of a slot.
     pub fn set(&mut self, slot: u32, time: Time) {
         let place = match self.places[slot as usize] {
             ABSENT => {
@@ -37,7 +37,7 @@ impl Deadlines {
         self.settle(place);
     }
 
-    /// Remove the deadline of a slot.
+    /// Removes the deadline of a slot.
     pub fn clear(&mut self, slot: u32) {
         let place = std::mem::replace(&mut self.places[slot as usize], ABSENT);
         if place != ABSENT {
@@ -53,7 +53,7 @@ impl Deadlines {
         self.heap.first().map(|(time, _)| *time)
     }
 
-    /// Take the slot with the earliest deadline if that is not after `now`.
+    /// Removes and returns the slot with the earliest deadline, if this is not later than `now`.
     pub fn due(&mut self, now: Time) -> Option<u32> {
         let &(time, slot) = self.heap.first()?;
         if time > now {
@@ -63,7 +63,7 @@ impl Deadlines {
         Some(slot)
     }
 
-    /// Restore the heap order for the element at `place`.
+    /// Restores the order of the heap for the element at `place`.
     fn settle(&mut self, mut place: usize) {
         while place > 0 && self.heap[place] < self.heap[(place - 1) / 2] {
             self.heap.swap(place, (place - 1) / 2);

@@ -1,7 +1,7 @@
-//! Neighbours on links, resolved by ARP (RFC 826) and neighbour discovery (RFC 4861), and the packets that wait for
-//! resolution.
+//! Neighbours on links, their resolution by ARP (RFC 826) and neighbour discovery (RFC 4861), and packets that wait for
+//! it.
 //!
-//! Every worker reads [`Neighbours`]. One worker owns the [`NeighbourWriter`], and only it changes the table.
+//! Every worker reads [`Neighbours`]. One worker owns the [`NeighbourWriter`], and only this worker modifies the table.
 
 mod conflict;
 mod deadlines;
@@ -12,7 +12,7 @@ mod table;
 mod timing;
 mod writer;
 
-/// Atomics of the table. The model test compiles the same source with the atomics of its checker.
+/// Atomics of the table. The model test compiles the same source with the atomics of the model checker.
 mod sync {
     pub use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 }

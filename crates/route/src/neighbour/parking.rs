@@ -1,4 +1,5 @@
-//! Packets that wait for a neighbour's resolution. The engine owns the packets; this module stores handles.
+//! Packets that wait for the resolution of a neighbour. The engine owns the packets; this module stores handles of
+//! them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -16,7 +17,7 @@ struct Place<H> {
     since: Time,
     /// Next entry of the same neighbour, or next free entry.
     next: u32,
-    /// Links of a list over all neighbours in order of arrival.
+    /// Links of a list that contains the entries of all neighbours in order of arrival.
     older: u32,
     newer: u32,
 }
@@ -28,7 +29,8 @@ struct Queue {
     length: u32,
 }
 
-/// Handles of parked packets, in order per neighbour, limited per neighbour, in total, and in time.
+/// Handles of parked packets, in order of arrival for each neighbour. Their number is limited per neighbour and in
+/// total, and their waiting time is limited.
 #[derive(Debug)]
 pub struct Parking<H> {
     places: Box<[Place<H>]>,
@@ -42,12 +44,12 @@ pub struct Parking<H> {
     waiting: ParkedCounts,
 }
 
-/// Number of parked handles per neighbour, readable by any thread.
+/// Number of parked handles for each neighbour. Any thread may read it.
 #[derive(Clone, Debug)]
 pub struct ParkedCounts(Arc<[AtomicU32]>);
 
 impl ParkedCounts {
-    /// Create with counts of zero for this number of neighbours.
+    /// Creates counts for `neighbours` neighbours.
     pub fn new(neighbours: usize) -> Self {
         Self((0..neighbours).map(|_| AtomicU32::new(0)).collect())
     }
@@ -66,8 +68,8 @@ impl ParkedCounts {
 }
 
 impl<H> Parking<H> {
-    /// Create with capacity for `total` handles, at most `per_neighbour` (1 to 64; usually 4) for each of `neighbours`
-    /// neighbours, and none for longer than `patience`.
+    /// Creates space for `total` handles. At most `per_neighbour` handles (1 to 64; usually 4) are stored for each of
+    /// `neighbours` neighbours, and none is stored for longer than `patience`.
     pub fn new(neighbours: usize, per_neighbour: usize, total: usize, patience: Time) -> Self {
         let place = |next| Place {
             handle: None,
@@ -97,7 +99,7 @@ impl<H> Parking<H> {
         }
     }
 
-    /// Number of parked handles per neighbour.
+    /// Number of parked handles for each neighbour.
     pub fn waiting(&self) -> ParkedCounts {
         self.waiting.clone()
     }
@@ -112,8 +114,9 @@ impl<H> Parking<H> {
         self.parked == 0
     }
 
-    /// Park a handle. If its neighbour has reached its limit, the oldest handle of that neighbour is returned, to be
-    /// dropped as [`Reason::ParkedReplaced`]. If the total is reached, the new handle is returned with its drop reason.
+    /// Parks a handle. If its neighbour has reached the limit, the oldest handle of the neighbour is returned, and its
+    /// packet must be dropped as [`Reason::ParkedReplaced`]. If the total is reached, the new handle is returned with
+    /// its drop reason.
     pub fn park(&mut self, neighbour: NeighbourIndex, handle: H, now: Time) -> Result<Option<H>, (H, Reason)> {
         let Some(queue) = self.queues.get(neighbour.0 as usize) else {
             return Err((handle, Reason::ParkedTooMany));
@@ -153,7 +156,8 @@ impl<H> Parking<H> {
         Ok(replaced)
     }
 
-    /// Take the oldest handle that waits for a neighbour. Call this until it returns `None`.
+    /// Removes and returns the oldest handle that waits for a neighbour. The caller repeats this until the result is
+    /// `None`.
     pub fn take_first(&mut self, neighbour: NeighbourIndex) -> Option<H> {
         let queue = self.queues.get_mut(neighbour.0 as usize)?;
         let at = queue.first;
@@ -179,13 +183,13 @@ impl<H> Parking<H> {
         handle
     }
 
-    /// Take a handle that has waited too long, to be dropped as [`Reason::ParkedTooLong`].
+    /// Removes and returns a handle that has waited too long. Its packet must be dropped as [`Reason::ParkedTooLong`].
     pub fn take_expired(&mut self, now: Time) -> Option<H> {
         let place = self.places.get(self.oldest as usize)?;
         if now.saturating_sub(place.since) < self.patience {
             return None;
         }
-        // The oldest handle of all is also the oldest of its neighbour.
+        // The oldest of all handles is also the oldest handle of its neighbour.
         self.take_first(place.neighbour)
     }
 }

@@ -1,5 +1,5 @@
-//! Quotas of the neighbour table: they prevent one virtual router, one interface, or unsolicited announcements of one
-//! host from displacing the neighbours of others.
+//! Quotas of the neighbour table. They prevent one virtual router, one interface, or the unsolicited announcements of
+//! one host from displacing the neighbours of others.
 
 use std::collections::HashMap;
 
@@ -9,10 +9,10 @@ use super::table::Mac;
 use super::timing::Timing;
 use crate::{InterfaceIndex, MAX_ROUTERS, RouterIndex, Time};
 
-/// Number of interfaces whose routers are stored; interfaces beyond count as the first router's.
+/// Number of interfaces for which the router is stored. Further interfaces count as interfaces of router 0.
 const INTERFACES: usize = 2048;
 
-/// Maximum number of addresses that one MAC of an interface may announce unsolicited: more than hosts usually have.
+/// Maximum number of addresses that one MAC on an interface may announce unsolicited. Hosts usually have fewer.
 const OF_MAC: u32 = 64;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -29,17 +29,17 @@ struct OfRouter {
     requests: TokenBucket,
 }
 
-/// Neighbours per router. A single router may use the whole table.
+/// Counts of neighbours for each router, with their limits. A single router may use the whole table.
 #[derive(Debug)]
 pub(super) struct Quotas {
     router_of: Box<[RouterIndex]>,
     routers: Box<[OfRouter]>,
     of_interface: Box<[OfInterface]>,
-    /// Number of unconfirmed neighbours by interface and announcing MAC.
+    /// Number of unconfirmed neighbours, by interface and announcing MAC.
     of_mac: HashMap<(InterfaceIndex, Mac), u32>,
-    /// Maximum number of unresolved entries per router, and per interface.
+    /// Maximum number of unresolved entries of a router, and of an interface.
     unresolved: u32,
-    /// Maximum number of unconfirmed entries per interface.
+    /// Maximum number of unconfirmed entries of an interface.
     unconfirmed: u32,
     is_alone: bool,
     /// Whether there is only one interface.
@@ -60,7 +60,7 @@ impl Quotas {
             router_of: vec![0; INTERFACES].into(),
             routers: vec![router; MAX_ROUTERS].into(),
             of_interface: vec![OfInterface::default(); INTERFACES].into(),
-            // It never grows, because it has at most as many entries as there are neighbours.
+            // The map never grows, because it has at most one entry for each neighbour.
             of_mac: HashMap::with_capacity(capacity),
             unresolved: (timing.unresolved / 2).max(1) as u32,
             unconfirmed: (capacity / 2).max(1) as u32,
@@ -69,8 +69,8 @@ impl Quotas {
         }
     }
 
-    /// Set the routers of interfaces, and the maximum number of neighbours of each router. All entries must be counted
-    /// again.
+    /// Sets the router of each interface, and the maximum number of neighbours of each router. The caller must then
+    /// count all entries again.
     pub fn set(&mut self, interfaces: impl Iterator<Item = RouterIndex>, most: impl Iterator<Item = u32>) {
         self.router_of.fill(0);
         let mut number = 0;
@@ -104,30 +104,31 @@ impl Quotas {
         &mut self.routers[usize::from(router) % MAX_ROUTERS]
     }
 
-    /// Whether the router of an interface has reached its maximum number of neighbours.
+    /// Whether the router of an interface has its maximum number of neighbours.
     pub fn is_full(&self, interface: InterfaceIndex) -> bool {
         let of = self.of(interface);
         of.count >= of.max
     }
 
-    /// Whether the router of an interface has reached the limit of unresolved entries, which applies if there are
-    /// several routers.
+    /// Whether the router of an interface has the maximum number of unresolved entries. If there is only one router,
+    /// this number is not limited.
     pub fn is_unresolved_full(&self, interface: InterfaceIndex) -> bool {
         !self.is_alone && self.of(interface).unresolved >= self.unresolved
     }
 
-    /// Whether an interface has reached the limit of unresolved entries, which applies if there are several interfaces.
+    /// Whether an interface has the maximum number of unresolved entries. If there is only one interface, this number
+    /// is not limited.
     pub fn is_unresolved_full_of(&self, interface: InterfaceIndex) -> bool {
         !self.is_single && self.of_interface(interface).unresolved >= self.unresolved
     }
 
-    /// Whether an interface has reached the limit of unconfirmed entries, which applies if there are several
-    /// interfaces.
+    /// Whether an interface has the maximum number of unconfirmed entries. If there is only one interface, this number
+    /// is not limited.
     pub fn is_unconfirmed_full_of(&self, interface: InterfaceIndex) -> bool {
         !self.is_single && self.of_interface(interface).unconfirmed >= self.unconfirmed
     }
 
-    /// Whether a MAC has reached the limit of unsolicited announcements.
+    /// Whether a MAC has announced the maximum number of addresses.
     pub fn is_full_of(&self, interface: InterfaceIndex, mac: Mac) -> bool {
         self.of_mac.get(&(interface, mac)).is_some_and(|count| *count >= OF_MAC)
     }
@@ -136,7 +137,8 @@ impl Quotas {
         self.of_interface[usize::from(interface) % INTERFACES]
     }
 
-    /// Whether the router of an interface may send another request; limited only if there are several routers.
+    /// Whether the router of an interface may send another request. If there is only one router, its rate is not
+    /// limited here.
     pub fn may_request(&mut self, interface: InterfaceIndex, now: Time) -> bool {
         self.is_alone || self.of_mut(interface).requests.take(now)
     }
@@ -146,7 +148,7 @@ impl Quotas {
         add(&mut self.of_mut(interface).count, has_come);
     }
 
-    /// Count an entry that becomes or ceases to be unresolved.
+    /// Counts an entry that becomes unresolved (`is_so`), or that is no longer unresolved.
     pub fn count_unresolved(&mut self, interface: InterfaceIndex, is_so: bool) {
         add(&mut self.of_mut(interface).unresolved, is_so);
         add(
@@ -155,7 +157,7 @@ impl Quotas {
         );
     }
 
-    /// Count an entry announced by a MAC that becomes or ceases to be unconfirmed.
+    /// Counts an entry that becomes unconfirmed (`is_so`), or that is no longer unconfirmed. A MAC has announced it.
     pub fn count_unconfirmed(&mut self, interface: InterfaceIndex, mac: Mac, is_so: bool) {
         add(
             &mut self.of_interface[usize::from(interface) % INTERFACES].unconfirmed,

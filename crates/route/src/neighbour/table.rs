@@ -1,8 +1,8 @@
-//! The neighbour table: one writer, lock-free readers.
+//! The neighbour table, with one writer and lock-free readers.
 //!
-//! An entry's MAC, state and generation share one word, so a reader never sees a mixture. A reader loads the key
-//! between two loads of that word, which differ if the slot was given to another address meanwhile. An entry that is
-//! held keeps its slot and its key.
+//! The MAC, state and generation of an entry are in one word, so that a reader sees a consistent combination. A reader
+//! loads the key between two loads of this word. If the slot was reused for another address in the meantime, the two
+//! loads differ. An entry that is held keeps its slot and its key.
 
 use std::sync::Arc;
 
@@ -13,13 +13,13 @@ use super::sync::{AtomicU32, AtomicU64, Ordering, fence};
 /// A MAC address.
 pub type Mac = [u8; 6];
 
-/// Index of a neighbour in the table. It refers to the same neighbour as long as a holder exists
+/// Index of a neighbour in the table. It refers to the same neighbour as long as the entry is held
 /// ([`Neighbours::hold`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NeighbourIndex(pub u32);
 
-/// State of an entry (RFC 4861, section 7.3.2). A stale entry in use stays in that state until its probe delay has
-/// passed.
+/// State of an entry (RFC 4861, section 7.3.2). There is no separate DELAY state: a stale entry that is used remains
+/// stale until its probe delay has passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum State {
@@ -29,13 +29,13 @@ pub enum State {
     Incomplete,
     /// Recently confirmed to be reachable.
     Reachable,
-    /// Usable, but reachability is no longer confirmed.
+    /// The MAC can be used, but reachability is no longer confirmed.
     Stale,
     /// Reachability is being probed.
     Probe,
     /// No answer was received.
     Failed,
-    /// Configured; never expires.
+    /// The entry is configured and never expires.
     Permanent,
 }
 
@@ -69,7 +69,7 @@ impl State {
     }
 }
 
-/// Packed word of an entry: MAC in the low 48 bits, state in the next 4, generation in the upper 12.
+/// Packed word of an entry: MAC in the low 48 bits, state in the next 4 bits, generation in the high 12 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Word(u64);
 
@@ -111,17 +111,17 @@ impl Word {
 pub struct Neighbour {
     /// Index in the table.
     pub index: NeighbourIndex,
-    /// Interface on whose link it is.
+    /// Interface of the link on which the neighbour is.
     pub interface: InterfaceIndex,
     /// Address of the neighbour.
     pub address: Address,
     /// State of the entry.
     pub state: State,
-    /// MAC; undefined if the state has none.
+    /// MAC of the neighbour; undefined if the state has none.
     pub mac: Mac,
 }
 
-/// Flag in `uses`: the slot is free or being filled, and can't be held.
+/// Flag in `uses`: the slot is free or is being filled, so the entry can't be held.
 const CLOSED: u32 = 1 << 31;
 
 #[derive(Debug)]
@@ -129,32 +129,32 @@ const CLOSED: u32 = 1 << 31;
 struct Slot {
     word: AtomicU64,
     address: [AtomicU64; 2],
-    /// Interface number; bit 16 marks IPv6.
+    /// Number of the interface. Bit 16 is set for IPv6.
     link: AtomicU32,
     /// Number of sessions and next hops that hold the entry.
     uses: AtomicU32,
-    /// Set by workers that send to an entry whose reachability is not confirmed; cleared by the writer.
+    /// Set by a worker that sends to an entry whose reachability is not confirmed. Cleared by the writer.
     used: AtomicU32,
 }
 
-/// Slots per hash bucket. An entry is in one of two buckets, so a lookup checks at most 16 slots.
+/// Number of index slots in a bucket. An entry is in one of two buckets, so a lookup examines at most 16 slots.
 const BUCKET: usize = 8;
 
 /// Number of interfaces that can be point-to-point links.
 const PAIRS: usize = 1 << 11;
 
-/// Address of the single neighbour of a point-to-point link, used for every destination there: the neighbour has no
-/// address of its own.
+/// Key of the only neighbour on a point-to-point link. It replaces every destination address on such a link, because
+/// the neighbour has no address.
 pub const OTHER_END: Address = Address::V4(0);
 
-/// The neighbour table. Its memory is allocated once at start.
+/// The neighbour table. All memory is allocated at start.
 #[derive(Debug)]
 pub struct Neighbours {
     slots: Box<[Slot]>,
-    /// Slot number plus 1; 0 if empty.
+    /// Index slots: number of an entry plus 1; 0 if empty.
     places: Box<[AtomicU32]>,
-    /// Bitmap of point-to-point interfaces. It is set before packets are sent there, so it is not part of the model
-    /// check.
+    /// Bitmap of point-to-point interfaces. An interface's bit is set before packets are sent there, so that the bitmap
+    /// is not part of the model check.
     pairs: Box<[std::sync::atomic::AtomicU32]>,
     key: Key,
 }
@@ -164,7 +164,7 @@ fn link(interface: InterfaceIndex, address: Address) -> u32 {
 }
 
 impl Neighbours {
-    /// Create a table for `capacity` neighbours, with the secret of its hash.
+    /// Creates a table for `capacity` neighbours. `key` is the secret key of its hash.
     pub fn new(capacity: usize, key: Key) -> Self {
         let slot = || Slot {
             word: AtomicU64::new(0),
@@ -173,8 +173,8 @@ impl Neighbours {
             uses: AtomicU32::new(CLOSED),
             used: AtomicU32::new(0),
         };
-        // The index is at most half full, so that two full buckets are rare; if both are full, the neighbour is
-        // refused.
+        // The index is at most half full, so that two full buckets are rare. If both buckets of a neighbour are full,
+        // the neighbour is refused.
         let places = (2 * capacity).next_power_of_two().max(2 * BUCKET);
         Self {
             slots: (0..capacity).map(|_| slot()).collect(),
@@ -184,7 +184,7 @@ impl Neighbours {
         }
     }
 
-    /// Entries in the two buckets of an address.
+    /// The entries in both buckets of an address.
     pub(super) fn bucket_entries(
         &self,
         interface: InterfaceIndex,
@@ -197,8 +197,8 @@ impl Neighbours {
         entries
     }
 
-    /// Set whether an interface is a point-to-point link, such as a tunnel without Ethernet: all packets sent there go
-    /// to [`OTHER_END`], which is always resolved. Called from only one thread.
+    /// Sets whether an interface is a point-to-point link, such as a tunnel without Ethernet. All packets that are sent
+    /// there go to [`OTHER_END`], which is always resolved. Only one thread may call this.
     pub fn set_pair(&self, interface: InterfaceIndex, is_pair: bool) {
         if let Some(word) = self.pairs.get(interface as usize / 32) {
             let bit = 1 << (interface % 32);
@@ -230,8 +230,8 @@ impl Neighbours {
         size_of_val(&*self.slots) + size_of_val(&*self.places)
     }
 
-    /// MAC of a neighbour that the caller holds; `None` if it has none. Callers that don't hold it must use the MAC
-    /// that [`Neighbours::resolve`] returns, which belongs to the requested address.
+    /// MAC of a neighbour; `None` if it has none. The caller must hold the entry. Other callers must use the MAC that
+    /// [`Neighbours::resolve`] returns, because it belongs to the requested address.
     #[inline(always)]
     pub fn mac(&self, index: NeighbourIndex) -> Option<Mac> {
         Word(self.slots.get(index.0 as usize)?.word.load(Ordering::Acquire)).usable_mac()
@@ -245,8 +245,8 @@ impl Neighbours {
             .map_or(State::Free, |slot| Word(slot.word.load(Ordering::Acquire)).state())
     }
 
-    /// Like [`Neighbours::mac`]. If the neighbour's reachability is not confirmed, also marks it as used, so that the
-    /// writer probes it.
+    /// MAC of a neighbour like [`Neighbours::mac`]. If its reachability is not confirmed, the entry is also marked as
+    /// used, so that the writer probes it.
     #[inline(always)]
     pub fn mac_to_send(&self, index: NeighbourIndex) -> Option<Mac> {
         let slot = self.slots.get(index.0 as usize)?;
@@ -257,13 +257,13 @@ impl Neighbours {
         word.usable_mac()
     }
 
-    /// Index of a neighbour, in any state.
+    /// Index of a neighbour in any state.
     #[inline]
     pub fn find(&self, interface: InterfaceIndex, address: Address) -> Option<NeighbourIndex> {
         self.resolve(interface, address).map(|neighbour| neighbour.index)
     }
 
-    /// Snapshot of a neighbour: MAC and state belong to this address.
+    /// Snapshot of the neighbour with this address. Its MAC and state belong to this address.
     #[inline]
     pub fn resolve(&self, interface: InterfaceIndex, address: Address) -> Option<Neighbour> {
         let address = self.listed(interface, address);
@@ -282,7 +282,7 @@ impl Neighbours {
         None
     }
 
-    /// Snapshot of an entry, for listing; `None` if the slot is free or being reused.
+    /// Snapshot of an entry for listings; `None` if the slot is free or is being reused.
     #[inline]
     pub fn snapshot(&self, index: NeighbourIndex) -> Option<Neighbour> {
         let slot = self.slots.get(index.0 as usize)?;
@@ -290,7 +290,7 @@ impl Neighbours {
         let link = slot.link.load(Ordering::Relaxed);
         let high = slot.address[0].load(Ordering::Relaxed);
         let low = slot.address[1].load(Ordering::Relaxed);
-        // Pairs with the fence in `fill`: a reader that has read a word of the new key sees the new generation below.
+        // Pairs with the fence in `fill`: if the reader has read a word of a new key, it sees the new generation in the load below.
         fence(Ordering::Acquire);
         let word = Word(slot.word.load(Ordering::Relaxed));
         if word.generation() != before.generation() || before.state() == State::Free || word.state() == State::Free {
@@ -310,13 +310,13 @@ impl Neighbours {
         })
     }
 
-    /// Hold an entry, so that it keeps its slot; false if it no longer belongs to this neighbour.
+    /// Holds an entry, so that it keeps its slot. Returns false if the entry no longer belongs to this neighbour.
     pub fn hold(&self, index: NeighbourIndex, interface: InterfaceIndex, address: Address) -> bool {
         let Some(slot) = self.slots.get(index.0 as usize) else {
             return false;
         };
         if slot.uses.fetch_add(1, Ordering::Acquire) & CLOSED == 0 {
-            // From here on the entry is held and its key can't change; it may have changed before.
+            // From here on the entry is held, so its key can't change. It may have changed before, so it is compared.
             let address = self.listed(interface, address);
             let number = address.number();
             let same = slot.link.load(Ordering::Relaxed) == link(interface, address)
@@ -330,7 +330,7 @@ impl Neighbours {
         false
     }
 
-    /// Add `count` holds to an entry that the caller already holds.
+    /// Adds `count` holds to an entry that the caller already holds.
     #[inline(always)]
     pub fn hold_again(&self, index: NeighbourIndex, count: u32) {
         if let Some(slot) = self.slots.get(index.0 as usize) {
@@ -359,7 +359,7 @@ impl Neighbours {
             .map_or(0, |slot| slot.uses.load(Ordering::Relaxed) & !CLOSED)
     }
 
-    /// Index slots in which a neighbour can be.
+    /// The index slots that may contain a neighbour.
     fn places_of(&self, interface: InterfaceIndex, address: Address) -> impl Iterator<Item = &AtomicU32> {
         let hash = hash(self.key, link(interface, address), address);
         self.bucket(hash).iter().chain(self.bucket(hash >> 32))
@@ -372,7 +372,7 @@ impl Neighbours {
     }
 }
 
-/// The table's single writer. It keeps copies of the words that it has written and never reads them back.
+/// The single writer of the table. It keeps copies of the words that it has written, and never reads the table.
 #[derive(Debug)]
 pub struct NeighbourTableWriter {
     table: Arc<Neighbours>,
@@ -380,7 +380,7 @@ pub struct NeighbourTableWriter {
 }
 
 impl NeighbourTableWriter {
-    /// Create the writer of an empty table. There must be one per table.
+    /// Creates the writer of an empty table. A table may have only one writer.
     pub fn new(table: Arc<Neighbours>) -> Self {
         let words = vec![Word(0); table.capacity()].into();
         Self { table, words }
@@ -401,7 +401,7 @@ impl NeighbourTableWriter {
         self.words.get(index.0 as usize).map_or(0, |word| word.generation())
     }
 
-    /// Fill a free slot and add it to the index. False if both buckets are full.
+    /// Fills a free slot and adds it to the index. Returns false if both buckets are full.
     pub fn fill(
         &mut self,
         index: NeighbourIndex,
@@ -437,7 +437,7 @@ impl NeighbourTableWriter {
         self.store(index, Word::new(self.generation(index), state, mac), Ordering::Release);
     }
 
-    /// Free the entry of this neighbour; false, without effect, while it is held.
+    /// Frees the entry of this neighbour. Returns false, without effect, if the entry is held.
     pub fn clear(&mut self, index: NeighbourIndex, interface: InterfaceIndex, address: Address) -> bool {
         let table = self.table.clone();
         let Some(slot) = table.slots.get(index.0 as usize) else {

@@ -1,27 +1,28 @@
-//! Timing parameters and limits of neighbour resolution, named after RFC 4861, section 10.
+//! Timing parameters and limits of neighbour resolution. The names are those of RFC 4861, section 10.
 
 use crate::{SECOND, Time};
 
 /// Timing parameters and limits of neighbour resolution.
 #[derive(Clone, Copy, Debug)]
 pub struct Timing {
-    /// Duration of a reachability confirmation: REACHABLE_TIME.
+    /// Duration for which a reachability confirmation is valid: REACHABLE_TIME.
     pub reachable: Time,
-    /// Delay before a stale entry in use is probed: DELAY_FIRST_PROBE_TIME. The probe starts at most this long after a
-    /// packet used the entry.
+    /// Delay before a stale entry that is used is probed: DELAY_FIRST_PROBE_TIME. The probe starts at most this long
+    /// after a packet used the entry.
     pub delay: Time,
-    /// Interval between requests or probes: RETRANS_TIMER. RFC 1122 recommends at most one ARP request per second.
+    /// Interval between requests or probes of an entry: RETRANS_TIMER. RFC 1122 recommends at most one ARP request per
+    /// second.
     pub retransmit: Time,
-    /// Number of requests or probes before an entry fails.
+    /// Number of requests or probes after which an entry fails.
     pub attempts: u8,
-    /// Duration for which a failed entry is kept; packets to it are dropped immediately.
+    /// Duration for which a failed entry is kept. Packets to it are dropped without another request.
     pub failed: Time,
     /// Duration for which an unused stale entry is kept.
     pub stale: Time,
-    /// Maximum number of incomplete or failed entries. Beyond it the oldest is removed, so that a scan of an empty
-    /// network does not displace reachable neighbours.
+    /// Maximum number of incomplete or failed entries. If it is exceeded, the oldest one is removed, so that a scan of
+    /// an empty network does not displace reachable neighbours.
     pub unresolved: usize,
-    /// Maximum rate of requests per second over all entries; a burst of more than a second's worth is not needed.
+    /// Maximum rate of requests per second for all entries together.
     pub requests_per_second: u64,
 }
 

@@ -1,6 +1,6 @@
-//! The neighbour table's single writer: the state machine of RFC 4861, section 7.3, for both families, with the ARP
-//! cache of RFC 826 and RFC 1122, section 2.3.2, as its IPv4 case. The caller passes the time in, and actions are
-//! passed to a callback.
+//! The single writer of the neighbour table. It implements the state machine of RFC 4861, section 7.3, for both address
+//! families. IPv4 uses the ARP cache rules of RFC 826 and RFC 1122, section 2.3.2. The caller passes the time, and a
+//! callback receives actions.
 
 mod event;
 mod order;
@@ -18,21 +18,21 @@ use super::table::{Mac, Neighbour, NeighbourIndex, NeighbourTableWriter, Neighbo
 use super::timing::Timing;
 use crate::{Address, InterfaceIndex, Reason, RouterIndex, Time};
 
-/// State of an entry that only the writer needs.
+/// Data of an entry that only the writer needs.
 #[derive(Clone, Copy, Debug)]
 struct Record {
     attempts: u8,
-    /// Time at which the entry entered its state.
+    /// Time at which the current state began.
     since: Time,
-    /// The displacement order that contains the entry, and its neighbours in that order.
+    /// The displacement order that contains the entry, and the adjacent entries in that order.
     order: Option<Which>,
     older: u32,
     newer: u32,
-    /// MAC that announced the entry, if it is unconfirmed.
+    /// MAC that announced the entry, if the entry is unconfirmed.
     mac: Mac,
 }
 
-/// The writer of a [`Neighbours`] table: owned by exactly one worker.
+/// The writer of a [`Neighbours`] table. Exactly one worker owns it.
 #[derive(Debug)]
 pub struct NeighbourWriter {
     table: Arc<Neighbours>,
@@ -49,7 +49,7 @@ pub struct NeighbourWriter {
 }
 
 impl NeighbourWriter {
-    /// Create the writer of an empty table. There must be one per table.
+    /// Creates the writer of an empty table. A table may have only one writer.
     pub fn new(table: Arc<Neighbours>, timing: Timing, now: Time) -> Self {
         let capacity = table.capacity();
         let record = Record {
@@ -75,9 +75,10 @@ impl NeighbourWriter {
         }
     }
 
-    /// Set the routers of interfaces, and the maximum number of neighbours of each router. If there are several
-    /// routers, each gets at most half of the requests and of the unresolved entries. If there are several interfaces,
-    /// each gets at most half of the unresolved entries, and at most half of the table for unconfirmed entries.
+    /// Sets the router of each interface, and the maximum number of neighbours of each router. If there are several
+    /// routers, each may use at most half of the requests and of the unresolved entries. If there are several
+    /// interfaces, each may use at most half of the unresolved entries, and at most half of the table for unconfirmed
+    /// entries.
     pub fn set_quotas(&mut self, interfaces: impl Iterator<Item = RouterIndex>, most: impl Iterator<Item = u32>) {
         self.quotas.set(interfaces, most);
         for index in (0..self.records.len() as u32).map(NeighbourIndex) {
@@ -94,7 +95,7 @@ impl NeighbourWriter {
         }
     }
 
-    /// Queue to which conflicts are reported.
+    /// Queue to which address conflicts are reported.
     pub fn conflicts(&self) -> &Arc<Conflicts> {
         &self.conflicts
     }
@@ -114,12 +115,12 @@ impl NeighbourWriter {
         self.len() == 0
     }
 
-    /// Time at which [`NeighbourWriter::advance`] has work next.
+    /// Time at which [`NeighbourWriter::advance`] must be called next.
     pub fn next_deadline(&self) -> Option<Time> {
         self.deadlines.next()
     }
 
-    /// Look up a neighbour for a packet, and start resolution if needed.
+    /// Looks up a neighbour for a packet, and starts resolution if necessary.
     pub fn resolve(
         &mut self,
         interface: InterfaceIndex,
@@ -136,7 +137,7 @@ impl NeighbourWriter {
             };
         }
         if self.table.is_pair(interface) {
-            // On such a link the Ethernet header is removed before transmission, so the MAC does not matter.
+            // On a point-to-point link the Ethernet header is removed before transmission, so any MAC can be used.
             let made = self.set_permanent(interface, OTHER_END, [0; 6], now, emit);
             return made.map_or_else(Resolution::Refused, Resolution::Known);
         }
@@ -219,7 +220,7 @@ impl NeighbourWriter {
         }
     }
 
-    /// RFC 4861, section 7.2.3: a new MAC makes the entry stale; the same MAC changes nothing.
+    /// RFC 4861, section 7.2.3: a different MAC makes the entry stale; an equal MAC has no effect.
     fn receive_solicitation(&mut self, known: Neighbour, mac: Option<Mac>, now: Time, emit: &mut impl FnMut(Action)) {
         let Some(mac) = mac else { return };
         if known.state != State::Permanent && (!known.state.has_mac() || known.mac != mac) {
@@ -229,7 +230,7 @@ impl NeighbourWriter {
         }
     }
 
-    /// RFC 4861, section 7.2.5.
+    /// Processing according to RFC 4861, section 7.2.5.
     fn receive_advertisement(
         &mut self,
         known: Neighbour,
@@ -267,7 +268,7 @@ impl NeighbourWriter {
         }
     }
 
-    /// Confirm reachability because of upper-layer traffic (RFC 4861, section 7.3.1).
+    /// Confirms reachability because of upper-layer traffic (RFC 4861, section 7.3.1).
     pub fn confirm(&mut self, index: NeighbourIndex, now: Time) {
         if let Some(known) = self.table.snapshot(index)
             && matches!(known.state, State::Reachable | State::Stale | State::Probe)
@@ -276,7 +277,7 @@ impl NeighbourWriter {
         }
     }
 
-    /// Add a configured neighbour; it does not change until [`NeighbourWriter::remove`].
+    /// Adds a configured neighbour. It does not change until [`NeighbourWriter::remove`].
     pub fn set_permanent(
         &mut self,
         interface: InterfaceIndex,
@@ -297,7 +298,7 @@ impl NeighbourWriter {
         Ok(index)
     }
 
-    /// Remove an entry. If it is held, its MAC is cleared, and it is resolved again when it is used.
+    /// Removes an entry. If the entry is held, only its MAC is cleared, and it is resolved again when it is used.
     pub fn remove(&mut self, index: NeighbourIndex, now: Time, emit: &mut impl FnMut(Action)) {
         if self.table.state(index) == State::Free {
             return;
@@ -308,7 +309,8 @@ impl NeighbourWriter {
         }
     }
 
-    /// Process due entries, at most `budget`. Returns their number; `budget` means that more may be due.
+    /// Processes due entries, at most `budget` of them. Returns their number. If the number equals `budget`, more
+    /// entries may be due.
     pub fn advance(&mut self, now: Time, budget: usize, emit: &mut impl FnMut(Action)) -> usize {
         for done in 0..budget {
             let Some(slot) = self.deadlines.due(now) else {
@@ -352,7 +354,7 @@ impl NeighbourWriter {
         }
     }
 
-    /// Send one request or probe if the overall rate allows it; otherwise retry later.
+    /// Sends a request or probe if the overall rate permits it; otherwise tries again later.
     fn send_request(&mut self, index: NeighbourIndex, now: Time, emit: &mut impl FnMut(Action)) {
         let interface = self.interface_of(index);
         if !self.quotas.may_request(interface, now) || !self.requests.take(now) {
@@ -367,7 +369,7 @@ impl NeighbourWriter {
         });
     }
 
-    /// Create an entry in a free slot. If the buckets of its address are full, an unconfirmed entry in them is
+    /// Creates an entry in a free slot. If both buckets of its address are full, an unconfirmed entry in them is
     /// displaced.
     fn create(
         &mut self,
@@ -396,7 +398,7 @@ impl NeighbourWriter {
         Some(slot)
     }
 
-    /// Change to a state with a MAC.
+    /// Sets a state that has a MAC.
     fn enter(&mut self, index: NeighbourIndex, state: State, mac: Mac, now: Time) {
         self.leave(index, self.interface_of(index));
         let record = &mut self.records[index.0 as usize];
@@ -404,7 +406,7 @@ impl NeighbourWriter {
         record.attempts = 0;
         self.writer.set(index, state, mac);
         match state {
-            // Spread by slot over 0.75 to 1.25 of the time, so that entries learned together are not probed together.
+            // The slot determines a factor of 0.75 to 1.25, so that entries that were learned together are not probed together.
             State::Reachable => {
                 let spread = index.0.wrapping_mul(0x9e37_79b9) as u64 >> 24;
                 self.deadlines
@@ -425,7 +427,7 @@ impl NeighbourWriter {
         self.deadlines.set(index.0, now + self.timing.failed);
     }
 
-    /// Free an entry; false if it is held.
+    /// Frees an entry. Returns false if the entry is held.
     fn forget(&mut self, index: NeighbourIndex) -> bool {
         let Some(known) = self.table.snapshot(index) else {
             return false;

@@ -1,4 +1,5 @@
-//! Adding and withdrawing offers: changes of the tables until the next publication.
+//! Addition and withdrawal of offers. They modify the tables of the RIB; the sink receives the result at the next
+//! publication.
 
 use super::offer::{Offer, Origin, RibError};
 use super::slab::NONE;
@@ -6,7 +7,7 @@ use super::table::{Family, RouteRecord, Table};
 use super::{Common, Settings};
 use crate::{SECOND, Time};
 
-/// Add an offer for a prefix.
+/// Adds an offer for a prefix.
 pub(super) fn offer<A: Family>(
     table: &mut Table<A>,
     common: &mut Common,
@@ -68,7 +69,7 @@ pub(super) fn offer<A: Family>(
     Ok(())
 }
 
-/// Withdraw an offer. False if it does not exist.
+/// Withdraws an offer. Returns false if the offer does not exist.
 pub(super) fn withdraw<A: Family>(
     table: &mut Table<A>,
     common: &mut Common,
@@ -79,7 +80,7 @@ pub(super) fn withdraw<A: Family>(
         return false;
     };
     let gone = if let Some(used) = table.entries[place].record().filter(&is_it) {
-        // Another offer takes its place until the best one is selected.
+        // Another offer takes its place until the next selection.
         let next = match table.entries[place].spare {
             NONE => None,
             spare => table.remove_spare(spare),
@@ -107,7 +108,7 @@ pub(super) fn withdraw<A: Family>(
     true
 }
 
-/// Mark a prefix whose routes may have changed, to be examined at the next publication, together with gateways that are
+/// Marks a prefix whose routes may have changed, so that the next publication examines it and the gateways that are
 /// resolved through it.
 pub(super) fn touch<A: Family>(table: &mut Table<A>, common: &mut Common, place: u32) {
     let entry = &mut table.entries[place];
@@ -121,7 +122,7 @@ pub(super) fn touch<A: Family>(table: &mut Table<A>, common: &mut Common, place:
     }
 }
 
-/// Mark the offers of an origin as stale.
+/// Marks all offers of an origin as stale.
 pub(super) fn mark_stale<A: Family>(table: &mut Table<A>, common: &mut Common, origin: Origin) {
     for place in 0..table.entries.places() {
         let entry = &mut table.entries[place];
@@ -143,7 +144,7 @@ pub(super) fn mark_stale<A: Family>(table: &mut Table<A>, common: &mut Common, o
     }
 }
 
-/// Withdraw at most `most` stale offers of an origin, starting at `cursor`. Returns their number.
+/// Withdraws at most `most` stale offers of an origin, starting at `cursor`. Returns the number of withdrawn offers.
 pub(super) fn sweep<A: Family>(
     table: &mut Table<A>,
     common: &mut Common,

@@ -1,9 +1,9 @@
-//! The RIB of a virtual router: routes offered by its interfaces, its configuration, routing daemons and the kernel. Of
-//! the offers for a prefix the best usable one is selected, and its next hops are passed to a [`Sink`].
+//! The RIB of a virtual router. Its routes are offered by interfaces, the configuration, routing daemons and the
+//! kernel. Of the offers for a prefix the best usable one is selected, and its next hops are passed to a [`Sink`].
 //!
-//! Offers change individually; [`Rib::publish`] passes on the combined result, so a prefix that is withdrawn and
-//! offered again in between does not change. Recursive next hops are resolved through other routes and follow their
-//! changes.
+//! Offers change individually, and [`Rib::publish`] passes the combined result to the sink. If a prefix is withdrawn
+//! and offered again between two publications, nothing is published. Recursive next hops are resolved through other
+//! routes and follow the changes of these.
 
 mod change;
 mod offer;
@@ -31,7 +31,7 @@ use table::{Family, Table};
 pub struct Settings {
     /// Maximum number of learned offers.
     pub quota: usize,
-    /// Maximum number of different next-hop sets.
+    /// Maximum number of distinct next-hop sets.
     pub sets: usize,
     /// Whether gateways may be resolved through the default route.
     pub by_default_route: bool,
@@ -52,9 +52,9 @@ impl Default for Settings {
 pub struct Counts {
     /// Number of offers by origin, in the order of [`Origin::ALL`].
     pub offers: [usize; 4],
-    /// Number of stale offers: those not repeated since their replay began.
+    /// Number of stale offers by origin. An offer is stale if its origin has not repeated it since the replay began.
     pub stale: [usize; 4],
-    /// Number of published prefixes: IPv4, IPv6.
+    /// Number of published prefixes: IPv4 and IPv6.
     pub published: [usize; 2],
     /// Number of prefixes with offers.
     pub prefixes: usize,
@@ -64,7 +64,7 @@ pub struct Counts {
     pub gateways: usize,
     /// Number of recursive gateways that are unreachable.
     pub unreachable: usize,
-    /// Number of recursive gateways that were not resolved because of a loop or too many steps.
+    /// Number of recursive gateways that were not resolved because of a loop, or because too many steps were necessary.
     pub loops: usize,
     /// Number of offers rejected because of the quota.
     pub refused_quota: u64,
@@ -72,7 +72,7 @@ pub struct Counts {
     pub refused_hops: u64,
 }
 
-/// A recursive gateway: one resolved through routes.
+/// A recursive gateway: a gateway that is resolved through routes.
 #[derive(Debug, Default)]
 struct Floating {
     uses: u32,
@@ -80,19 +80,19 @@ struct Floating {
     loops: u64,
 }
 
-/// State common to both families.
+/// State that both address families share.
 #[derive(Debug)]
 struct Common {
     sets: Sets,
     floating: BTreeMap<Address, Floating>,
-    /// Gateways that are not resolved yet.
+    /// Gateways that have not been resolved.
     fresh: Vec<Address>,
     /// Whether all gateways must be resolved again.
     unsettled: bool,
     down: BTreeSet<InterfaceIndex>,
     /// Gateways of uplinks that are down.
     lost: BTreeSet<(InterfaceIndex, Address)>,
-    /// Entries to examine at the next publication.
+    /// Entries of each family that the next publication must examine.
     dirty: [Vec<u32>; 2],
     offers: [usize; 4],
     stale: [usize; 4],
@@ -102,7 +102,7 @@ struct Common {
 }
 
 impl Common {
-    /// Add a use of an offer's target.
+    /// Adds a use of an offer's target.
     fn acquire(&mut self, target: Target<'_>) -> Result<u32, RibError> {
         let taken = match target {
             Target::Group(group) if self.sets.is_group(group) => {
@@ -119,7 +119,7 @@ impl Common {
         Ok(index)
     }
 
-    /// Remove a use of an offer's target.
+    /// Removes a use of an offer's target.
     fn release(&mut self, index: u32) {
         if let Some(hops) = self.sets.release(index) {
             self.unfollow(&hops);
@@ -167,12 +167,12 @@ pub struct Rib {
     v6: Table<u128>,
     common: Common,
     settings: Settings,
-    /// Progress of the sweep of each origin, by family.
+    /// Position of the sweep of stale offers, by origin and family.
     cursors: [[u32; 2]; 4],
 }
 
 impl Rib {
-    /// Create without routes. `key` must be random, because others can choose prefixes.
+    /// Creates a RIB without routes. `key` must be random, because attackers may choose prefixes.
     pub fn new(settings: Settings, key: HashKey) -> Self {
         Self {
             v4: Table::new(key),
@@ -196,16 +196,16 @@ impl Rib {
         }
     }
 
-    /// Change the limits for future offers.
+    /// Changes the limits for future offers.
     pub fn set_settings(&mut self, settings: Settings) {
         self.common.unsettled |= self.settings.by_default_route != settings.by_default_route;
         self.settings = settings;
     }
 
-    /// Add an offer, or replace the origin's earlier one.
+    /// Adds an offer, or replaces the earlier offer of the origin.
     ///
     /// # Errors
-    /// See [`RibError`]; the earlier offer then remains.
+    /// See [`RibError`]. The earlier offer remains.
     pub fn offer(&mut self, prefix: Prefix, offer: &Offer<'_>, now: Time) -> Result<(), RibError> {
         let (common, settings, length) = (&mut self.common, &self.settings, prefix.length());
         match prefix.address() {
@@ -214,8 +214,8 @@ impl Rib {
         }
     }
 
-    /// Withdraw an offer; `which` identifies it: the metric of a kernel route, the distance of a static one. False if
-    /// it does not exist.
+    /// Withdraws an offer. `which` distinguishes the offers of an origin: the metric of a kernel route, or the distance
+    /// of a static route. Returns false if the offer does not exist.
     pub fn withdraw(&mut self, prefix: Prefix, origin: Origin, which: u32) -> bool {
         let wanted = (origin, origin.which(which.min(255) as u8, which));
         let is_it = |fact: &table::RouteRecord| fact.which() == wanted;
@@ -226,10 +226,10 @@ impl Rib {
         }
     }
 
-    /// Create a group of next hops. An empty group is unreachable.
+    /// Creates a group of next hops. A group without next hops is unreachable.
     ///
     /// # Errors
-    /// There are too many next hops, or too many sets.
+    /// The group has too many next hops, or there are too many sets.
     pub fn add_group(&mut self, hops: &[WeightedNextHop]) -> Result<Group, RibError> {
         let group = self.common.sets.add_group(hops);
         let group = group.inspect_err(|_| self.common.refused_hops += 1)?;
@@ -237,10 +237,10 @@ impl Rib {
         Ok(group)
     }
 
-    /// Change the next hops of a group, and thereby of every route that uses it.
+    /// Changes the next hops of a group, and thereby those of every route that uses it.
     ///
     /// # Errors
-    /// There are too many next hops, or the group does not exist.
+    /// The group would have too many next hops, or does not exist.
     pub fn change_group(&mut self, group: Group, hops: &[WeightedNextHop]) -> Result<(), RibError> {
         let old = self.common.sets.change_group(group, hops);
         let old = old.inspect_err(|_| self.common.refused_hops += 1)?;
@@ -250,14 +250,14 @@ impl Rib {
         Ok(())
     }
 
-    /// Release a group. Routes that use it keep its current next hops.
+    /// Releases a group. Routes that use it keep its current next hops.
     pub fn drop_group(&mut self, group: Group) {
         if self.common.sets.is_group(group) {
             self.common.release(group.0);
         }
     }
 
-    /// Set whether an interface is up. Interfaces are up by default; a removed interface counts as down.
+    /// Sets whether an interface is up. The default is up. A removed interface counts as down.
     pub fn set_link(&mut self, interface: InterfaceIndex, up: bool) {
         let changed = match up {
             true => self.common.down.remove(&interface),
@@ -268,8 +268,8 @@ impl Rib {
         }
     }
 
-    /// Set whether a gateway on an interface's link may be used; it may not while its uplink is down. Gateways may be
-    /// used by default. False if nothing changed.
+    /// Sets whether a gateway on an interface's link may be used. It must not be used while its uplink is down. The
+    /// default is true. Returns false if nothing changed.
     pub fn set_gateway(&mut self, (interface, address): (InterfaceIndex, Address), up: bool) -> bool {
         let changed = match up {
             true => self.common.lost.remove(&(interface, address)),
@@ -281,17 +281,17 @@ impl Rib {
         changed
     }
 
-    /// Whether a gateway may be used, as last set.
+    /// Whether a gateway may be used, according to the last [`Rib::set_gateway`].
     pub fn gateway_is_up(&self, gateway: (InterfaceIndex, Address)) -> bool {
         !self.common.lost.contains(&gateway)
     }
 
-    /// Whether an interface is up, as last set.
+    /// Whether an interface is up, according to the last [`Rib::set_link`].
     pub fn link_is_up(&self, interface: InterfaceIndex) -> bool {
         !self.common.down.contains(&interface)
     }
 
-    /// Why a next hop of an offer is unreachable, as of the last publication; `None` if it is reachable.
+    /// Why a next hop of an offer was unreachable at the last publication; `None` if it was reachable.
     pub fn unresolved_reason(&self, way: OfferedNextHop) -> Option<UnresolvedReason> {
         let found = |gateway| {
             self.common
@@ -314,15 +314,16 @@ impl Rib {
         }
     }
 
-    /// Begin a replay, in which an origin offers all of its routes again: offers that it has not repeated are stale.
+    /// Begins a replay, in which an origin offers all of its routes again. All of its offers become stale until they
+    /// are repeated.
     pub fn begin_replay(&mut self, origin: Origin) {
         change::mark_stale(&mut self.v4, &mut self.common, origin);
         change::mark_stale(&mut self.v6, &mut self.common, origin);
         self.cursors[origin as usize] = [0; 2];
     }
 
-    /// End the replay: withdraw at most `most` stale offers. Returns their number; if it is less than `most`, none
-    /// remain.
+    /// Ends the replay: withdraws at most `most` stale offers, and returns their number. If the number is less than
+    /// `most`, no stale offers remain.
     pub fn end_replay(&mut self, origin: Origin, most: usize) -> usize {
         let swept = publish::sweep(self, origin, most);
         if swept < most {
@@ -355,18 +356,18 @@ impl Rib {
         self.common.stale[origin as usize]
     }
 
-    /// Bytes that the RIB uses on the heap.
+    /// Number of heap bytes that the RIB uses.
     pub fn bytes(&self) -> usize {
         let waiting: usize = self.common.dirty.iter().map(|dirty| dirty.capacity() * 4).sum();
         self.v4.bytes() + self.v6.bytes() + self.common.sets.bytes() + waiting
     }
 
-    /// All offers, IPv4 first, in unspecified order.
+    /// All offers: IPv4, then IPv6. The order within a family is unspecified.
     pub fn iter(&self) -> impl Iterator<Item = ListedRoute<'_>> {
         self.page(0).map(|(_, shown)| shown)
     }
 
-    /// Offers from a position on, each with the position to continue from. Positions remain valid while routes change.
+    /// Offers from a position on, each with the position after it. Positions remain valid while routes change.
     pub fn page(&self, from: u64) -> impl Iterator<Item = (u64, ListedRoute<'_>)> {
         const SIX: u64 = 1 << 32;
         let four = from..u64::from(self.v4.entries.places());
@@ -376,7 +377,7 @@ impl Rib {
         four.chain(six)
     }
 
-    /// Offers for exactly this prefix, the selected one first.
+    /// Offers for exactly this prefix. The selected offer comes first.
     pub fn get(&self, prefix: Prefix) -> Vec<ListedRoute<'_>> {
         let length = prefix.length();
         match prefix.address() {
@@ -409,7 +410,7 @@ impl Rib {
 
     fn listed<'r, A: Family>(&'r self, table: &'r Table<A>, place: u32) -> impl Iterator<Item = ListedRoute<'r>> + 'r {
         let entry = &table.entries[place];
-        // A free entry has no offer, neither selected nor spare.
+        // A free entry has neither a selected nor an unselected offer.
         let offers = entry
             .record()
             .is_some()

@@ -2,17 +2,17 @@
 
 use crate::{Address, Balance, DropKind, InterfaceIndex, NextHop, Prefix, Time};
 
-/// Maximum number of next hops per set.
+/// Maximum number of next hops in a set.
 pub const MAX_HOPS: usize = 64;
 
-/// Origin of an offer. An origin has one offer per prefix; the kernel has one per metric, and the configuration one per
-/// distance.
+/// Origin of an offer. An origin has one offer for each prefix, except that the kernel has one for each metric, and the
+/// configuration one for each distance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Origin {
-    /// Derived from an interface's addresses.
+    /// The addresses of an interface.
     Connected,
-    /// Configuration.
+    /// The configuration.
     Static,
     /// A routing daemon, through FPM.
     Fpm,
@@ -21,7 +21,7 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// Every origin, in the order of preference among equal offers.
+    /// All origins. Among otherwise equal offers, an earlier origin is preferred.
     pub const ALL: [Origin; 4] = [Origin::Connected, Origin::Static, Origin::Fpm, Origin::Kernel];
 
     /// Name of the origin.
@@ -34,12 +34,12 @@ impl Origin {
         }
     }
 
-    /// Whether its routes are learned, and therefore count against the quota.
+    /// Whether the origin's routes are learned, so that they count against the quota.
     pub fn is_learned(self) -> bool {
         matches!(self, Origin::Fpm | Origin::Kernel)
     }
 
-    /// Value that distinguishes offers of the same origin for a prefix.
+    /// Value that distinguishes the offers of one origin for a prefix.
     pub(super) fn which(self, distance: u8, metric: u32) -> u32 {
         match self {
             Origin::Static => distance.into(),
@@ -56,36 +56,37 @@ impl Origin {
 /// Next hop of an offer before resolution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum OfferedNextHop {
-    /// Packets are dropped, in this way.
+    /// Packets are dropped in this way.
     Drop(DropKind),
-    /// The gateway itself: an address of this interface.
+    /// The gateway itself. The destination is an address of this interface.
     Local(InterfaceIndex),
-    /// The destination itself, on the link of this interface.
+    /// The destination itself, which is on the link of this interface.
     Attached(InterfaceIndex),
-    /// A gateway on the link of this interface, whatever networks are attached there.
+    /// A gateway on the link of this interface. It need not be in a network of the interface.
     Gateway {
         /// Output interface.
         interface: InterfaceIndex,
         /// Address of the gateway.
         address: Address,
     },
-    /// A gateway that is resolved through the attached networks, or otherwise through the router's own routes.
+    /// A gateway that is resolved through the attached networks, or else through the router's other routes.
     Via(Address),
 }
 
 /// A next hop of an offer with its weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WeightedNextHop {
-    /// The next hop itself.
+    /// The next hop.
     pub way: OfferedNextHop,
     /// Weight, at least 1.
     pub weight: u8,
-    /// Unit of traffic that stays on one next hop of the set; by host if any member requests that.
+    /// Unit of traffic that always uses one next hop of the set. If any member requests "by host", this applies to the
+    /// whole set.
     pub balance: Balance,
 }
 
 impl WeightedNextHop {
-    /// Create a next hop of weight 1.
+    /// Creates a next hop with weight 1.
     pub fn new(way: OfferedNextHop) -> Self {
         Self {
             way,
@@ -106,7 +107,7 @@ impl From<NextHop> for OfferedNextHop {
     }
 }
 
-/// A set of next hops that its owner changes at once for all routes that use it.
+/// A set of next hops that can be changed for all routes that use it. Its owner makes the change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Group(pub(super) u32);
 
@@ -124,44 +125,44 @@ pub enum Target<'a> {
 pub struct Offer<'a> {
     /// Origin of the offer.
     pub origin: Origin,
-    /// Protocol from which the origin has the route (RTPROT); 0 if none.
+    /// Routing protocol (RTPROT) from which the origin has the route; 0 if none.
     pub protocol: u8,
     /// Administrative distance; the lowest is preferred.
     pub distance: u8,
-    /// Metric; the lowest is preferred among equal distances.
+    /// Metric; among equal distances the lowest is preferred.
     pub metric: u32,
-    /// Next hops or group that the offer leads to.
+    /// Next hops of the offer, or a group of next hops.
     pub target: Target<'a>,
 }
 
 impl Offer<'_> {
-    /// Value that distinguishes the offer from others of its origin for the prefix.
+    /// Value that distinguishes the offer from other offers of its origin for the prefix.
     pub(super) fn which(&self) -> u32 {
         self.origin.which(self.distance, self.metric)
     }
 }
 
-/// Resolved next hops of a prefix, sorted.
+/// Resolved next hops of a prefix, sorted, and their unit of balancing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResolvedSet(pub(super) Box<[(NextHop, u8)]>, pub(super) Balance);
 
 impl ResolvedSet {
-    /// Next hops with weights: a single one, or up to [`MAX_HOPS`] that forward.
+    /// Next hops with their weights: a single next hop of any kind, or up to [`MAX_HOPS`] next hops that forward.
     pub fn members(&self) -> &[(NextHop, u8)] {
         &self.0
     }
 
-    /// Unit of traffic that stays on one next hop.
+    /// Unit of traffic that always uses one next hop.
     pub fn balance(&self) -> Balance {
         self.1
     }
 }
 
-/// Receiver of route changes, in order.
+/// Receiver of the changes of published routes, in order.
 pub trait Sink {
-    /// Set the next hops of a prefix, which may have had others before.
+    /// Sets the next hops of a new prefix, or changes those of a published one.
     fn set(&mut self, prefix: Prefix, set: &ResolvedSet);
-    /// Remove a prefix.
+    /// Removes a prefix.
     fn remove(&mut self, prefix: Prefix);
 }
 
@@ -174,7 +175,7 @@ pub enum RibError {
     /// The router has reached its maximum number of next-hop sets.
     #[error("more than {0} different sets of next hops in one router")]
     Sets(usize),
-    /// There are no or too many next hops.
+    /// The number of next hops is 0 or too large.
     #[error("{0} next hops: a route has 1 to {MAX_HOPS}")]
     Hops(usize),
     /// The group does not exist.
@@ -187,9 +188,9 @@ pub enum RibError {
 pub enum UnresolvedReason {
     /// The output interface is down.
     Link,
-    /// No route to its gateway exists.
+    /// The router has no route to the gateway.
     Gateway,
-    /// It is the gateway of an uplink that is down.
+    /// The next hop is the gateway of an uplink that is down.
     Uplink,
 }
 
@@ -200,7 +201,7 @@ pub struct ListedRoute<'a> {
     pub prefix: Prefix,
     /// Origin of the offer.
     pub origin: Origin,
-    /// Protocol from which the origin has the route (RTPROT).
+    /// Routing protocol (RTPROT) from which the origin has the route.
     pub protocol: u8,
     /// Administrative distance.
     pub distance: u8,
@@ -208,12 +209,12 @@ pub struct ListedRoute<'a> {
     pub metric: u32,
     /// Next hops as offered.
     pub hops: &'a [WeightedNextHop],
-    /// Resolved next hops; `None` if none is reachable.
+    /// Resolved next hops; `None` if no next hop is reachable.
     pub resolved: Option<&'a ResolvedSet>,
-    /// Whether it is the selected offer.
+    /// Whether the offer is selected.
     pub selected: bool,
-    /// Whether it was not offered again since the last replay began.
+    /// Whether the origin has not repeated the offer since the last replay began.
     pub stale: bool,
-    /// Time of the last change of the offer, with a precision of a second.
+    /// Time of the last change of the offer, with a resolution of one second.
     pub since: Time,
 }

@@ -1,4 +1,4 @@
-//! Publication of changes to the sink: gateways first, then sets, then routes.
+//! Publication of changes to the sink. Gateways are resolved first, then sets, and then routes are selected.
 
 use super::offer::Sink;
 use super::resolve::View;
@@ -8,8 +8,9 @@ use super::{Common, Rib, change};
 use crate::{Address, Prefix};
 
 impl Rib {
-    /// Pass the changes since the last call to `sink`. New and changed prefixes come first, in the order in which they
-    /// were first marked, then removed ones, so that no destination that stays reachable is temporarily unreachable.
+    /// Passes the changes since the last call to `sink`. New and changed prefixes come first, in the order in which
+    /// they were first marked; removed prefixes follow. Thus no destination that remains reachable is temporarily
+    /// unreachable.
     pub fn publish(&mut self, sink: &mut dyn Sink) {
         self.find_gateways();
         self.resolve_sets();
@@ -19,7 +20,8 @@ impl Rib {
         gone.into_iter().for_each(|prefix| sink.remove(prefix));
     }
 
-    /// Resolve new gateways, or all if routes to them have changed. Sets with a changed gateway are resolved again.
+    /// Resolves new gateways, or all gateways if routes to them have changed. Sets that contain a changed gateway are
+    /// marked to be resolved again.
     fn find_gateways(&mut self) {
         let fresh = std::mem::take(&mut self.common.fresh);
         let all = std::mem::take(&mut self.common.unsettled);
@@ -69,8 +71,8 @@ impl Rib {
     }
 }
 
-/// Mark the entries that use a set. With `spares`, also mark entries that have an unselected offer with the set,
-/// because it has become reachable or unreachable.
+/// Marks the entries that use a set. With `spares`, entries that have an unselected offer with this set are marked as
+/// well, because the set has become reachable or unreachable.
 fn mark_users<A: Family>(table: &mut Table<A>, common: &mut Common, head: u32, spares: Option<u32>) {
     let mut users: Vec<u32> = table.users(head).collect();
     if let Some(set) = spares {
@@ -88,7 +90,7 @@ fn mark_users<A: Family>(table: &mut Table<A>, common: &mut Common, head: u32, s
     }
 }
 
-/// Select the best offer of every marked entry, and publish it.
+/// Selects the best offer of every marked entry, and publishes it.
 fn select<A: Family>(table: &mut Table<A>, common: &mut Common, gone: &mut Vec<Prefix>, sink: &mut dyn Sink) {
     for place in std::mem::take(&mut common.dirty[A::INDEX]) {
         choose(table, common, place);
@@ -109,7 +111,7 @@ fn select<A: Family>(table: &mut Table<A>, common: &mut Common, gone: &mut Vec<P
     }
 }
 
-/// Select the best reachable offer, or the best of all if none is reachable.
+/// Selects the best reachable offer, or the best offer if none is reachable.
 fn choose<A: Family>(table: &mut Table<A>, common: &mut Common, place: u32) {
     if table.entries[place].spare == NONE {
         return;
@@ -135,7 +137,7 @@ fn choose<A: Family>(table: &mut Table<A>, common: &mut Common, place: u32) {
     table.use_offer(place, Some(best), &mut common.sets);
 }
 
-/// Mark the sets with a next hop on an interface to be resolved again, after the interface's state has changed.
+/// Marks the sets that have a next hop on an interface, because the state of the interface has changed.
 pub(super) fn mark_interface(common: &mut Common, interface: crate::InterfaceIndex) {
     let named = common.sets.iter().filter(|(_, set)| set.names(interface));
     let named: Vec<u32> = named.map(|(index, _)| index).collect();
@@ -143,7 +145,7 @@ pub(super) fn mark_interface(common: &mut Common, interface: crate::InterfaceInd
     common.unsettled |= !common.floating.is_empty();
 }
 
-/// Withdraw at most `most` stale offers of an origin.
+/// Withdraws at most `most` stale offers of an origin.
 pub(super) fn sweep(rib: &mut Rib, origin: super::Origin, most: usize) -> usize {
     let [mut four, mut six] = rib.cursors[origin as usize];
     let swept = change::sweep(&mut rib.v4, &mut rib.common, origin, (&mut four, most));

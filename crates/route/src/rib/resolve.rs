@@ -1,4 +1,4 @@
-//! Resolution of next-hop sets: recursive gateways, and the reachable members if interfaces are down.
+//! Resolution of next-hop sets: resolves recursive gateways, and omits members that are unreachable.
 
 use std::collections::BTreeMap;
 
@@ -7,16 +7,17 @@ use super::table::{Family, RouteRecord, Table};
 use super::{Common, Settings};
 use crate::{Address, Balance, DropKind, InterfaceIndex, NextHop};
 
-/// Maximum number of recursive gateways between a route and the link.
+/// Maximum number of recursive gateways on the path from a route to the link.
 pub const DEPTH: usize = 8;
 
-/// Maximum number of gateways examined to resolve one, to limit the work that a daemon can cause in the control thread.
+/// Maximum number of gateways that are examined to resolve one gateway. It limits the control thread's work that a
+/// daemon can cause.
 const STEPS: u32 = 512;
 
-/// Next hops with relative shares.
+/// Next hops with their relative weights.
 type Shares = BTreeMap<NextHop, u64>;
 
-/// The tables in which gateways are resolved.
+/// The tables with which gateways are resolved.
 #[derive(Clone, Copy)]
 pub(super) struct View<'r> {
     pub v4: &'r Table<u32>,
@@ -25,7 +26,7 @@ pub(super) struct View<'r> {
     pub settings: &'r Settings,
 }
 
-/// A gateway on the path to the link.
+/// A gateway on the path from a route to the link.
 #[derive(Default)]
 struct Path {
     gateways: Vec<Address>,
@@ -33,7 +34,7 @@ struct Path {
     loops: u64,
 }
 
-/// Result of resolving a gateway.
+/// Result of the resolution of a gateway.
 pub(super) struct Found {
     pub shares: Shares,
     pub loops: u64,
@@ -51,7 +52,7 @@ impl View<'_> {
         !self.common.down.contains(&interface)
     }
 
-    /// Resolve a gateway.
+    /// Resolves a gateway.
     pub fn find(&self, gateway: Address) -> Found {
         let mut path = Path::default();
         let shares = self.via(gateway, &mut path);
@@ -85,13 +86,13 @@ impl View<'_> {
         path.gateways.push(gateway);
         let allowed = |place: &u32| table.entries[*place].length > 0 || self.settings.by_default_route;
         let mut covering = table.covering(bits).filter(allowed);
-        // If a route is unreachable, a shorter one is used.
+        // If the longest route is unreachable, a shorter one is used.
         let found = covering.find_map(|place| self.via_entry(table, place, gateway, path));
         path.gateways.pop();
         found.unwrap_or_default()
     }
 
-    /// Next hops towards a gateway by the best reachable offer for a prefix.
+    /// Next hops towards a gateway, according to the best reachable offer for a prefix.
     fn via_entry<A: Family>(&self, table: &Table<A>, place: u32, gateway: Address, path: &mut Path) -> Option<Shares> {
         let mut offers: Vec<RouteRecord> = table.offers(place).collect();
         offers.sort_by_key(RouteRecord::rank);
@@ -111,7 +112,7 @@ impl View<'_> {
         })
     }
 
-    /// Relation of an address to the attached networks, the most specific first.
+    /// Relation of an address to the attached networks. The most specific network decides.
     fn link<A: Family>(&self, table: &Table<A>, bits: A) -> Link {
         for place in table.covering(bits) {
             let connected = table.offers(place).find(|fact| fact.origin() == Origin::Connected);
@@ -120,7 +121,7 @@ impl View<'_> {
             match way {
                 Some(OfferedNextHop::Attached(interface)) if self.is_up(interface) => return Link::On(interface),
                 Some(OfferedNextHop::Local(_)) => return Link::Own,
-                // The network address or broadcast address of an attached network.
+                // The address is the network or broadcast address of an attached network.
                 Some(OfferedNextHop::Drop(_)) if table.entries[place].length == A::BITS => return Link::Own,
                 _ => {}
             }
@@ -128,7 +129,7 @@ impl View<'_> {
         Link::Off
     }
 
-    /// Resolution of a next hop that needs no route.
+    /// Resolves a next hop that needs no route.
     fn direct(&self, way: OfferedNextHop) -> Shares {
         let hop = match way {
             OfferedNextHop::Drop(refusal) => Some(NextHop::Drop(refusal)),
@@ -143,7 +144,7 @@ impl View<'_> {
         hop.into_iter().map(|hop| (hop, 1)).collect()
     }
 
-    /// Resolve a set whose gateways have been resolved.
+    /// Resolves a set. Its gateways must be resolved already.
     pub fn resolve(&self, hops: &[WeightedNextHop]) -> Option<ResolvedSet> {
         if let [hop] = hops
             && !matches!(hop.way, OfferedNextHop::Via(_))
@@ -163,7 +164,7 @@ impl View<'_> {
     }
 }
 
-/// Combine the shares of next hops; if a next hop resolves to several, its share is divided among them.
+/// Combines the weights of next hops. If a next hop is resolved to several, its weight is divided among them.
 fn combine(hops: &[WeightedNextHop], mut lead: impl FnMut(OfferedNextHop) -> Shares) -> Shares {
     let found: Vec<(u64, Shares)> = hops
         .iter()
@@ -171,7 +172,7 @@ fn combine(hops: &[WeightedNextHop], mut lead: impl FnMut(OfferedNextHop) -> Sha
         .filter(|(_, shares)| !shares.is_empty())
         .collect();
     let sum = |shares: &Shares| shares.values().sum::<u64>();
-    // Scale shares to integers: exactly if the common multiple of all sums is small, otherwise approximately.
+    // Scale the weights to integers. This is exact if the common multiple of all sums is small, otherwise approximate.
     let whole = found.iter().try_fold(1_u64, |multiple, (_, shares)| {
         let sum = sum(shares);
         let next = multiple / common_divisor(multiple, sum) * sum;
@@ -196,7 +197,7 @@ fn common_divisor(mut a: u64, mut b: u64) -> u64 {
     a
 }
 
-/// Scale shares to 1 to 255.
+/// Scales the weights to the range 1 to 255.
 fn reduce(shares: &mut Shares) {
     let divisor = shares
         .values()
@@ -210,7 +211,8 @@ fn reduce(shares: &mut Shares) {
     }
 }
 
-/// The final set: forwarding next hops if there are any; if there are too many, those with the largest shares.
+/// The resolved set. If any next hops forward, only these are included; if there are too many, those with the largest
+/// weights.
 fn finish(mut shares: Shares, balance: Balance) -> Option<ResolvedSet> {
     let drops = |hop: &NextHop| matches!(hop, NextHop::Drop(_));
     if shares.keys().any(|hop| !drops(hop)) {

@@ -1,4 +1,4 @@
-//! Sets of next hops, stored once, with their resolution.
+//! Sets of next hops, with their resolution. Equal sets are stored once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,22 +14,22 @@ pub struct Set {
     pub hops: Arc<[WeightedNextHop]>,
     /// Resolved next hops; `None` if none is reachable.
     pub resolved: Option<ResolvedSet>,
-    /// Number of offers that use it, plus one for its owner if it is a group.
+    /// Number of offers that use the set. For a group, its owner counts as one more.
     uses: u32,
-    /// Number of offers that use it but are not selected.
+    /// Number of offers that use the set but are not selected.
     pub spare_uses: u32,
-    /// First entry of each family that uses it.
+    /// First entry of each family in the list of entries that use the set.
     pub heads: [u32; 2],
-    /// Whether it is a group, which its owner can change and which is not shared with equal sets.
+    /// Whether the set is a group. Its owner can change it, and it is not shared with equal sets.
     is_group: bool,
-    /// Whether it is in the list of sets to resolve again.
+    /// Whether the set is in the list of sets to resolve again.
     is_dirty: bool,
-    /// Whether it has recursive gateways.
+    /// Whether the set has recursive gateways.
     pub is_floating: bool,
 }
 
 impl Set {
-    /// Whether a next hop refers to this interface.
+    /// Whether a next hop of the set refers to this interface.
     pub fn names(&self, interface: InterfaceIndex) -> bool {
         self.hops.iter().any(|hop| match hop.way {
             OfferedNextHop::Local(index)
@@ -45,11 +45,12 @@ impl Set {
 pub struct Sets {
     all: Slab<Option<Set>>,
     known: BTreeMap<Arc<[WeightedNextHop]>, u32>,
-    /// The set acquired last: daemons send many consecutive routes with the same next hops.
+    /// The set that was acquired last. It is cached because daemons send many consecutive routes with the same next
+    /// hops.
     last: Option<(Arc<[WeightedNextHop]>, u32)>,
     count: usize,
     most: usize,
-    /// Sets to resolve again.
+    /// Numbers of the sets to resolve again.
     pub dirty: Vec<u32>,
 }
 
@@ -58,7 +59,7 @@ fn is_floating(hops: &[WeightedNextHop]) -> bool {
 }
 
 impl Sets {
-    /// Create without sets, with a maximum number.
+    /// Creates a collection without sets. `most` is the maximum number of sets.
     pub fn new(most: usize) -> Self {
         Self {
             all: Slab::default(),
@@ -75,13 +76,13 @@ impl Sets {
         self.count
     }
 
-    /// Approximate number of bytes on the heap.
+    /// Approximate number of heap bytes.
     pub fn bytes(&self) -> usize {
         let hops: usize = self.iter().map(|(_, set)| size_of_val(&*set.hops) + 48).sum();
         self.all.bytes() + hops
     }
 
-    /// Set with this index.
+    /// The set with this index.
     pub fn get(&self, index: u32) -> Option<&Set> {
         (index < self.all.places()).then(|| self.all[index].as_ref())?
     }
@@ -101,16 +102,16 @@ impl Sets {
         (0..self.all.places()).filter_map(|index| Some((index, self.all[index].as_ref()?)))
     }
 
-    /// First entry in the list of users of a set.
+    /// First entry in the list of entries that use a set.
     ///
     /// # Panics
-    /// The set does not exist. Entries and offers hold a use of their set, so it exists for them.
+    /// The set does not exist. Entries and offers have a use of their set, so that it exists for them.
     pub fn head(&mut self, index: u32, family: usize) -> &mut u32 {
         let set = self.all[index].as_mut().expect("a use is held");
         &mut set.heads[family]
     }
 
-    /// Find or create the set with these next hops, and add a use. Also returns whether it is new.
+    /// Finds or creates the set with these next hops, and adds a use. Also returns whether the set is new.
     pub fn acquire(&mut self, hops: &[WeightedNextHop]) -> Result<(u32, bool), RibError> {
         let index = match &self.last {
             Some((last, index)) if **last == *hops => Some(*index),
@@ -132,7 +133,7 @@ impl Sets {
         Ok((index, true))
     }
 
-    /// Create a group with one use.
+    /// Creates a group with one use.
     pub fn add_group(&mut self, hops: &[WeightedNextHop]) -> Result<Group, RibError> {
         self.add(hops, true).map(Group)
     }
@@ -164,7 +165,7 @@ impl Sets {
         self.get(group.0).is_some_and(|set| set.is_group)
     }
 
-    /// Change the next hops of a group; returns the old ones.
+    /// Changes the next hops of a group, and returns the old ones.
     pub fn change_group(&mut self, group: Group, hops: &[WeightedNextHop]) -> Result<Arc<[WeightedNextHop]>, RibError> {
         if hops.len() > MAX_HOPS {
             return Err(RibError::Hops(hops.len()));
@@ -179,7 +180,7 @@ impl Sets {
         Ok(old)
     }
 
-    /// Mark a set to be resolved again.
+    /// Marks a set to be resolved again.
     pub fn mark(&mut self, index: u32) {
         let Some(set) = self.get_mut(index) else { return };
         if !std::mem::replace(&mut set.is_dirty, true) {
@@ -187,7 +188,7 @@ impl Sets {
         }
     }
 
-    /// Set the resolution of a set. Returns whether it has changed.
+    /// Stores the resolution of a set. Returns whether it has changed.
     pub fn resolve(&mut self, index: u32, resolved: Option<ResolvedSet>) -> bool {
         let Some(set) = self.get_mut(index) else { return false };
         set.is_dirty = false;
@@ -196,21 +197,21 @@ impl Sets {
         differs
     }
 
-    /// Add a use of a set.
+    /// Adds a use of a set.
     pub fn hold(&mut self, index: u32) {
         if let Some(set) = self.get_mut(index) {
             set.uses += 1;
         }
     }
 
-    /// Count an offer of this set that becomes or ceases to be spare.
+    /// Counts an offer with this set that is no longer selected (`more`), or that has become selected.
     pub fn count_spare(&mut self, index: u32, more: bool) {
         if let Some(set) = self.get_mut(index) {
             set.spare_uses = if more { set.spare_uses + 1 } else { set.spare_uses - 1 };
         }
     }
 
-    /// Remove a use; returns the next hops if it was the last.
+    /// Removes a use of a set. Returns the set's next hops if it was the last use.
     pub fn release(&mut self, index: u32) -> Option<Arc<[WeightedNextHop]>> {
         let set = self.get_mut(index)?;
         set.uses -= 1;

@@ -1,12 +1,12 @@
-//! Slab with stable indexes, allocated in chunks, so that it grows without copying a million entries.
+//! Slab with stable indexes. It is allocated in chunks, so that it grows without copying existing entries.
 
-/// Number of entries per chunk.
+/// Number of entries in a chunk.
 const CHUNK: usize = 1024;
 
 /// Index that refers to no entry.
 pub const NONE: u32 = u32::MAX;
 
-/// Entries by index. Free indexes are reused, the last one first.
+/// Entries by index. Free indexes are reused; the last one freed is reused first.
 #[derive(Debug)]
 pub struct Slab<T> {
     chunks: Vec<Vec<T>>,
@@ -23,7 +23,7 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T> Slab<T> {
-    /// Add an entry.
+    /// Adds an entry.
     pub fn add(&mut self, entry: T) -> u32 {
         if let Some(place) = self.free.pop() {
             self[place] = entry;
@@ -40,12 +40,12 @@ impl<T> Slab<T> {
         (full + last.len() - 1) as u32
     }
 
-    /// Free an index. The entry stays until the index is reused.
+    /// Frees an index. The entry is not cleared until the index is reused.
     pub fn free(&mut self, place: u32) {
         self.free.push(place);
     }
 
-    /// Number of indexes ever used.
+    /// Number of indexes that have ever been used.
     pub fn places(&self) -> u32 {
         match self.chunks.last() {
             Some(last) => ((self.chunks.len() - 1) * CHUNK + last.len()) as u32,
@@ -53,7 +53,7 @@ impl<T> Slab<T> {
         }
     }
 
-    /// Bytes that the slab uses on the heap.
+    /// Number of heap bytes that the slab uses.
     pub fn bytes(&self) -> usize {
         let entries: usize = self.chunks.iter().map(Vec::capacity).sum();
         entries * size_of::<T>() + self.chunks.capacity() * size_of::<Vec<T>>() + self.free.capacity() * 4

@@ -1,4 +1,4 @@
-//! Routes of one family: the offers for each prefix.
+//! Routes of one address family: the offers for each prefix.
 
 use hashbrown::HashTable;
 use sluice_table::prefix;
@@ -11,9 +11,9 @@ use crate::{Address, Prefix};
 
 /// An address family.
 pub trait Family: prefix::Address + Default {
-    /// Index for arrays by family.
+    /// Index of the family in arrays.
     const INDEX: usize;
-    /// Convert to an address of either family.
+    /// The address as an [`Address`], which may belong to either family.
     fn wrap(self) -> Address;
     /// Last address of the prefix that begins at this address.
     fn last(self, length: u8) -> Self;
@@ -41,33 +41,33 @@ family!(u32, 0, V4);
 family!(u128, 1, V6);
 
 const ORIGIN: u8 = 0b11;
-/// Flag: not offered again since the replay began.
+/// Flag: the origin has not repeated the offer since the replay began.
 const STALE: u8 = 1 << 2;
-/// Flag: published to the sink.
+/// Flag: the prefix is published to the sink.
 const PUBLISHED: u8 = 1 << 3;
-/// Flag: in the list of entries to examine.
+/// Flag: the entry is in the list of entries that the next publication examines.
 const DIRTY: u8 = 1 << 4;
 /// Flags that belong to the entry, not to its offer.
 const OF_ENTRY: u8 = PUBLISHED | DIRTY;
 
-/// One offer as stored.
+/// One offer, as stored.
 #[derive(Clone, Copy, Debug)]
 pub struct RouteRecord {
     /// Index of its next-hop set.
     pub set: u32,
     /// Metric of the offer.
     pub metric: u32,
-    /// Time at which it was made, in seconds.
+    /// Time at which the offer was made, in seconds.
     pub since: u32,
     /// Administrative distance.
     pub distance: u8,
-    /// Protocol (RTPROT).
+    /// Routing protocol (RTPROT).
     pub protocol: u8,
     marks: u8,
 }
 
 impl RouteRecord {
-    /// Create an offer of an origin that is not stale.
+    /// Creates an offer of an origin that is not stale.
     pub fn new(origin: Origin, set: u32, protocol: u8, (distance, metric): (u8, u32), since: u32) -> Self {
         Self {
             set,
@@ -85,31 +85,31 @@ impl RouteRecord {
         Origin::of(self.marks & ORIGIN)
     }
 
-    /// Whether it is stale.
+    /// Whether the offer is stale.
     #[inline]
     pub fn is_stale(&self) -> bool {
         self.marks & STALE != 0
     }
 
-    /// Set whether it is stale.
+    /// Sets whether the offer is stale.
     pub fn set_stale(&mut self, stale: bool) {
         self.marks = if stale { self.marks | STALE } else { self.marks & !STALE };
     }
 
-    /// Rank; the lowest is preferred.
+    /// Rank of the offer. The offer with the lowest rank is preferred.
     #[inline]
     pub fn rank(&self) -> (u8, u32, u8) {
         (self.distance, self.metric, self.marks & ORIGIN)
     }
 
-    /// Value that distinguishes the offer from others for the prefix.
+    /// Value that distinguishes the offer from the other offers for its prefix.
     #[inline]
     pub fn which(&self) -> (Origin, u32) {
         let origin = self.origin();
         (origin, origin.which(self.distance, self.metric))
     }
 
-    /// Whether both offers are equal except for age and staleness.
+    /// Whether both offers are equal, except for their age and staleness.
     #[inline]
     pub fn says(&self, other: &RouteRecord) -> bool {
         (self.set, self.metric, self.distance, self.protocol)
@@ -117,7 +117,7 @@ impl RouteRecord {
     }
 }
 
-/// A prefix with its selected offer; without an offer [`Entry::set`] is [`NONE`].
+/// A prefix with its selected offer. If it has no offer, [`Entry::set`] is [`NONE`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Entry<A> {
     /// First address of the prefix.
@@ -128,12 +128,12 @@ pub struct Entry<A> {
     distance: u8,
     protocol: u8,
     marks: u8,
-    /// Length of the prefix.
+    /// Length of the prefix in bits.
     pub length: u8,
-    /// Previous and next entry that use the same set.
+    /// Previous and next entry in the list of entries that use the same set.
     previous: u32,
     next: u32,
-    /// First unselected offer.
+    /// Index of the first unselected offer.
     pub spare: u32,
 }
 
@@ -169,44 +169,44 @@ impl<A: Family> Entry<A> {
         self.marks = self.marks & OF_ENTRY | fact.marks;
     }
 
-    /// Whether it is published to the sink.
+    /// Whether the prefix is published to the sink.
     pub fn is_published(&self) -> bool {
         self.marks & PUBLISHED != 0
     }
 
-    /// Record that the entry was examined, and whether it is published now.
+    /// Records that the entry was examined, and whether it is published now.
     pub fn looked_at(&mut self, published: bool) {
         self.marks = self.marks & !OF_ENTRY | if published { PUBLISHED } else { 0 };
     }
 
-    /// Mark it to be examined; false if it is already marked.
+    /// Marks the entry to be examined. Returns false if it is already marked.
     pub fn mark(&mut self) -> bool {
         let fresh = self.marks & DIRTY == 0;
         self.marks |= DIRTY;
         fresh
     }
 
-    /// Set whether its offer is stale.
+    /// Sets whether the selected offer is stale.
     pub fn set_stale(&mut self, stale: bool) {
         self.marks = if stale { self.marks | STALE } else { self.marks & !STALE };
     }
 }
 
-/// An unselected offer of an entry with several offers.
+/// An unselected offer. Only entries with several offers have unselected ones.
 #[derive(Clone, Copy, Debug)]
 pub struct Spare {
     /// The offer; `None` if the slot is free.
     pub fact: Option<RouteRecord>,
-    /// Entry that it belongs to.
+    /// Index of the entry to which the offer belongs.
     pub entry: u32,
-    /// Next unselected offer of the same entry.
+    /// Index of the next unselected offer of the entry.
     pub next: u32,
 }
 
-/// Entries with their index.
+/// Entries of one family, with an index by prefix.
 #[derive(Debug)]
 pub struct Table<A> {
-    /// Entries by index; each is a prefix with its selected offer.
+    /// Entries by number. An entry is a prefix with its selected offer.
     pub entries: Slab<Entry<A>>,
     /// Unselected offers.
     pub spares: Slab<Spare>,
@@ -221,7 +221,7 @@ fn hash<A: Family>(key: HashKey, address: A, length: u8) -> u64 {
 }
 
 impl<A: Family> Table<A> {
-    /// Create without routes.
+    /// Creates a table without routes.
     pub fn new(key: HashKey) -> Self {
         Self {
             entries: Slab::default(),
@@ -237,7 +237,7 @@ impl<A: Family> Table<A> {
         self.index.len()
     }
 
-    /// Bytes that the table uses on the heap.
+    /// Number of heap bytes that the table uses.
     pub fn bytes(&self) -> usize {
         self.entries.bytes() + self.spares.bytes() + self.index.allocation_size() + self.lengths.len() * 4
     }
@@ -252,7 +252,7 @@ impl<A: Family> Table<A> {
         self.index.find(hash(self.key, address, length), same).copied()
     }
 
-    /// Entries of prefixes that contain an address, longest first.
+    /// Entries whose prefixes contain an address, longest first.
     pub fn covering(&self, address: A) -> impl Iterator<Item = u32> + '_ {
         let lengths = (0..=A::BITS)
             .rev()
@@ -260,7 +260,7 @@ impl<A: Family> Table<A> {
         lengths.filter_map(move |length| self.find(address.masked(length), length))
     }
 
-    /// Add an entry without an offer, for a prefix without an entry.
+    /// Adds an entry without an offer. The prefix must not have an entry.
     pub fn add(&mut self, address: A, length: u8) -> u32 {
         let place = self.entries.add(Entry {
             address,
@@ -278,7 +278,7 @@ impl<A: Family> Table<A> {
         place
     }
 
-    /// Remove an entry without offers.
+    /// Removes an entry, which must have no offers.
     pub fn remove(&mut self, place: u32) {
         let (address, length) = (self.entries[place].address, self.entries[place].length);
         let found = self
@@ -292,7 +292,7 @@ impl<A: Family> Table<A> {
         }
     }
 
-    /// All offers of an entry, the selected one first.
+    /// All offers of an entry. The selected one comes first.
     pub fn offers(&self, place: u32) -> impl Iterator<Item = RouteRecord> + '_ {
         let mut spare = self.entries[place].spare;
         let others = std::iter::from_fn(move || {
@@ -303,7 +303,7 @@ impl<A: Family> Table<A> {
         self.entries[place].record().into_iter().chain(others)
     }
 
-    /// Set the selected offer of an entry, and move the entry to the user list of the offer's set.
+    /// Sets the selected offer of an entry, and moves the entry to the list of the entries that use the offer's set.
     pub fn use_offer(&mut self, place: u32, fact: Option<RouteRecord>, sets: &mut Sets) {
         let old = self.entries[place];
         if old.set != NONE && fact.is_some_and(|fact| fact.set == old.set) {
@@ -329,13 +329,13 @@ impl<A: Family> Table<A> {
         (self.entries[place].previous, self.entries[place].next) = (NONE, next);
     }
 
-    /// Entries whose selected offer uses a set, starting at the head of its list.
+    /// Entries whose selected offer uses a set. `head` is the first entry of the set's list.
     pub fn users(&self, head: u32) -> impl Iterator<Item = u32> + '_ {
         let step = |place: u32| (place != NONE).then_some(place);
         std::iter::successors(step(head), move |&place| step(self.entries[place].next))
     }
 
-    /// Add an unselected offer.
+    /// Adds an unselected offer.
     pub fn add_spare(&mut self, entry: u32, fact: RouteRecord) {
         let next = self.entries[entry].spare;
         let fact = Some(fact);
@@ -355,7 +355,7 @@ impl<A: Family> Table<A> {
         None
     }
 
-    /// Remove an unselected offer.
+    /// Removes an unselected offer.
     pub fn remove_spare(&mut self, place: u32) -> Option<RouteRecord> {
         let Spare { fact, entry, next } = self.spares[place];
         if self.entries[entry].spare == place {

@@ -1,4 +1,4 @@
-//! Storage of an arena and its length.
+//! Storage of an arena, and the number of its values.
 #![allow(unsafe_code)]
 
 use core::fmt;
@@ -9,14 +9,14 @@ use super::sync::{AtomicUsize, Cell, Mutex, Ordering, fence};
 
 type Places<T> = [Cell<MaybeUninit<T>>];
 
-/// Values by index.
+/// Append-only storage of values by index.
 pub struct Arena<T> {
     pub(super) places: Box<Places<T>>,
-    /// Storage for further values and its capacity; allocated only when needed.
+    /// Further storage and its capacity in values. Its memory is allocated only when needed.
     more: (OnceLock<Box<Places<T>>>, usize),
-    /// Number of values. Values below it do not change any more. It only grows.
+    /// Number of values. It only grows, and values with an index below it are not modified.
     len: AtomicUsize,
-    /// The holder of this lock may write the value at index `len`.
+    /// The thread that holds this lock may write the value at index `len`.
     appending: Mutex<()>,
 }
 
@@ -30,8 +30,8 @@ fn empty<T>(places: usize) -> impl Iterator<Item = Cell<MaybeUninit<T>>> {
 }
 
 impl<T> Arena<T> {
-    /// Create from values, with room for `room` more beside them, and for `many` further ones whose memory is allocated
-    /// only when needed.
+    /// Creates an arena with initial values and capacity for `room` more values in the same memory. `many` is the
+    /// capacity of the further storage, which is allocated only when needed.
     pub fn new(values: Vec<T>, room: usize, many: usize) -> Self {
         let len = values.len();
         let values = values.into_iter().map(|value| Cell::new(MaybeUninit::new(value)));
@@ -43,7 +43,7 @@ impl<T> Arena<T> {
         }
     }
 
-    /// Value with this index.
+    /// Value with this index; `None` if it does not exist.
     #[inline(always)]
     pub fn get(&self, number: usize) -> Option<&T> {
         if number >= self.len.load(Ordering::Acquire) {
@@ -62,7 +62,7 @@ impl<T> Arena<T> {
         }
     }
 
-    /// A view for many accesses.
+    /// A view for repeated access.
     #[inline(always)]
     pub fn view(&self) -> View<'_, T> {
         View {
@@ -72,13 +72,13 @@ impl<T> Arena<T> {
         }
     }
 
-    /// Append a value and return its index; the value is returned as an error if there is no room.
+    /// Appends a value and returns its index. If the arena is full, the value is returned as the error.
     pub fn append(&self, value: T) -> Result<usize, T> {
         self.append_all(vec![value]).map_err(|mut values| values.remove(0))
     }
 
-    /// Append values contiguously and return the index of the first; they are returned as an error if there is no room
-    /// for all.
+    /// Appends values contiguously and returns the index of the first one. If the arena can't hold all of them, they
+    /// are returned as the error.
     pub fn append_all(&self, values: Vec<T>) -> Result<usize, Vec<T>> {
         let Ok(_alone) = self.appending.lock() else {
             return Err(values);
@@ -101,7 +101,7 @@ impl<T> Arena<T> {
         Ok(first)
     }
 
-    /// Number of values.
+    /// Number of values in the arena.
     #[inline(always)]
     pub fn len(&self) -> usize {
         self.len.load(Ordering::Acquire)
@@ -121,18 +121,18 @@ impl<T> Arena<T> {
         self.max_len() - self.len()
     }
 
-    /// Memory size in bytes, including unused room.
+    /// Size of the memory in bytes, including unused capacity.
     pub fn bytes(&self) -> usize {
         size_of_val(&*self.places) + self.more.0.get().map_or(0, |more| size_of_val(&**more))
     }
 
-    /// All values in order of their indexes.
+    /// All values in the order of their indexes.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         (0..self.len()).filter_map(|number| self.get(number))
     }
 }
 
-/// An arena, with the number of its values at the first access.
+/// Reference to an arena, with the number of values at the time of its creation.
 pub struct View<'a, T> {
     pub(super) places: &'a Places<T>,
     known: usize,
@@ -140,8 +140,8 @@ pub struct View<'a, T> {
 }
 
 impl<'a, T> View<'a, T> {
-    /// Value with this index. If the index was published by another thread after [`Arena::append`], with any memory
-    /// ordering, its value is found.
+    /// Value with this index. If another thread published the index after [`Arena::append`], with any memory ordering,
+    /// the value is found.
     #[inline(always)]
     pub fn get(&self, number: usize) -> Option<&'a T> {
         if number >= self.known {
@@ -156,11 +156,11 @@ impl<'a, T> View<'a, T> {
         })
     }
 
-    /// A value that is newer than the view, or is not in the first storage.
+    /// Looks up a value that was appended after the creation of the view, or that is in the further storage.
     #[cold]
     #[inline(never)]
     fn added(&self, number: usize) -> Option<&'a T> {
-        // Makes everything that happened before the index was published visible.
+        // All writes that preceded the publication of the index become visible.
         fence(Ordering::Acquire);
         self.arena.get(number)
     }

@@ -1,14 +1,15 @@
-//! Append-only storage: values are added while other threads read existing ones. No value is moved, changed or removed
-//! during the lifetime of the arena.
+//! Append-only storage. One thread appends values while other threads read existing values. During the lifetime of an
+//! arena no value is moved, modified or removed.
 
 mod memory;
 
-/// Synchronisation primitives of the module. The model test compiles the same source with those of its checker.
+/// Synchronisation primitives of the module. The model test compiles the same source with the primitives of the model
+/// checker.
 mod sync {
     pub use std::sync::Mutex;
     pub use std::sync::atomic::{AtomicUsize, Ordering, fence};
 
-    /// Storage for one value.
+    /// Memory cell for one value.
     #[derive(Debug)]
     pub struct Cell<T>(std::cell::UnsafeCell<T>);
 
@@ -31,7 +32,7 @@ mod sync {
 pub use memory::{Arena, View};
 
 impl<T> View<'_, T> {
-    /// Prefetch every line of a value into the second-level cache. An invalid index is harmless.
+    /// Prefetches all cache lines of a value into the second-level cache. An invalid index is harmless.
     #[inline(always)]
     pub fn prefetch_all_far(&self, number: usize) {
         crate::prefetch::prefetch_all_far_at(self.places, number);

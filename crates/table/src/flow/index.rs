@@ -1,25 +1,25 @@
-//! The index of a flow table: maps a hash to candidate entries, usually within one cache line.
+//! The index of a flow table. It maps a hash to candidate entries, usually within one cache line.
 //!
-//! A bucket is one line of eight entries, each with 16 bits of its hash as a tag. An entry is stored in its home
-//! bucket. If that is full, the entry is stored as a guest in one other bucket, or another entry is moved to make room;
-//! the last resort is a stash of [`STASH`] entries. A home bucket keeps the tags of its entries that are stored
-//! elsewhere, so that lookups of other entries read only one bucket. When a place becomes free, the bucket moves one of
-//! these entries back.
+//! A bucket is one cache line with eight entries; each has 16 bits of its hash as a tag. An entry is stored in its home
+//! bucket if possible. If that bucket is full, the entry is stored as a guest in its alternative bucket, or another
+//! entry is moved to make space. The last resort is a stash of [`STASH`] entries. A home bucket contains the tags of
+//! its displaced entries, so that lookups of other entries read only one bucket. When an entry of the bucket becomes
+//! free, a displaced entry is moved back.
 //!
-//! The other bucket is a function of the bucket and the tag alone, and the same function leads back to the home bucket.
-//! So entries can be moved without knowledge of their hash.
+//! The alternative bucket is a function of the home bucket and the tag. The same function maps the alternative bucket
+//! to the home bucket, so that entries can be moved without their hash.
 
 use crate::prefetch::{prefetch_far_at, prefetch_read_at};
 use crate::simd::tags::{Lanes, equal};
 use bytemuck::{Pod, Zeroable};
 
-/// Entries per bucket.
+/// Number of entries in a bucket.
 const BUCKET_ENTRIES: usize = 8;
-/// Number of tags of entries stored elsewhere that a bucket keeps; further ones are only counted.
+/// Maximum number of tags of displaced entries in a bucket. Further displaced entries are only counted.
 const AWAY: usize = 6;
 /// Number of entries in the stash.
 pub(super) const STASH: usize = 32;
-/// Maximum number of buckets that a removal visits to move entries home.
+/// Maximum number of buckets that a removal visits to move displaced entries back.
 const MAX_MOVES_HOME: usize = 4;
 
 /// A record index and a direction, in 32 bits.
@@ -34,17 +34,17 @@ pub(super) struct Bucket {
     entries: [Entry; BUCKET_ENTRIES],
 }
 
-/// Bookkeeping of entries that belong to this bucket but are stored elsewhere, and of guests in this bucket.
+/// Data about displaced entries, which belong to this bucket but are stored elsewhere, and about guests in this bucket.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 struct Overflow {
-    /// Tags of entries stored in their other bucket; 0 means none.
+    /// Tags of entries that are stored in their alternative bucket; 0 means none.
     away: [u16; AWAY],
-    /// Number of such entries beyond those in `away`.
+    /// Number of displaced entries whose tags are not in `away`.
     more: u16,
-    /// One bit per entry in this bucket: the entry is a guest.
+    /// One bit for each entry of this bucket: the entry is a guest from another bucket.
     guests: u8,
-    /// Number of entries in the stash.
+    /// Number of entries of this bucket that are in the stash.
     stashed: u8,
 }
 
@@ -58,7 +58,7 @@ impl Bucket {
         equal(self.tags, tag)
     }
 
-    /// Whether an entry with this tag may be stored elsewhere.
+    /// Whether an entry with this tag may be stored outside of the home bucket.
     #[inline(always)]
     fn overflows(&self, tag: u16) -> bool {
         let away = equal(bytemuck::cast(self.overflow), tag).up_to(AWAY as u32);
@@ -119,7 +119,7 @@ pub(super) struct Index<'m> {
     stashed: usize,
 }
 
-/// Result of a lookup in the home bucket alone.
+/// Result of a lookup in only the home bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Glance {
     Entry(Entry),
@@ -127,7 +127,7 @@ pub(super) enum Glance {
     Nothing,
 }
 
-/// Tag of a hash; never 0.
+/// Tag of a hash. It is never 0.
 #[inline(always)]
 fn tag_of(hash: u64) -> u16 {
     let tag = (hash >> 48) as u16;
@@ -140,13 +140,14 @@ fn reduce(number: u32, count: u32) -> u32 {
 }
 
 impl<'m> Index<'m> {
-    /// Number of buckets for two entries of each of `capacity` records: a load of 4/7 when full, 28 bytes per record.
+    /// Number of buckets for two entries of each of `capacity` records. When all records are in use, the load is 4/7;
+    /// the index takes 28 bytes per record.
     pub const fn buckets_for(capacity: usize) -> usize {
         let buckets = (capacity * 7).div_ceil(16);
         if buckets < 2 { 2 } else { buckets }
     }
 
-    /// Create an empty index in `buckets`, at most 2^31 of them.
+    /// Creates an empty index in `buckets`, of which there may be at most 2^31.
     pub fn new(buckets: &'m mut [Bucket]) -> Self {
         buckets.fill(Bucket::zeroed());
         Index {
@@ -165,7 +166,7 @@ impl<'m> Index<'m> {
         reduce(hash as u32, self.buckets.len() as u32)
     }
 
-    /// The single other bucket of an entry: `other(other(b, t), t) == b`.
+    /// The alternative bucket of an entry: `other(other(b, t), t) == b`.
     #[inline(always)]
     fn other(&self, bucket: u32, tag: u16) -> u32 {
         let count = self.buckets.len() as u32;
@@ -207,7 +208,7 @@ impl<'m> Index<'m> {
         Glance::Nothing
     }
 
-    /// The entry with this hash for which `is_it` is true. Reads at most two buckets and the stash.
+    /// The entry that has this hash and for which `is_it` returns true. Reads at most two buckets and the stash.
     #[inline]
     pub fn find(&self, hash: u64, mut is_it: impl FnMut(Entry) -> bool) -> Option<Entry> {
         self.locate(hash, &mut is_it).map(|(_, entry)| entry)
@@ -246,7 +247,7 @@ impl<'m> Index<'m> {
             .map(|(k, stashed)| (Place::Stash(k), stashed.entry))
     }
 
-    /// Insert an entry. False, without visible effect, if all its places are occupied.
+    /// Inserts an entry. If all possible places are occupied, returns false and has no visible effect.
     #[must_use]
     pub fn place(&mut self, hash: u64, entry: Entry) -> bool {
         let (home, tag) = (self.home(hash), tag_of(hash));
@@ -269,7 +270,7 @@ impl<'m> Index<'m> {
             self.bucket_mut(home).put(slot, tag, entry, false);
             return true;
         }
-        // Check again: making room at home may have moved other entries away.
+        // Count again, because making space in the home bucket may have displaced other entries.
         if away
             && self.bucket(home).may_leave()
             && let Some(slot) = self.make_space(other)
@@ -291,7 +292,7 @@ impl<'m> Index<'m> {
         self.bucket_mut(home).leaves(tag);
     }
 
-    /// Move one entry of a full bucket to its other bucket, guests first; returns the freed position.
+    /// Moves one entry of a full bucket to its alternative bucket, guests first. Returns the position that became free.
     fn make_space(&mut self, bucket: u32) -> Option<usize> {
         for guests in [true, false] {
             for slot in 0..BUCKET_ENTRIES {
@@ -318,12 +319,12 @@ impl<'m> Index<'m> {
         None
     }
 
-    /// Whether this entry is stored with this hash.
+    /// Whether this entry is stored under this hash.
     pub fn holds(&self, hash: u64, entry: Entry) -> bool {
         self.find(hash, |found| found == entry).is_some()
     }
 
-    /// Remove an entry. False if it does not exist.
+    /// Removes an entry. Returns false if the entry does not exist.
     pub fn take(&mut self, hash: u64, entry: Entry) -> bool {
         let (home, tag) = (self.home(hash), tag_of(hash));
         match self.locate(hash, &mut |found| found == entry) {
@@ -347,8 +348,8 @@ impl<'m> Index<'m> {
         self.bucket_mut(home).overflow.stashed -= 1;
     }
 
-    /// After a position of `bucket` became free, move an entry home to it, then fill the position that this entry left,
-    /// and so on.
+    /// After a position of `bucket` became free, moves a displaced entry back to it, then fills the position that this
+    /// entry left, and so on.
     fn refill(&mut self, mut bucket: u32) {
         for _ in 0..MAX_MOVES_HOME {
             if self.stashed != 0 && self.refill_from_stash(bucket) {
@@ -392,7 +393,7 @@ impl<'m> Index<'m> {
         false
     }
 
-    /// Count all entries, and check the bookkeeping of every bucket against the count.
+    /// Counts all entries, and checks that the overflow data of every bucket agrees.
     #[cfg(test)]
     pub fn audit(&self) -> Audit {
         let mut audit = Audit {
@@ -442,7 +443,7 @@ impl<'m> Index<'m> {
     }
 }
 
-/// Contents of an index, counted from its buckets.
+/// Contents of an index, as counted from its buckets.
 #[cfg(test)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Audit {

@@ -1,15 +1,15 @@
-//! The flow table: a fixed number of records, each found by two keys, one per direction.
+//! The flow table: a fixed number of records. Each record is found by two keys, one for each direction of its flow.
 //!
-//! A lookup is split into passes, so that a batch hides memory latency: [`prefetch`](FlowTable::prefetch) the bucket,
-//! get the [`candidate`](FlowTable::candidate) (which prefetches the record), then [`confirm`](FlowTable::confirm) it.
-//! A lookup of an established flow reads one line of the index and the lines of its record. The caller hashes keys, and
-//! passes every key with its hash.
+//! A lookup has several passes, so that a batch hides memory latency: [`prefetch`](FlowTable::prefetch) the bucket, get
+//! the [`candidate`](FlowTable::candidate), which prefetches the record, and [`confirm`](FlowTable::confirm) it. The
+//! lookup of an established flow reads one line of the index and the lines of the record. The caller computes the
+//! hashes of keys.
 //!
 //! For any keys, a lookup reads at most two buckets and a stash of 32 entries in each part of the table.
 //!
-//! A table has one home part. When the home is full, the table adds further parts, one at a time, from a [`Reserve`]
-//! that several tables share. Records in the home are not slower for that; the further parts are searched one after
-//! another.
+//! A table has one home part. When it is full, the table takes further parts, one at a time, from a [`Reserve`] that
+//! several tables share. This does not slow down lookups of records in the home part. The further parts are searched
+//! one after another.
 
 mod index;
 mod part;
@@ -29,10 +29,10 @@ use crate::reserve::Reserve;
 use index::{Entry, Glance, Index};
 use sluice_wire::key::Direction;
 
-/// Number of records that a scan prefetches ahead.
+/// Number of records that a scan prefetches in advance.
 const SCANNED_AHEAD: u32 = 4;
 
-/// Maximum number of records per table.
+/// Maximum number of records in a table.
 pub const CAPACITY_LIMIT: usize = 1 << 30;
 
 /// Why a table can't be created.
@@ -51,24 +51,24 @@ pub enum TableSizeError {
     Capacity(usize),
 }
 
-/// Why a record was not inserted. The table is unchanged.
+/// Why a record was not inserted. The table remains unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InsertError {
     /// All records are in use.
     #[error("the table is full")]
     Full,
-    /// Too many keys have the same hash: both buckets and the stash are full. This does not occur with hashes that are
-    /// keyed by a secret seed.
+    /// Too many keys have the same hash: both buckets and the stash are full. With hashes that are keyed by a secret
+    /// seed this does not occur.
     #[error("the hash buckets of a key are full")]
     Crowded,
-    /// A key already exists.
+    /// One of the keys is already in the table.
     #[error("the {which:?} key is the {direction:?} key of another record")]
     Duplicate {
-        /// Which key of the rejected record.
+        /// Direction of that key in the rejected record.
         which: Direction,
-        /// The record that has the key.
+        /// The existing record that has the key.
         index: RecordIndex,
-        /// Direction of the key in that record.
+        /// Direction of the key in the existing record.
         direction: Direction,
     },
     /// Both keys of the record are equal.
@@ -76,24 +76,24 @@ pub enum InsertError {
     Mirrored,
 }
 
-/// Result of a bucket lookup by hash, before keys are compared.
+/// Result of a lookup by hash, before the keys are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate(Entry);
 
 impl Candidate {
     /// No record has this hash.
     pub const NONE: Candidate = Candidate(Entry::MAX);
-    /// The home bucket has no candidate, but another bucket may have.
+    /// The home bucket has no candidate, but another place may have one.
     const ELSEWHERE: Candidate = Candidate(Entry::MAX - 1);
 
-    /// Whether no record has this hash, so that [`FlowTable::confirm`] would return `None`.
+    /// Whether no record has this hash. In this case [`FlowTable::confirm`] would return `None`.
     #[inline(always)]
     pub fn is_none(self) -> bool {
         self == Self::NONE
     }
 }
 
-/// A record and the direction of the matching key.
+/// A record, and the direction of its key that matched.
 pub type Found = (RecordIndex, Direction);
 
 #[inline(always)]
@@ -111,7 +111,7 @@ fn unpack(entry: Entry) -> Found {
     (RecordIndex(entry >> 1), direction)
 }
 
-/// Records that are found by the keys of both directions.
+/// A table of records that can be found by the keys of both directions.
 #[derive(Debug)]
 pub struct FlowTable<'m, R> {
     home: Part<'m, R>,
@@ -121,14 +121,14 @@ pub struct FlowTable<'m, R> {
 }
 
 impl<'m, R: Record> FlowTable<'m, R> {
-    /// Number of memory lines for a table of `capacity` records, without parts from a reserve.
+    /// Number of memory lines for a table of `capacity` records, excluding parts from a reserve.
     pub const fn lines_for(capacity: usize) -> usize {
         const { assert!(size_of::<R>().is_multiple_of(LINE) && align_of::<R>() <= LINE) };
         Index::buckets_for(capacity) + capacity * (size_of::<R>() / LINE)
     }
 
-    /// Create an empty table of `capacity` records. Overwrites its memory; memory beyond [`lines_for`](Self::lines_for)
-    /// is not used.
+    /// Creates an empty table of `capacity` records. Overwrites the memory; memory beyond
+    /// [`lines_for`](Self::lines_for) is not used.
     pub fn new(memory: &'m mut [Line], capacity: usize) -> Result<Self, TableSizeError> {
         Ok(FlowTable {
             home: Part::new(memory, capacity)?,
@@ -137,8 +137,8 @@ impl<'m, R: Record> FlowTable<'m, R> {
         })
     }
 
-    /// Set the reserve from which this table takes further parts of equal size when it is full. Empty parts are
-    /// returned to the reserve.
+    /// Sets the reserve. When the table is full, it takes further parts from the reserve; their size is that of the
+    /// home part. Empty parts are returned to the reserve.
     pub fn share(&mut self, reserve: Arc<Reserve<Part<'m, R>>>) {
         self.further.reserve(reserve.available());
         self.reserve = Some(reserve);
@@ -155,7 +155,7 @@ impl<'m, R: Record> FlowTable<'m, R> {
         self.len() == 0
     }
 
-    /// Estimated maximum number of records: other tables may take the remaining parts of the reserve at any time.
+    /// Estimate of the maximum number of records. Other tables may take the remaining parts of the reserve at any time.
     pub fn capacity(&self) -> usize {
         let left = self.reserve.as_ref().map_or(0, |reserve| reserve.available());
         let each = self
@@ -165,7 +165,7 @@ impl<'m, R: Record> FlowTable<'m, R> {
         self.home.records.len() + (self.further.len() + left) * each
     }
 
-    /// Whether there is probably room for `count` more records.
+    /// Whether the table probably has space for `count` more records.
     #[inline(always)]
     pub fn has_capacity_for(&self, count: usize) -> bool {
         self.home.live as usize + count <= self.home.records.len() || self.has_capacity_further(count)
@@ -176,20 +176,20 @@ impl<'m, R: Record> FlowTable<'m, R> {
         self.len() + count <= self.capacity()
     }
 
-    /// Bytes of memory: records, index and the table itself.
+    /// Size of the memory in bytes: records, index, and the table itself.
     pub fn bytes(&self) -> usize {
         let parts = core::iter::once(&self.home).chain(&self.further);
         let lines: usize = parts.map(|part| Self::lines_for(part.records.len())).sum();
         lines * LINE + size_of::<Self>()
     }
 
-    /// First pass: prefetch the bucket of a hash.
+    /// First pass: prefetches the bucket of a hash.
     #[inline(always)]
     pub fn prefetch(&self, hash: u64) {
         self.home.index.prefetch(hash);
     }
 
-    /// Second pass: the record that probably has the key of this hash; prefetches all its lines.
+    /// Second pass: determines the record that probably has the key of this hash, and prefetches all its lines.
     #[inline(always)]
     pub fn candidate(&self, hash: u64) -> Candidate {
         match self.home.index.glance(hash) {
@@ -203,7 +203,7 @@ impl<'m, R: Record> FlowTable<'m, R> {
         }
     }
 
-    /// Prefetch the buckets of all further parts.
+    /// Prefetches the buckets of a hash in all further parts.
     #[cold]
     fn candidate_further(&self, hash: u64) -> Candidate {
         for part in &self.further {
@@ -212,19 +212,19 @@ impl<'m, R: Record> FlowTable<'m, R> {
         Candidate::ELSEWHERE
     }
 
-    /// Before the third pass: prefetch the candidate's lines into the first-level cache.
+    /// Optional step before the third pass: prefetches the candidate's lines into the first-level cache.
     #[inline(always)]
     pub fn prefetch_candidate(&self, candidate: Candidate) {
         prefetch_all_at(self.home.records, (candidate.0 >> 1) as usize);
     }
 
-    /// The candidate's record, without confirming its key. Used to prefetch data that it refers to.
+    /// The candidate's record, without a comparison of its key. Used to prefetch data that the record refers to.
     #[inline(always)]
     pub fn peek(&self, candidate: Candidate) -> Option<&R> {
         self.home.records.get((candidate.0 >> 1) as usize)
     }
 
-    /// Third pass: the record with this key, and the key's direction.
+    /// Third pass: the record that has this key, and the key's direction.
     #[inline(always)]
     pub fn confirm(&self, hash: u64, candidate: Candidate, key: &R::Key) -> Option<Found> {
         let (index, direction) = unpack(candidate.0);
@@ -240,7 +240,7 @@ impl<'m, R: Record> FlowTable<'m, R> {
         }
     }
 
-    /// Look up the record with this key in a single pass.
+    /// Looks up the record with this key in a single pass.
     #[inline]
     pub fn find(&self, hash: u64, key: &R::Key) -> Option<Found> {
         self.confirm(hash, self.candidate(hash), key)
@@ -253,7 +253,8 @@ impl<'m, R: Record> FlowTable<'m, R> {
         parts.into_iter().find_map(|part| part.find(hash, key))
     }
 
-    /// Set `out[k]` to the result for `keys[k]` with hash `hashes[k]`, up to the shortest length of the three.
+    /// Sets `out[k]` to the result for `keys[k]` with the hash `hashes[k]`. If the slices differ in length, the
+    /// shortest length applies.
     pub fn find_batch(&self, hashes: &[u64], keys: &[R::Key], out: &mut [Option<Found>]) {
         const BATCH: usize = 64;
         let mut candidates = [Candidate::NONE; BATCH];
@@ -270,8 +271,8 @@ impl<'m, R: Record> FlowTable<'m, R> {
         }
     }
 
-    /// The record at `index`; `None` if the index is out of range. The record may be free; the caller knows this, or
-    /// checks [`Links::is_live`].
+    /// The record at `index`; `None` if the index is out of range. The record may be free: the caller excludes this by
+    /// other means, or checks [`Links::is_live`].
     #[inline(always)]
     pub fn get(&self, index: RecordIndex) -> Option<&R> {
         match self.home.records.get(index.0 as usize) {
@@ -286,7 +287,7 @@ impl<'m, R: Record> FlowTable<'m, R> {
         part.records.get((index.0 - part.base) as usize)
     }
 
-    /// The record at `index`, mutable; its keys must not change.
+    /// The record at `index`, mutable. The caller must not change its keys.
     #[inline(always)]
     pub fn get_mut(&mut self, index: RecordIndex) -> Option<&mut R> {
         let at = index.0 as usize;
@@ -303,13 +304,13 @@ impl<'m, R: Record> FlowTable<'m, R> {
         part.records.get_mut((index.0 - part.base) as usize)
     }
 
-    /// Number of the further part that contains an index; `None` for the home part.
+    /// Position in `further` of the part that contains an index; `None` for the home part.
     fn place_of(&self, index: RecordIndex) -> Option<usize> {
         let first = self.further.first()?;
         Some(index.0.checked_sub(first.base)? as usize / first.records.len())
     }
 
-    /// Part that contains an index.
+    /// The part that contains an index, mutable.
     fn part_mut(&mut self, index: RecordIndex) -> Option<&mut Part<'m, R>> {
         if (index.0 as usize) < self.home.records.len() {
             return Some(&mut self.home);
@@ -318,13 +319,13 @@ impl<'m, R: Record> FlowTable<'m, R> {
         self.further.get_mut(place)
     }
 
-    /// Prefetch the record that the next insertion writes.
+    /// Prefetches the record that the next insertion writes.
     #[inline(always)]
     pub fn prefetch_insert(&self) {
         prefetch_all_at(self.home.records, self.home.next() as usize);
     }
 
-    /// Prefetch the lines of the record at `index`.
+    /// Prefetches the lines of the record at `index`.
     #[inline(always)]
     pub fn prefetch_record(&self, index: RecordIndex) {
         match self.place_of(index).and_then(|place| self.further.get(place)) {
@@ -333,7 +334,7 @@ impl<'m, R: Record> FlowTable<'m, R> {
         }
     }
 
-    /// Insert a record with the hashes of its forward and reverse key. Prefetches the record that the next insertion
+    /// Inserts a record with the hashes of its forward and reverse key. Prefetches the record that the next insertion
     /// writes.
     pub fn insert(&mut self, forward_hash: u64, reverse_hash: u64, record: R) -> Result<RecordIndex, InsertError> {
         let reverse_key = record.key(Direction::Reverse);
@@ -357,7 +358,7 @@ impl<'m, R: Record> FlowTable<'m, R> {
         inserted
     }
 
-    /// Insert when the home is full: into the first further part with room, or into a new part.
+    /// Inserts a record when the home part is full: into the first further part that has space, or into a new part.
     #[cold]
     fn insert_further(&mut self, forward_hash: u64, reverse_hash: u64, record: R) -> Result<RecordIndex, InsertError> {
         let place = match self.further.iter().position(|part| !part.is_full()) {
@@ -378,8 +379,9 @@ impl<'m, R: Record> FlowTable<'m, R> {
         part.insert(forward_hash, reverse_hash, record)
     }
 
-    /// Remove the record at `index`, whose keys have these hashes. `None`, without effect, if it does not exist, a hash
-    /// is wrong, or it is scheduled on a timer wheel; cancel that first.
+    /// Removes the record at `index`; the hashes must be those of its keys. Returns `None`, without effect, if the
+    /// record does not exist, if a hash is wrong, or if the record is scheduled on a timer wheel, which the caller must
+    /// cancel first.
     pub fn remove(&mut self, index: RecordIndex, forward_hash: u64, reverse_hash: u64) -> Option<R> {
         let removed = self.part_mut(index)?.remove(index, forward_hash, reverse_hash);
         if !self.further.is_empty() {
@@ -388,7 +390,7 @@ impl<'m, R: Record> FlowTable<'m, R> {
         removed
     }
 
-    /// Return trailing empty parts to the reserve.
+    /// Returns trailing empty parts to the reserve.
     #[cold]
     fn release_parts(&mut self) {
         let Some(reserve) = &self.reserve else { return };
@@ -405,9 +407,9 @@ impl<'m, R: Record> FlowTable<'m, R> {
             && part.is_some_and(|part| part.holds(index, forward_hash, reverse_hash))
     }
 
-    /// Visit the records in use among the next `count` indexes from `cursor` on (0 to start), to list the table in
-    /// small steps. Returns the next cursor; `None` after the last. A record that exists during the whole scan is
-    /// visited exactly once.
+    /// Scans the table in small steps: visits the records in use among the next `count` indexes from `cursor` on. The
+    /// first cursor is 0. Returns the next cursor, or `None` after the last index. A record that exists during the
+    /// whole scan is visited exactly once.
     pub fn scan(&self, cursor: u32, count: u32, mut visit: impl FnMut(RecordIndex, &R)) -> Option<u32> {
         let last = self.further.last().unwrap_or(&self.home);
         let reach = last.base + last.fresh;

@@ -1,4 +1,4 @@
-//! A part of a flow table: records and the index that finds them.
+//! A part of a flow table: records, and the index by which they are found.
 
 use sluice_wire::key::Direction;
 
@@ -6,23 +6,23 @@ use super::index::{Bucket, Index};
 use super::{CAPACITY_LIMIT, FlowTable, Found, InsertError, Links, Record, RecordIndex, TableSizeError, pack, unpack};
 use crate::memory::{LINE, Line};
 
-/// Records of a table with their index.
+/// Records of a flow table, with their index.
 #[derive(Debug)]
 pub struct Part<'m, R> {
     pub(super) index: Index<'m>,
     pub(super) records: &'m mut [R],
-    /// Table index of its first record.
+    /// Index in the table of the part's first record.
     pub(super) base: u32,
-    /// Head of the list of used and freed records.
+    /// First record in the list of free records that were used before.
     free: Option<RecordIndex>,
-    /// Index from which on records were never used.
+    /// Index of the first record that was never used.
     pub(super) fresh: u32,
     pub(super) live: u32,
 }
 
 impl<'m, R: Record> Part<'m, R> {
-    /// Create an empty part of `capacity` records in memory of [`FlowTable::lines_for`] size. Overwrites it; memory
-    /// beyond is not used.
+    /// Creates an empty part of `capacity` records. `memory` has the size of [`FlowTable::lines_for`] and is
+    /// overwritten; memory beyond that size is not used.
     pub fn new(memory: &'m mut [Line], capacity: usize) -> Result<Self, TableSizeError> {
         if capacity == 0 || capacity > CAPACITY_LIMIT {
             return Err(TableSizeError::Capacity(capacity));
@@ -31,7 +31,7 @@ impl<'m, R: Record> Part<'m, R> {
         let Some(memory) = memory.get_mut(..needed) else {
             return Err(TableSizeError::Memory { needed, given });
         };
-        // Records come first: with an aligned start they lie in pairs of lines, which processors fetch together.
+        // The records precede the index. If the memory is aligned, the two lines of a record are adjacent lines that processors fetch together.
         let (records, buckets) = memory.split_at_mut(capacity * (size_of::<R>() / LINE));
         records.fill(Line::ZERO);
         Ok(Part {
@@ -44,7 +44,7 @@ impl<'m, R: Record> Part<'m, R> {
         })
     }
 
-    /// Reset to the initial state; the part must be empty.
+    /// Resets an empty part to its initial state.
     pub(super) fn emptied(self) -> Self {
         debug_assert_eq!(0, self.live);
         Part {
@@ -67,7 +67,7 @@ impl<'m, R: Record> Part<'m, R> {
         self.free.is_none() && self.fresh as usize == self.records.len()
     }
 
-    /// The record with this key.
+    /// The record that has this key.
     pub(super) fn find(&self, hash: u64, key: &R::Key) -> Option<Found> {
         let is_it = |entry| {
             let (index, direction) = unpack(entry);
@@ -79,7 +79,7 @@ impl<'m, R: Record> Part<'m, R> {
         self.index.find(hash, is_it).map(unpack)
     }
 
-    /// Insert a record whose keys do not exist yet.
+    /// Inserts a record. Its keys must not be in the part.
     #[inline(always)]
     pub(super) fn insert(
         &mut self,
@@ -108,7 +108,7 @@ impl<'m, R: Record> Part<'m, R> {
         Ok(index)
     }
 
-    /// Remove the record at `index`; see [`FlowTable::remove`].
+    /// Removes the record at `index`; see [`FlowTable::remove`].
     #[inline(always)]
     pub(super) fn remove(&mut self, index: RecordIndex, forward_hash: u64, reverse_hash: u64) -> Option<R> {
         let place = self.records.get_mut(index.0.checked_sub(self.base)? as usize)?;
@@ -117,7 +117,7 @@ impl<'m, R: Record> Part<'m, R> {
             return None;
         }
         if !self.index.take(reverse_hash, reverse) {
-            // A place is available: its own is still free, or an entry that moved home to it has freed another.
+            // This succeeds: the entry's former position is still free, or an entry that was moved there has freed another position.
             let back = self.index.place(forward_hash, forward);
             debug_assert!(back);
             return None;

@@ -1,38 +1,40 @@
-//! Requirements of the flow table on its records.
+//! Requirements of the flow table for its records.
 
 use bytemuck::{Pod, Zeroable};
 use sluice_wire::key::Direction;
 
-/// Index of a record in its table. It is fixed until the record is removed, and then reused.
+/// Index of a record in its table. It does not change until the record is removed; then another record may use it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Pod, Zeroable)]
 #[repr(transparent)]
 pub struct RecordIndex(pub u32);
 
-/// A plain-data record that is found by two keys. Its size is a multiple of 64 bytes, its alignment at most 64.
+/// A plain-data record that is found by two keys. Its size must be a multiple of 64 bytes, and its alignment at most
+/// 64.
 pub trait Record: Pod {
-    /// Key by which it is found.
+    /// Type of the keys by which a record is found.
     type Key: Copy;
 
-    /// Key of packets in this direction.
+    /// Key of packets in this direction of the flow.
     fn key(&self, direction: Direction) -> Self::Key;
 
-    /// Whether `key` equals the key of `direction`: a fast form of `self.key(direction) == *key`.
+    /// Whether `key` equals the key of `direction`. A fast form of `self.key(direction) == *key`.
     fn matches(&self, key: &Self::Key, direction: Direction) -> bool;
 
-    /// Eight bytes of the record that are reserved for table and timer wheel.
+    /// Eight bytes of the record that are reserved for the flow table and the timer wheel.
     fn links(&self) -> &Links;
 
     /// The same eight bytes, mutable.
     fn links_mut(&mut self) -> &mut Links;
 }
 
-/// Links in a list of the timer wheel, or in the list of free records. In zeroed memory every record is free.
+/// Links of a record in a list of the timer wheel, or in the list of free records. In zeroed memory every record is
+/// free.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Links {
-    /// Index of the next record plus one; 0 ends the list.
+    /// Index of the next record plus one; 0 at the end of the list.
     next: u32,
-    /// One of [`FREE`] and [`IDLE`], or [`HEAD`] plus the number of a list, or [`BEHIND`] plus the index of a record.
+    /// [`FREE`], [`IDLE`], [`HEAD`] plus the number of a list, or [`BEHIND`] plus the index of the previous record.
     previous: u32,
 }
 
@@ -41,23 +43,23 @@ const IDLE: u32 = 1;
 const HEAD: u32 = 2;
 const BEHIND: u32 = 1 << 31;
 
-/// Predecessor of a scheduled record.
+/// What precedes a scheduled record in its list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Previous {
-    /// No record: it is the first in the list with this number.
+    /// The head of the list with this number.
     List(u32),
-    /// The predecessor is this record.
+    /// The record with this index.
     Record(RecordIndex),
 }
 
 impl Links {
-    /// Links of a record in use that is in no list of the wheel.
+    /// Links of a record that is in use but in no list of the timer wheel.
     pub(crate) const IDLE: Links = Links {
         next: 0,
         previous: IDLE,
     };
 
-    /// Links of a free record with the given successor.
+    /// Links of a free record. `next` is the next free record.
     pub(crate) fn free(next: Option<RecordIndex>) -> Self {
         Links {
             next: Self::pack(next),
@@ -98,7 +100,7 @@ impl Links {
         Self::unpack(self.next)
     }
 
-    /// Predecessor, if the record is scheduled.
+    /// Predecessor in the list; `None` if the record is not scheduled.
     pub(crate) fn previous(&self) -> Option<Previous> {
         match self.previous {
             FREE | IDLE => None,
@@ -113,7 +115,7 @@ impl Links {
         self.previous != FREE
     }
 
-    /// Whether the record is in a list of the wheel.
+    /// Whether the record is in a list of the timer wheel.
     #[inline(always)]
     pub fn is_scheduled(&self) -> bool {
         self.previous > IDLE

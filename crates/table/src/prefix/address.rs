@@ -1,21 +1,21 @@
-//! Requirements of prefix tables on addresses.
+//! Requirements of prefix tables for addresses.
 
 use std::fmt::Debug;
 use std::hash::Hash;
 
 /// An address as a number in host byte order: `u32` for IPv4, `u128` for IPv6.
 pub trait Address: Copy + Ord + Hash + Debug + Send + Sync + 'static {
-    /// Length in bits.
+    /// Length of an address in bits.
     const BITS: u8;
-    /// The `index`-th byte, starting at the most significant; 0 beyond the end.
+    /// The byte at `index`. Index 0 is the most significant byte; beyond the last byte the result is 0.
     fn byte(self, index: u32) -> usize;
-    /// The first `bytes` bytes, 1 to 3.
+    /// The first `bytes` bytes as a number. `bytes` is 1 to 3.
     fn high(self, bytes: u8) -> usize;
-    /// The address whose first 16 bits are `high` and whose other bits are 0.
+    /// The address whose first 16 bits are `high`, and whose other bits are 0.
     fn from_high(high: u16) -> Self;
-    /// This address with its `index`-th byte, which must be 0, set to `byte`.
+    /// This address with the byte at `index` set to `byte`. The byte must be 0 before.
     fn with_byte(self, index: u32, byte: u8) -> Self;
-    /// The first `length` bits; the other bits are 0.
+    /// This address with all bits after the first `length` bits set to 0.
     fn masked(self, length: u8) -> Self;
 }
 

@@ -1,4 +1,4 @@
-//! List of one router's routes, which only the writer needs.
+//! The list of one router's routes. Only the writer uses it.
 
 use std::collections::HashMap;
 
@@ -7,21 +7,21 @@ use super::reader::Match;
 
 const VALUE_BITS: u32 = 23;
 
-/// Routes grouped by the bytes before the one in which their prefix ends. One search of a group finds a route, the
-/// routes that cover it, and its neighbours.
+/// Routes in groups. A group consists of the routes whose prefixes end in the same byte position and have the same
+/// preceding bytes. One search of a group finds a route, the routes that cover it, and the adjacent routes.
 ///
-/// A route in a group is one word: its number among the 510 prefixes of 1 to 8 bits, and its value. Groups are sorted
-/// by this word.
+/// A route in a group is one word: its number among the 510 prefixes of 1 to 8 bits, and its value. The words of a
+/// group are sorted.
 #[derive(Debug)]
 pub struct Routes<A> {
     groups: HashMap<(A, u8), Vec<u32>>,
-    /// Number of groups by number of leading bytes.
+    /// Number of groups for each number of preceding bytes.
     depths: [u32; 16],
     default: Option<u32>,
     count: usize,
 }
 
-/// Group of a route, and the number of its prefix in the group.
+/// The group of a route, and the number of its prefix in the group.
 #[inline]
 fn place<A: Address>(prefix: A, length: u8) -> ((A, u8), u32) {
     let depth = (length - 1) / 8;
@@ -31,13 +31,13 @@ fn place<A: Address>(prefix: A, length: u8) -> ((A, u8), u32) {
     )
 }
 
-/// Number of the prefix of `bits` bits of an address's byte at `depth`.
+/// Number of the prefix that consists of the first `bits` bits of an address's byte at `depth`.
 #[inline]
 fn number<A: Address>(address: A, depth: u8, bits: u8) -> u32 {
     1 << bits | (address.byte(depth.into()) >> (8 - bits)) as u32
 }
 
-/// Position of a prefix in its group, or its insertion position.
+/// Position of a prefix in its group, or the position at which it would be inserted.
 fn search(group: &[u32], number: u32) -> Result<usize, usize> {
     group.binary_search_by_key(&number, |word| word >> VALUE_BITS)
 }
@@ -47,7 +47,7 @@ fn value(word: u32) -> u32 {
 }
 
 impl<A: Address> Routes<A> {
-    /// Create without routes.
+    /// Creates a list without routes.
     pub fn new() -> Self {
         Self {
             groups: HashMap::new(),
@@ -62,7 +62,7 @@ impl<A: Address> Routes<A> {
         self.count
     }
 
-    /// Value of exactly this route.
+    /// Value of the route with exactly this prefix and length.
     pub fn get(&self, prefix: A, length: u8) -> Option<u32> {
         if length == 0 {
             return self.default;
@@ -72,7 +72,7 @@ impl<A: Address> Routes<A> {
         search(group, number).ok().map(|at| value(group[at]))
     }
 
-    /// Add a route or change its value; returns the previous value.
+    /// Adds a route or changes its value. Returns the previous value.
     pub fn insert(&mut self, prefix: A, length: u8, new: u32) -> Option<u32> {
         if length == 0 {
             self.count += usize::from(self.default.is_none());
@@ -87,7 +87,7 @@ impl<A: Address> Routes<A> {
         match search(group, number) {
             Ok(at) => Some(value(std::mem::replace(&mut group[at], word))),
             Err(at) => {
-                // Most groups stay small, so a group with one route has room for only that one.
+                // Most groups remain small, so a group with one route gets no spare capacity.
                 if group.len() == group.capacity() {
                     group.reserve_exact((group.len() / 2).max(1));
                 }
@@ -98,7 +98,7 @@ impl<A: Address> Routes<A> {
         }
     }
 
-    /// Remove a route; returns its value.
+    /// Removes a route. Returns its value.
     pub fn remove(&mut self, prefix: A, length: u8) -> Option<u32> {
         if length == 0 {
             self.count -= usize::from(self.default.is_some());
@@ -116,7 +116,7 @@ impl<A: Address> Routes<A> {
         Some(old)
     }
 
-    /// The longest route, other than the default route, that is shorter than `length` and covers `prefix`.
+    /// The longest route that is shorter than `length` and covers `prefix`. The default route is excluded.
     pub fn covering(&self, prefix: A, length: u8) -> Option<Match> {
         let mut below = length;
         while below > 1 {
@@ -144,7 +144,7 @@ impl<A: Address> Routes<A> {
         self.default.into_iter().chain(words.map(|word| value(*word)))
     }
 
-    /// All routes as (prefix, length, value), sorted by prefix, shorter ones first.
+    /// All routes as (prefix, length, value), sorted by prefix. For equal prefixes, shorter lengths come first.
     pub fn sorted(&self) -> Vec<(A, u8, u32)> {
         let mut all = Vec::with_capacity(self.count);
         all.extend(self.default.map(|value| (A::from_high(0), 0, value)));
@@ -160,10 +160,10 @@ impl<A: Address> Routes<A> {
         all
     }
 
-    /// Allocated bytes, estimated from the capacity of the map and the groups.
+    /// Number of allocated bytes, estimated from the capacity of the map and of the groups.
     pub fn bytes(&self) -> usize {
         let slots = self.groups.capacity() * 8 / 7 * (size_of::<((A, u8), Vec<u32>)>() + 1);
-        // An allocator adds at most sixteen bytes to small blocks, by bookkeeping and rounding.
+        // Rounding and metadata of the allocator add at most sixteen bytes to a small block.
         let groups = self
             .groups
             .values()

@@ -1,30 +1,30 @@
-//! Memory blocks of nodes: segments that readers access without locks, and the writer's block allocator.
+//! Memory of nodes: segments, which readers access without locks, and the writer's block allocator.
 
 use std::sync::OnceLock;
 
 use super::sync::{AtomicU32, zeros};
 
-/// Number of 4-byte words per allocation unit; positions count units.
+/// Number of 4-byte words in an allocation unit. Positions are counted in units.
 pub const UNIT: u32 = 4;
-/// Maximum number of segments per table, each of at most 256 MiB.
+/// Maximum number of segments in a table. A segment has at most 256 MiB.
 pub const SEGMENTS: usize = 64;
-/// Number of position bits for the unit within a segment.
+/// Number of bits of a position that contain the unit within the segment.
 const OFFSET_BITS: u32 = 24;
-/// Size of the first segment in units: 1 KiB.
+/// Size of the first segment in units (1 KiB).
 const FIRST: u32 = 64;
 
-/// Size in units above which memory no longer doubles: 4 MiB.
+/// Size in units (4 MiB) from which on the memory grows by a third instead of doubling.
 const SLOW_GROWTH_FROM: u32 = 1 << 18;
 
-/// Position of a block: segment and unit within it; at most 30 bits.
+/// Position of a block: its segment, and the unit within the segment. At most 30 bits.
 pub type Position = u32;
 
-/// Segments, each allocated once and kept for the lifetime of the table.
+/// Segments of memory. Each is allocated once and is kept for the lifetime of the table.
 #[derive(Debug)]
 pub struct Segments([OnceLock<Box<[AtomicU32]>>; SEGMENTS]);
 
 impl Segments {
-    /// Create without segments.
+    /// Creates an empty set of segments.
     pub fn new() -> Self {
         Self(std::array::from_fn(|_| OnceLock::new()))
     }
@@ -38,7 +38,8 @@ impl Segments {
     }
 }
 
-/// Access to segments during one pass, which caches the last segment because most blocks are in the same one.
+/// Access to segments during one pass. The last segment is cached, because most blocks of a pass are in the same
+/// segment.
 pub struct CachedSegments<'s> {
     segments: &'s Segments,
     number: u32,
@@ -46,7 +47,7 @@ pub struct CachedSegments<'s> {
 }
 
 impl<'s> CachedSegments<'s> {
-    /// Create with an empty cache.
+    /// Creates an access with an empty cache.
     pub fn new(segments: &'s Segments) -> Self {
         let (number, words) = (u32::MAX, [].as_slice());
         Self {
@@ -71,15 +72,15 @@ impl<'s> CachedSegments<'s> {
 /// Maximum size, in units, of a block that is not an array.
 const SMALL: usize = 68;
 
-/// Allocator of blocks for the writer. Free blocks of a size are reused unchanged; neighbouring free blocks are merged
-/// only if no block is large enough.
+/// The writer's allocator of blocks. A free block is reused for a block of the same size. Adjacent free blocks are
+/// merged only if no free block is large enough.
 #[derive(Debug)]
 pub struct BlockAllocator {
-    /// Free blocks by size in units.
+    /// Free blocks of at most [`SMALL`] units, by size.
     small: [Vec<Position>; SMALL + 1],
-    /// Free blocks with position and size in units.
+    /// Larger free blocks, with position and size in units.
     large: Vec<(Position, u32)>,
-    /// Free range from which new blocks are cut: position and size in units.
+    /// Free range from which new blocks are cut, with position and size in units.
     rest: (Position, u32),
     segments: usize,
     units: u32,
@@ -98,17 +99,17 @@ impl Default for BlockAllocator {
 }
 
 impl BlockAllocator {
-    /// Whether the remaining segments suffice for any single change of a table.
+    /// Whether the remaining segments suffice for any single modification of a table.
     pub fn has_capacity(&self) -> bool {
         self.segments + 12 <= SEGMENTS
     }
 
-    /// Bytes of the allocated segments.
+    /// Number of bytes in the allocated segments.
     pub fn bytes(&self) -> usize {
         self.units as usize * UNIT as usize * size_of::<u32>()
     }
 
-    /// Allocate a block of at least `words` words with unspecified contents. `None` if the address space is exhausted.
+    /// Allocates a block of at least `words` words with unspecified contents. `None` if all segments are exhausted.
     pub fn allocate(&mut self, words: u32, segments: &Segments) -> Option<Position> {
         let units = words.div_ceil(UNIT);
         if let Some(position) = self.small.get_mut(units as usize).and_then(Vec::pop) {
@@ -122,7 +123,7 @@ impl BlockAllocator {
         Some(position)
     }
 
-    /// Free a block that [`BlockAllocator::allocate`] returned for the same number of words.
+    /// Frees a block that [`BlockAllocator::allocate`] returned for the same number of words.
     pub fn release(&mut self, position: Position, words: u32) {
         self.add(position, words.div_ceil(UNIT));
     }
@@ -135,14 +136,14 @@ impl BlockAllocator {
         }
     }
 
-    /// Provide a free range of at least `units` units.
+    /// Provides a free range of at least `units` units.
     #[cold]
     fn refill(&mut self, units: u32, segments: &Segments) -> Option<()> {
         let (position, left) = std::mem::take(&mut self.rest);
         self.add(position, left);
         if !self.choose(units) {
             let free = self.join();
-            // Merging examines all free blocks, so do it only if it may save enough.
+            // Merging examines all free blocks, so it is done only if enough memory is free.
             if free < self.units / 8 || !self.choose(units) {
                 self.grow(units, segments)?;
             }
@@ -150,7 +151,7 @@ impl BlockAllocator {
         Some(())
     }
 
-    /// Use the largest free block if it has at least `units` units.
+    /// Selects the largest free block as the free range, if it has at least `units` units.
     fn choose(&mut self, units: u32) -> bool {
         let largest = (0..self.large.len()).max_by_key(|&place| self.large[place].1);
         let Some(place) = largest.filter(|&place| self.large[place].1 >= units) else {
@@ -160,7 +161,7 @@ impl BlockAllocator {
         true
     }
 
-    /// Merge neighbouring free blocks; returns the number of free units.
+    /// Merges adjacent free blocks. Returns the number of free units.
     fn join(&mut self) -> u32 {
         let mut all = std::mem::take(&mut self.large);
         for (units, list) in self.small.iter_mut().enumerate() {
@@ -171,8 +172,8 @@ impl BlockAllocator {
         let mut joined: Option<(Position, u32)> = None;
         for (position, units) in all {
             joined = match joined {
-                // Segments are not adjacent in this numbering: the last unit of one never directly precedes the first
-                // of the next.
+                // Blocks of different segments are never merged, because the numbers of their positions are not
+                // adjacent.
                 Some((first, before)) if first + before == position => Some((first, before + units)),
                 before => {
                     if let Some((first, units)) = before {
@@ -188,8 +189,8 @@ impl BlockAllocator {
         free
     }
 
-    /// Allocate another segment: as large as the existing memory, or a third of it if that is large, and at least
-    /// `needed` units.
+    /// Allocates another segment of at least `needed` units. Its size is that of the existing memory, or a third of it
+    /// above [`SLOW_GROWTH_FROM`].
     fn grow(&mut self, needed: u32, segments: &Segments) -> Option<()> {
         let (position, left) = std::mem::take(&mut self.rest);
         self.add(position, left);

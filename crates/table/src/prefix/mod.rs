@@ -1,16 +1,16 @@
 //! Longest-prefix-match tables of many routers. One control thread changes individual routes while workers look up
 //! addresses.
 //!
-//! A router's routes form a trie with 8 bits per level; the nodes of all routers share one memory. A node is a
-//! compressed block: runs of equal slots are stored once and are found by rank in a bitmap, so small tables are small.
-//! When a router exceeds some thousand routes, an array over its first 16 bits replaces the first two levels; with a
-//! full IPv4 Internet table, an array over 24 bits. Its default route is a separate word, so that changing it is a
-//! single store for any table size.
+//! The routes of a router form a trie with 8 bits per level. The nodes of all routers share one memory. A node is a
+//! compressed block: a run of equal slots is stored once and is found by its rank in a bitmap, so that small tables
+//! take little memory. If a router has more than some thousand routes, an array over the first 16 address bits replaces
+//! the first two levels; for a full IPv4 Internet table it is an array over 24 bits. The default route is a separate
+//! word, so that it can be changed with a single store, independent of the size of the table.
 //!
-//! Every word is an atomic. The writer never changes the runs of a published block: it publishes a new block by one
-//! store into the parent, and frees the old block after every reader has passed a quiescent point ([`Quiescence`]). For
-//! its address, a lookup sees the table before or after a change, never an intermediate state. Lookups take no lock,
-//! never wait and never panic.
+//! All words are atomic. The writer never modifies the runs of a published block. Instead it publishes a new block with
+//! one store into the parent, and frees the old block when every reader has passed a quiescent point ([`Quiescence`]).
+//! For its address, a lookup sees the table before or after a modification, never an intermediate state. Lookups take
+//! no lock, never wait and never panic.
 
 mod address;
 mod list;
@@ -20,13 +20,13 @@ mod quiescence;
 mod reader;
 mod table;
 
-/// Atomics of the module. The model test compiles the same sources with those of its checker.
+/// Atomics of the module. The model test compiles the same sources with the atomics of the model checker.
 mod sync {
     pub use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
     pub use crate::prefetch::prefetch_read_at;
 
-    /// Allocate zeroed words without accessing them, on huge pages if there are many, because lookups access them
+    /// Allocates zeroed words without accessing them. Large allocations get huge pages, because lookups access them
     /// randomly.
     pub fn zeros(count: usize) -> Box<[AtomicU32]> {
         let words = bytemuck::zeroed_slice_box(count);

@@ -1,15 +1,16 @@
-//! Words of a node. An entry is 0 (no route), a leaf (length of its route plus 1, and value) or a branch (position of a
-//! block). A block of 256 slots consists of 16 header words and one entry per run of equal slots. A header word
-//! contains 16 bits that mark the starts of runs, and in its upper half the number of runs started in earlier words.
+//! Words of a node. An entry is 0 (no route), a leaf (length of the route plus 1, and value) or a branch (position of a
+//! block). A block of 256 slots consists of 16 header words and one entry for each run of equal slots. The lower half
+//! of a header word marks the starts of runs in 16 slots; the upper half is the number of runs that start in earlier
+//! words.
 
 use super::memory::{Position, Segments};
 use super::sync::{AtomicU32, Ordering};
 
-/// Number of slots per node.
+/// Number of slots in a node.
 pub const SLOTS: usize = 256;
-/// Number of header words per block.
+/// Number of header words in a block.
 pub const HEADER: usize = 16;
-/// Entry without a route.
+/// Entry that represents the absence of a route.
 pub const EMPTY: u32 = 0;
 
 const BRANCH: u32 = 1 << 31;
@@ -17,12 +18,12 @@ const VALUE_BITS: u32 = 23;
 /// Mask of the value in a leaf.
 pub const VALUE: u32 = (1 << VALUE_BITS) - 1;
 
-/// Leaf entry of a route of `length` bits.
+/// Leaf entry for a route of `length` bits.
 pub fn leaf(length: u8, value: u32) -> u32 {
     (length as u32 + 1) << VALUE_BITS | value & VALUE
 }
 
-/// Branch entry of a block.
+/// Branch entry that refers to a block.
 pub fn branch(position: Position) -> u32 {
     BRANCH | position
 }
@@ -33,19 +34,19 @@ pub fn is_branch(entry: u32) -> bool {
     entry & BRANCH != 0
 }
 
-/// Block position of a branch.
+/// Position of the block that a branch refers to.
 #[inline(always)]
 pub fn position(entry: u32) -> Position {
     entry & !BRANCH
 }
 
-/// Length of a leaf's route plus 1; 0 without a route.
+/// Length of a leaf's route plus 1; 0 for an entry without a route.
 #[inline(always)]
 pub fn rank_of_length(entry: u32) -> u32 {
     (entry & !BRANCH) >> VALUE_BITS
 }
 
-/// Index of the entry that covers `slot` in a block whose header word for that slot is `word`.
+/// Index of the entry that covers `slot`; `word` is the header word for that slot.
 #[inline(always)]
 pub fn entry_index(word: u32, slot: usize) -> usize {
     let begun = word & ((2 << (slot & 15)) - 1) & 0xffff;
@@ -58,13 +59,14 @@ pub fn header(block: &[AtomicU32], slot: usize) -> u32 {
     block.get(slot >> 4).map_or(0, |word| word.load(Ordering::Relaxed))
 }
 
-/// Entry at `index` of a block, with acquire ordering, so that its target may be read; empty beyond the block.
+/// Entry at `index` of a block. It is loaded with acquire ordering, so that the block that it refers to may be read.
+/// Beyond the block the entry is empty.
 #[inline(always)]
 pub fn entry(block: &[AtomicU32], index: usize) -> u32 {
     block.get(index).map_or(EMPTY, |word| word.load(Ordering::Acquire))
 }
 
-/// Follow a branch by one byte of an address.
+/// Entry of `slot` in the block that the branch `from` refers to.
 #[inline(always)]
 pub fn step(segments: &Segments, from: u32, slot: usize) -> u32 {
     let block = segments.at(position(from));
@@ -76,16 +78,16 @@ pub fn runs(block: &[AtomicU32]) -> usize {
     entry_index(header(block, SLOTS - 1), SLOTS - 1) + 1 - HEADER
 }
 
-/// The runs of a node, read from a block or to be stored in one.
+/// The runs of a node in a form that can be modified.
 pub struct Runs {
-    /// One bit per slot at which a run starts.
+    /// Bitmap of the slots at which a run starts.
     begins: [u64; 4],
     entries: [u32; SLOTS],
     count: usize,
 }
 
 impl Runs {
-    /// A node with all slots equal.
+    /// A node whose slots are all equal.
     pub fn of(entry: u32) -> Self {
         let mut runs = Self::none();
         runs.push(0, entry);
@@ -100,7 +102,7 @@ impl Runs {
         }
     }
 
-    /// Read the runs of a block.
+    /// Reads the runs of a block.
     pub fn read(block: &[AtomicU32]) -> Self {
         let mut runs = Self::none();
         for (word, header) in block.iter().take(HEADER).enumerate() {
@@ -114,7 +116,7 @@ impl Runs {
         runs
     }
 
-    /// Runs after `change` is applied to the entries in a range of slots.
+    /// The runs after `change` was applied to the entries in a range of slots.
     pub fn changed(&self, range: std::ops::Range<usize>, mut change: impl FnMut(u32) -> u32) -> Self {
         let mut runs = Self::none();
         let mut starts = self.starts();
@@ -138,7 +140,7 @@ impl Runs {
         runs
     }
 
-    /// Slots at which runs start, in order.
+    /// Slots at which runs start, in ascending order.
     fn starts(&self) -> impl Iterator<Item = usize> + '_ {
         self.begins.iter().enumerate().flat_map(|(word, &bits)| {
             let rest = |bits: &u64| Some(bits & bits.wrapping_sub(1)).filter(|bits| *bits != 0);
@@ -147,7 +149,7 @@ impl Runs {
         })
     }
 
-    /// Append a run that starts at `slot`, or extend the last run if the entry is equal.
+    /// Appends a run that starts at `slot`, or extends the last run if its entry is equal.
     #[inline]
     fn push(&mut self, slot: usize, entry: u32) {
         if self.count == 0 || self.entries[self.count - 1] != entry {
@@ -157,22 +159,22 @@ impl Runs {
         }
     }
 
-    /// The entry of all slots, if they are equal.
+    /// The entry of all slots, if all slots are equal.
     pub fn only(&self) -> Option<u32> {
         (self.count == 1).then_some(self.entries[0])
     }
 
-    /// Number of words in a block with these runs.
+    /// Number of words that a block with these runs has.
     pub fn words(&self) -> u32 {
         (HEADER + self.count) as u32
     }
 
-    /// Whether both have runs with the same starts.
+    /// Whether the runs of both nodes start at the same slots.
     pub fn is_shaped_as(&self, other: &Self) -> bool {
         self.begins == other.begins
     }
 
-    /// Store changed entries into a block whose runs have the same starts, each by one store.
+    /// Stores changed entries into a block whose runs start at the same slots. Each entry is changed by one store.
     pub fn store_entries(&self, block: &[AtomicU32]) {
         for (word, entry) in block.iter().skip(HEADER).zip(&self.entries[..self.count]) {
             if word.load(Ordering::Relaxed) != *entry {
@@ -181,7 +183,7 @@ impl Runs {
         }
     }
 
-    /// Write a block that no reader can reach yet.
+    /// Writes the runs into a block that readers can't reach yet.
     pub fn store(&self, block: &[AtomicU32]) {
         let mut before = 0;
         for (place, word) in block.iter().take(HEADER).enumerate() {

@@ -10,26 +10,27 @@ use super::sync::{AtomicU32, Ordering, prefetch_read_at};
 /// Value that [`PrefixReader::lookup_batch`] returns if no route matches.
 pub const NO_ROUTE: u32 = u32::MAX;
 
-/// Number of addresses that pass through the levels of the trie together.
+/// Number of addresses that a batch lookup processes together.
 const LANES: usize = 64;
 
 /// Number of a virtual router.
 pub type RouterIndex = u16;
 
-/// Maximum number of routers per table.
+/// Maximum number of routers in a table.
 pub const MAX_ROUTERS: usize = 4096;
 
-/// Root of a router's routes.
+/// Root of the routes of one router.
 #[derive(Debug)]
 pub(super) struct Root {
-    /// Leaf of the default route.
+    /// Leaf entry of the default route.
     pub default: AtomicU32,
-    /// The array in place of the first levels; 0 if the router has no other route than the default route.
+    /// Reference to the array that replaces the first levels; 0 if the router has no route other than the default
+    /// route.
     pub front: AtomicU32,
 }
 
-/// The array in place of the first 1 to 3 levels of a router's trie: one entry per value of an address's first 8, 16 or
-/// 24 bits.
+/// The array that replaces the first 1 to 3 levels of a router's trie. It has one entry for each value of an address's
+/// first 8, 16 or 24 bits.
 #[derive(Clone, Copy)]
 pub(super) struct Front<'s> {
     pub entries: &'s [AtomicU32],
@@ -37,7 +38,7 @@ pub(super) struct Front<'s> {
 }
 
 impl Front<'_> {
-    /// Value of [`Root::front`] for an array at a position.
+    /// Value of [`Root::front`] for the array at a position.
     pub fn word(place: Position, levels: u8) -> u32 {
         place << 2 | u32::from(levels)
     }
@@ -47,34 +48,34 @@ impl Front<'_> {
         (word != 0).then_some(word >> 2)
     }
 
-    /// Number of levels that it replaces.
+    /// Number of levels that the array replaces.
     pub fn levels(word: u32) -> u8 {
         word as u8 & 3
     }
 
-    /// Number of words of an array.
+    /// Number of words in an array.
     pub fn words(levels: u8) -> u32 {
         1 << (8 * levels)
     }
 
-    /// Entry of an address.
+    /// Entry of an address in the array.
     #[inline(always)]
     pub fn entry<A: Address>(self, address: A) -> u32 {
         entry(self.entries, address.high(self.levels))
     }
 }
 
-/// State shared by the readers and the writer.
+/// State that the readers and the writer share.
 #[derive(Debug)]
 pub(super) struct Shared {
-    /// Roots by router, allocated at start.
+    /// Roots by router number. They are allocated at start.
     pub roots: Box<[Root]>,
-    /// Blocks of all routers.
+    /// Memory of the blocks of all routers.
     pub segments: Segments,
 }
 
 impl Shared {
-    /// Create without routes, for `routers` routers.
+    /// Creates the state for `routers` routers without routes.
     pub fn new(routers: usize) -> Self {
         let root = |_| Root {
             default: AtomicU32::new(EMPTY),
@@ -86,7 +87,8 @@ impl Shared {
         }
     }
 
-    /// Prefetch the target of a branch: the header word of a slot, and the probable position of its entry.
+    /// Prefetches the block that a branch refers to: the header word for a slot, and the probable position of its
+    /// entry.
     #[inline(always)]
     fn prefetch_branch(&self, entry: u32, slot: usize) {
         if is_branch(entry) {
@@ -94,7 +96,7 @@ impl Shared {
         }
     }
 
-    /// The array of a root, if it has one.
+    /// The array of a root; `None` if it has none.
     #[inline(always)]
     pub fn front(&self, root: &Root) -> Option<Front<'_>> {
         let word = root.front.load(Ordering::Acquire);
@@ -116,10 +118,10 @@ pub struct Match {
     pub length: u8,
 }
 
-/// A worker's view of a table: cheap to clone, always up to date.
+/// A worker's access to a table. It can be cloned at low cost, and always reads the current routes.
 ///
-/// A lookup must lie between two calls of [`super::Quiescence`] by a reader that is online; otherwise its result may be
-/// invalid.
+/// During a lookup the reader must be online in its [`super::Quiescence`], and must not pass a quiescent point; otherwise
+/// the result may be invalid.
 #[derive(Debug)]
 pub struct PrefixReader<A> {
     pub(super) shared: Arc<Shared>,
@@ -172,9 +174,9 @@ impl<A: Address> PrefixReader<A> {
         }
     }
 
-    /// Look up several `addresses`, each among the routes of its router, and write each value, or [`NO_ROUTE`], to
-    /// `values`, up to the shortest length of the three. Each level is a pass of independent loads, so that cache
-    /// misses overlap.
+    /// Looks up several `addresses`, each in the routes of its router, and writes the values, or [`NO_ROUTE`], to
+    /// `values`. If the slices differ in length, the shortest length applies. Each trie level is a pass of independent
+    /// loads, so that cache misses overlap.
     pub fn lookup_batch(&self, routers: &[RouterIndex], addresses: &[A], values: &mut [u32]) {
         let count = values.len().min(addresses.len()).min(routers.len());
         let lanes = routers[..count].chunks(LANES).zip(addresses[..count].chunks(LANES));
@@ -186,15 +188,15 @@ impl<A: Address> PrefixReader<A> {
     #[inline]
     fn lookup_lanes(&self, routers: &[RouterIndex], addresses: &[A], values: &mut [u32]) {
         let shared = &*self.shared;
-        // Fast case: most batches belong to a single router.
+        // Fast case: all addresses of most batches belong to one router.
         let first = routers.first().copied().unwrap_or(0);
         let same = routers.iter().fold(0, |all, router| all | (router ^ first)) == 0;
         if let Some(root) = shared.roots.get(first as usize).filter(|_| same) {
             return self.lookup_alike(root, addresses, values);
         }
-        // `values` contains trie entries until the last pass; those of lane `k` are at level `begun[k]` when it starts.
-        // Blocks of many routers are scattered, so each block is prefetched as soon as it is known, one pass before it
-        // is read.
+        // Until the last pass, `values` contains trie entries; lane `k` starts at level `begun[k]`. The blocks of many
+        // routers are scattered in memory, so each block is prefetched as soon as it is known, one pass before it is
+        // read.
         let (mut begun, mut level) = ([0u8; LANES], 3);
         for (((router, address), value), begun) in routers.iter().zip(addresses).zip(values.iter_mut()).zip(&mut begun)
         {
@@ -225,7 +227,7 @@ impl<A: Address> PrefixReader<A> {
         }
     }
 
-    /// Look up lanes that all belong to one router.
+    /// Looks up lanes that all belong to one router.
     #[inline(always)]
     fn lookup_alike(&self, root: &Root, addresses: &[A], values: &mut [u32]) {
         let mut near = CachedSegments::new(&self.shared.segments);
@@ -246,7 +248,7 @@ impl<A: Address> PrefixReader<A> {
         }
     }
 
-    /// First entries of addresses of one router, and their level.
+    /// The first trie entry of each address of one router, and its level.
     #[inline(always)]
     fn begin_alike(&self, root: &Root, addresses: &[A], values: &mut [u32]) -> u8 {
         match self.shared.front(root) {
@@ -264,7 +266,7 @@ impl<A: Address> PrefixReader<A> {
     }
 }
 
-/// First entry of an address, and its level.
+/// The first trie entry of an address, and its level.
 #[inline(always)]
 fn begin<A: Address>(shared: &Shared, root: &Root, address: A) -> (u32, u8) {
     let front = shared.front(root);

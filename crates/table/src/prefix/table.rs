@@ -1,4 +1,4 @@
-//! Changes of a table, made by the control thread.
+//! Modification of prefix tables by the control thread.
 
 use std::collections::VecDeque;
 use std::marker::PhantomData;
@@ -15,20 +15,22 @@ use super::{Address, Quiescence};
 /// Largest value of a route.
 pub const MAX_VALUE: u32 = VALUE;
 
-/// Number of routes of a router from which on an array over the first 16 bits (256 KiB) is worthwhile.
+/// Number of routes of a router from which on it gets an array over the first 16 address bits (256 KiB).
 const FRONT_FROM: usize = 1000;
 
-/// Number of routers that get this array at that number of routes; others get it at [`LARGE`] times as many. Otherwise
-/// the arrays of a thousand small routers would use more memory than their routes.
+/// Number of routers that get the array at [`FRONT_FROM`] routes. All other routers get it at [`LARGE`] times as many
+/// routes; otherwise the arrays of a thousand small routers would use more memory than their routes.
 const FRONTS: usize = 64;
 
-/// Multiple of that number of routes for further routers.
+/// Factor of [`FRONT_FROM`] that applies to all routers beyond the first [`FRONTS`].
 const LARGE: usize = 16;
 
-/// Multiple of that number of IPv4 routes of a router from which on the array covers 24 bits (64 MiB).
+/// Factor of [`FRONT_FROM`] for the number of IPv4 routes from which on a router's array covers 24 address bits (64
+/// MiB).
 const DEEP_FROM: usize = 128;
 
-/// Number of blocks that are unpublished before a new epoch begins, because each epoch costs readers a cache miss.
+/// Number of unpublished blocks at which a new epoch begins. Epochs are not begun more often, because each costs the
+/// readers a cache miss.
 const RETIRE_BATCH: usize = 64;
 
 /// Why a route is rejected.
@@ -37,13 +39,13 @@ pub enum PrefixError {
     /// The prefix is longer than an address.
     #[error("prefix length {0} is longer than the address")]
     Length(u8),
-    /// Bits beyond the prefix length are set.
+    /// Bits beyond the prefix length are not 0.
     #[error("bits beyond the prefix length are set")]
     HostBits,
-    /// The value is above [`MAX_VALUE`].
+    /// The value exceeds [`MAX_VALUE`].
     #[error("value {0} does not fit a route entry")]
     Value(u32),
-    /// The table's address space is exhausted.
+    /// The memory of the table is exhausted: the maximum number of segments is allocated.
     #[error("the prefix table is full")]
     Full,
     /// The router number exceeds the table's number of routers.
@@ -51,13 +53,14 @@ pub enum PrefixError {
     Router(RouterIndex),
 }
 
-/// A change of the trie: within a prefix, leaves are replaced by `to` according to `applied`.
+/// A modification of the trie: within a prefix, leaves are replaced by `to`. `applied` decides which leaves.
 struct Change<A> {
     router: RouterIndex,
     prefix: A,
     length: u8,
     to: u32,
-    /// Whether leaves of shorter routes are replaced too (insertion), or only those of this length (removal).
+    /// If true (insertion), leaves of shorter routes are replaced as well; if false (removal), only leaves of this
+    /// length.
     inserts: bool,
 }
 
@@ -72,18 +75,18 @@ impl<A> Change<A> {
     }
 }
 
-/// Longest-prefix tables of many routers, with their routes. One thread owns and changes them; other threads look up
-/// through [`PrefixTable::reader`].
+/// Longest-prefix-match tables of many routers, with their routes. One thread owns and modifies them; other threads
+/// look up addresses with [`PrefixTable::reader`].
 #[derive(Debug)]
 pub struct PrefixTable<A> {
     shared: Arc<Shared>,
     quiescence: Arc<Quiescence>,
-    /// By router; `None` for routers that never had a route.
+    /// Routes by router number; `None` for routers that never had a route.
     routes: Vec<Option<Box<Routes<A>>>>,
     account: BlockAllocator,
-    /// Blocks unpublished since the last epoch began.
+    /// Blocks that were unpublished since the last epoch began.
     unpublished: Vec<(Position, u32)>,
-    /// Blocks that wait for readers, with the epoch that frees them.
+    /// Retired blocks, each with the epoch after which it may be freed.
     retired: VecDeque<(u64, Position, u32)>,
     front_from: usize,
     /// Number of routers with an array over more than the first byte.
@@ -91,13 +94,13 @@ pub struct PrefixTable<A> {
 }
 
 impl<A: Address> PrefixTable<A> {
-    /// Create empty tables of [`MAX_ROUTERS`] routers, whose readers are those of `quiescence`.
+    /// Creates empty tables for [`MAX_ROUTERS`] routers. `quiescence` contains the epochs of the readers.
     pub fn new(quiescence: Arc<Quiescence>) -> Self {
         Self::with(quiescence, MAX_ROUTERS, FRONT_FROM)
     }
 
-    /// Like [`PrefixTable::new`], for `routers` routers. A router with at least `front_from` routes gets an array over
-    /// the first 16 bits instead of 8.
+    /// Creates empty tables like [`PrefixTable::new`], for `routers` routers. A router with at least `front_from`
+    /// routes gets an array over the first 16 bits instead of 8 bits.
     pub fn with(quiescence: Arc<Quiescence>, routers: usize, front_from: usize) -> Self {
         let shared = Shared::new(routers);
         Self {
@@ -112,7 +115,7 @@ impl<A: Address> PrefixTable<A> {
         }
     }
 
-    /// Create a view for lookups on any thread.
+    /// Creates an access for lookups on any thread.
     pub fn reader(&self) -> PrefixReader<A> {
         PrefixReader {
             shared: self.shared.clone(),
@@ -120,7 +123,7 @@ impl<A: Address> PrefixTable<A> {
         }
     }
 
-    /// Add a route or change its value; returns the previous value.
+    /// Adds a route or changes its value. Returns the previous value.
     pub fn insert(
         &mut self,
         router: RouterIndex,
@@ -158,7 +161,7 @@ impl<A: Address> PrefixTable<A> {
         Ok(old)
     }
 
-    /// Remove a route; returns its value.
+    /// Removes a route. Returns its value.
     pub fn remove(&mut self, router: RouterIndex, prefix: A, length: u8) -> Result<Option<u32>, PrefixError> {
         checked(prefix, length)?;
         let routes = self.routes.get_mut(router as usize);
@@ -181,7 +184,7 @@ impl<A: Address> PrefixTable<A> {
         Ok(old)
     }
 
-    /// Remove all routes of a router, and pass each value to `gone`.
+    /// Removes all routes of a router, and passes each value to `gone`.
     pub fn clear(&mut self, router: RouterIndex, gone: impl FnMut(u32)) {
         let Some(routes) = self.routes.get_mut(router as usize).and_then(Option::take) else {
             return;
@@ -202,7 +205,7 @@ impl<A: Address> PrefixTable<A> {
         routes.values().for_each(gone);
     }
 
-    /// Record all blocks below an entry as unpublished.
+    /// Records all blocks below an entry as unpublished.
     fn unpublish(&mut self, at: u32, segments: &Segments) {
         if !is_branch(at) {
             return;
@@ -215,7 +218,7 @@ impl<A: Address> PrefixTable<A> {
         self.unpublished.push((position(at), (HEADER + runs) as u32));
     }
 
-    /// Replace the first levels of a router's trie by an array, unless it already has this one.
+    /// Replaces the first levels of a router's trie by an array, unless it already has an array of this size.
     fn put_in_front(&mut self, router: RouterIndex, levels: u8) {
         let shared = self.shared.clone();
         let root = root(router, &shared);
@@ -246,7 +249,7 @@ impl<A: Address> PrefixTable<A> {
         self.retire_unpublished();
     }
 
-    /// Write the entries that are `levels` levels below `at` to `words`, and record the blocks in between as
+    /// Writes the entries that are `levels` levels below `at` to `words`, and records the intermediate blocks as
     /// unpublished.
     fn spread(&mut self, at: u32, levels: u8, words: &[AtomicU32], segments: &Segments) {
         if levels == 0 || !is_branch(at) {
@@ -265,18 +268,19 @@ impl<A: Address> PrefixTable<A> {
         self.routes.get(router as usize)?.as_deref()
     }
 
-    /// Value of exactly this route.
+    /// Value of the route with exactly this prefix and length.
     pub fn get(&self, router: RouterIndex, prefix: A, length: u8) -> Option<u32> {
         checked(prefix, length).ok()?;
         self.list(router)?.get(prefix, length)
     }
 
-    /// Value of the longest matching route.
+    /// Value of the longest route that matches an address.
     pub fn lookup(&self, router: RouterIndex, address: A) -> Option<u32> {
         self.reader().lookup(router, address)
     }
 
-    /// All routes of a router as (prefix, length, value), sorted by prefix, shorter ones first. Each call sorts them.
+    /// All routes of a router as (prefix, length, value), sorted by prefix. For equal prefixes, shorter lengths come
+    /// first. Each call sorts the routes.
     pub fn iter(&self, router: RouterIndex) -> impl Iterator<Item = (A, u8, u32)> + use<A> {
         let sorted = self.list(router).map(Routes::sorted);
         sorted.unwrap_or_default().into_iter()
@@ -292,18 +296,19 @@ impl<A: Address> PrefixTable<A> {
         self.len(router) == 0
     }
 
-    /// Bytes allocated for lookups: blocks, arrays and roots.
+    /// Number of bytes allocated for lookups: blocks, arrays and roots.
     pub fn bytes(&self) -> usize {
         self.account.bytes() + self.shared.roots.len() * size_of::<Root>() + size_of::<Shared>()
     }
 
-    /// Estimated bytes of the route lists that only the control thread reads.
+    /// Estimated number of bytes in the route lists, which only the control thread reads.
     pub fn list_bytes(&self) -> usize {
         let lists = self.routes.iter().flatten();
         lists.map(|routes| routes.bytes()).sum()
     }
 
-    /// Reclaim blocks that no reader can hold. Changes do this from time to time; call it when changes stop.
+    /// Frees retired blocks that readers can no longer hold. Modifications do this regularly; the caller should call it
+    /// when modifications stop.
     pub fn reclaim(&mut self) {
         self.retire_unpublished();
         if self.retired.is_empty() {
@@ -318,12 +323,12 @@ impl<A: Address> PrefixTable<A> {
         }
     }
 
-    /// Number of blocks that wait for readers.
+    /// Number of retired blocks that are not yet free.
     pub fn retired(&self) -> usize {
         self.retired.len() + self.unpublished.len()
     }
 
-    /// Retire the unpublished blocks.
+    /// Retires the unpublished blocks.
     fn retire_unpublished(&mut self) {
         if !self.unpublished.is_empty() {
             let epoch = self.quiescence.advance();
@@ -333,7 +338,7 @@ impl<A: Address> PrefixTable<A> {
         }
     }
 
-    /// Apply a change, publish it, and retire the replaced blocks.
+    /// Applies a modification, publishes it, and retires the replaced blocks.
     fn commit(&mut self, change: Change<A>) {
         let shared = self.shared.clone();
         let root = root(change.router, &shared);
@@ -357,7 +362,7 @@ impl<A: Address> PrefixTable<A> {
         }
     }
 
-    /// Apply a change to the subtree of `old` at `level`; returns the entry to store in its place.
+    /// Applies a modification to the subtree of `old` at `level`. Returns the entry that replaces `old`.
     fn apply(&mut self, old: u32, level: u32, change: &Change<A>, segments: &Segments) -> u32 {
         let beyond = change.length as i32 - 8 * level as i32;
         if beyond <= 0 {
@@ -365,7 +370,7 @@ impl<A: Address> PrefixTable<A> {
         }
         let slot = change.prefix.byte(level);
         if beyond > 8 && is_branch(old) {
-            // A change of one slot. If the slot is a branch before and after, a single store suffices.
+            // The modification concerns one slot. If the slot contains a branch before and after it, a single store suffices.
             let block = segments.at(position(old));
             let index = entry_index(header(block, slot), slot);
             let below = entry(block, index);
@@ -394,8 +399,8 @@ impl<A: Address> PrefixTable<A> {
         self.replace(old, &runs, &changed, segments)
     }
 
-    /// The entry for the runs `now` in place of `old`, whose runs are `before`: the same block if the runs have the
-    /// same starts, a leaf if all slots are equal, otherwise a new block.
+    /// The entry for the runs `now`, which replaces `old` with the runs `before`: the same block if the runs start at
+    /// the same slots, a leaf if all slots are equal, otherwise a new block.
     fn replace(&mut self, old: u32, before: &Runs, now: &Runs, segments: &Segments) -> u32 {
         if is_branch(old) {
             if now.is_shaped_as(before) {
@@ -414,7 +419,7 @@ impl<A: Address> PrefixTable<A> {
     }
 }
 
-/// Apply a change that covers a whole subtree: its runs stay, and their leaves change in place.
+/// Applies a modification that covers a whole subtree. The runs don't change; the leaves are modified in place.
 fn push<A>(old: u32, change: &Change<A>, segments: &Segments) -> u32 {
     if !is_branch(old) {
         return change.applied(old);

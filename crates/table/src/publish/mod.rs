@@ -1,18 +1,19 @@
-//! Publication of snapshots: the control thread replaces a value as a whole, and workers read it without a lock.
+//! Publication of snapshots. The control thread replaces a value as a whole, and workers read it without a lock.
 //!
-//! A [`Reader`] checks for a new snapshot once per burst. If none was published, that costs one load; otherwise the
-//! reader takes the new snapshot by an atomic exchange and releases the old one. The [`Publisher`] keeps every retired
-//! snapshot until no reader holds it, so that always the control thread frees it. A worker goes offline before it
-//! sleeps, because it would otherwise hold a retired snapshot for that time.
+//! A [`Reader`] checks for a new snapshot once per burst. If there is none, the check costs one load. Otherwise the
+//! reader takes the new snapshot with an atomic exchange, and releases the old one. The [`Publisher`] keeps every
+//! retired snapshot until no reader holds it, so that only the control thread frees snapshots. A worker goes offline
+//! before it sleeps; otherwise it would hold a retired snapshot during its sleep.
 
 mod protocol;
 
-/// Synchronisation primitives of the protocol. The model test compiles the same source with those of its checker.
+/// Synchronisation primitives of the protocol. The model test compiles the same source with the primitives of the model
+/// checker.
 mod sync {
     pub use std::sync::Arc;
     pub use std::sync::atomic::{AtomicU64, Ordering};
 
-    /// Location of the current snapshot.
+    /// Holder of the current snapshot.
     #[derive(Debug)]
     pub struct Root<T>(arc_swap::ArcSwap<T>);
 

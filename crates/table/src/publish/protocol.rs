@@ -4,12 +4,12 @@ use super::sync::{Arc, AtomicU64, Ordering, Root};
 
 #[derive(Debug)]
 struct Shared<T> {
-    /// Number of the newest snapshot, from 1; incremented after `root` holds it.
+    /// Number of the newest snapshot, counted from 1. It is incremented after `root` contains the snapshot.
     generation: AtomicU64,
     root: Root<T>,
 }
 
-/// The control thread's end.
+/// The control thread's side of the protocol.
 #[derive(Debug)]
 pub struct Publisher<T> {
     shared: Arc<Shared<T>>,
@@ -19,7 +19,7 @@ pub struct Publisher<T> {
 }
 
 impl<T> Publisher<T> {
-    /// Publish the first snapshot.
+    /// Creates a publisher with its first snapshot.
     pub fn new(snapshot: T) -> Self {
         let current = Arc::new(snapshot);
         let shared = Shared {
@@ -34,7 +34,7 @@ impl<T> Publisher<T> {
         }
     }
 
-    /// Create a reader for one worker; it is offline until its first load.
+    /// Creates a reader for one worker. It is offline until its first load.
     pub fn reader(&self) -> Reader<T> {
         Reader {
             shared: self.shared.clone(),
@@ -48,13 +48,13 @@ impl<T> Publisher<T> {
         &self.current
     }
 
-    /// Number of the newest snapshot, from 1.
+    /// Number of the newest snapshot, counted from 1.
     pub fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// Publish a snapshot, which readers see from their next load on. Returns its number. The previous snapshot is
-    /// retired; [`collect`](Self::collect) frees it.
+    /// Publishes a snapshot and returns its number. Readers see it from their next load on. The previous snapshot is
+    /// retired, and [`collect`](Self::collect) frees it later.
     pub fn publish(&mut self, snapshot: T) -> u64 {
         let snapshot = Arc::new(snapshot);
         drop(self.shared.root.swap(snapshot.clone()));
@@ -64,15 +64,15 @@ impl<T> Publisher<T> {
         self.generation
     }
 
-    /// Free retired snapshots that no reader holds. Returns the number that remain.
+    /// Frees retired snapshots that no reader holds. Returns the number of the remaining ones.
     pub fn collect(&mut self) -> usize {
-        // A retired snapshot is no longer in the root, so its only holder remains the only one.
+        // A retired snapshot is no longer in the root, so no further reader can obtain it after its last reader has released it.
         self.retired.retain_mut(|snapshot| Arc::get_mut(snapshot).is_none());
         self.retired.len()
     }
 }
 
-/// One worker's end. Readers that outlive their publisher keep the last snapshot alive.
+/// A worker's side of the protocol. A reader that outlives its publisher keeps the last snapshot alive.
 #[derive(Debug)]
 pub struct Reader<T> {
     shared: Arc<Shared<T>>,
@@ -81,7 +81,7 @@ pub struct Reader<T> {
 }
 
 impl<T> Reader<T> {
-    /// The newest snapshot; the reader holds it until the next load. Called once per burst.
+    /// The newest snapshot. The reader holds it until its next load. Called once per burst.
     #[inline]
     pub fn load(&mut self) -> &T {
         let generation = self.shared.generation.load(Ordering::Acquire);
@@ -92,12 +92,12 @@ impl<T> Reader<T> {
         self.cached.get_or_insert_with(|| self.shared.root.load())
     }
 
-    /// Number of the snapshot loaded last, or of one published during that load.
+    /// Number of the snapshot that was loaded last, or of a snapshot that was published during that load.
     pub fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// Release the snapshot before a sleep.
+    /// Releases the snapshot. Called before the worker sleeps.
     pub fn offline(&mut self) {
         self.cached = None;
     }

@@ -1,9 +1,9 @@
-//! Filter of the sub-tables that may contain a match: for all addresses, and by regions of addresses with equal leading
-//! bits.
+//! Bitmaps of the sub-tables that may contain a match: one bitmap for all addresses, and one for each region, that is,
+//! for addresses with the same leading bits.
 //!
-//! Regions are distinguished by their first 16 bits, or 20 if there are many rules: otherwise most sub-tables that have
-//! entries for a region would have none for the address. Short prefixes, which span many regions, have separate bitmaps
-//! by 12 bits.
+//! A region has 16 leading bits, or 20 if there are many rules. With fewer bits, most sub-tables with entries for a
+//! region would have none for a given address in it. Short prefixes, which span many regions, have separate bitmaps by
+//! 12 leading bits.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -12,26 +12,26 @@ use super::key::{Address, Candidate, Key, Query};
 use super::sync::{AtomicU32, AtomicU64, Ordering, halves, words};
 use crate::prefetch::prefetch_read_at;
 
-/// Leading bits of regions in the coarse bitmaps, which is also the longest prefix that they contain.
+/// Number of leading bits that select a coarse bitmap. Coarse bitmaps represent prefixes of up to this length.
 const COARSE: u32 = 12;
-/// Leading bits of regions for longer prefixes.
+/// Number of leading bits that select a bitmap for longer prefixes.
 const FINE: u32 = 16;
-/// Leading bits of regions for longer prefixes if there are many rules.
+/// Number of leading bits that select a bitmap for longer prefixes if there are many rules.
 const FINEST: u32 = 20;
 
-/// Number of counts that one change processes to fill the finest bitmaps.
+/// Number of counts that one modification processes to fill the finest bitmaps.
 const STEP: usize = 64;
 
-/// Maximum number of words of a family's candidates.
+/// Maximum number of words in the candidate set of an address family.
 const WORDS: usize = 4;
 
-/// Region number of an address; mixes in the context, so that contexts don't share all regions.
+/// Region number of an address. The context is mixed in, so that the regions of different contexts differ.
 #[inline(always)]
 fn place<A: Address>(context: u32, address: A) -> u32 {
     address.first_bits() ^ context.wrapping_mul(0x9e37_79b9)
 }
 
-/// Remaining candidates of a query, without those of length 0; the more specific ones come first.
+/// Remaining candidates of a query, excluding those of prefix length 0. More specific candidates come first.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Candidates<A: Address>(pub A::Candidates);
 
@@ -42,7 +42,7 @@ impl<A: Address> Candidates<A> {
         self.0.as_ref().iter().fold(0, |all, word| all | word) != 0
     }
 
-    /// Remove and return the most specific candidate; an arbitrary one if there is none.
+    /// Removes and returns the most specific candidate. If there is none, the result is arbitrary.
     #[inline(always)]
     pub fn next(&mut self) -> Candidate {
         let words = self.0.as_mut();
@@ -52,7 +52,7 @@ impl<A: Address> Candidates<A> {
         Candidate(64 * last as u32 + bit + 2)
     }
 
-    /// Remove the candidates with a port if the query has no port.
+    /// Removes the candidates whose keys have a port, if the query has none.
     #[inline(always)]
     fn with_port(mut self, port: bool) -> Self {
         let keep = if port { u64::MAX } else { u64::MAX / 3 };
@@ -61,38 +61,38 @@ impl<A: Address> Candidates<A> {
     }
 }
 
-/// The filter as readers see it.
+/// The bitmaps, as readers use them.
 #[derive(Debug)]
 pub struct Filter {
-    /// Bitmap of the sub-tables with entries, by candidate number minus 2.
+    /// Bitmap of the sub-tables that have entries, by candidate number minus 2.
     held: [AtomicU64; WORDS],
-    /// Bitmap of the two candidates of length 0.
+    /// Bitmap of the two candidates of prefix length 0.
     zero: AtomicU32,
-    /// Bitmaps of candidate numbers minus 2 for prefixes of 1 to 12 bits, by the first 12 bits of the address.
+    /// Bitmaps of candidate numbers minus 2, for prefixes of 1 to 12 bits. Indexed by the first 12 bits of the address.
     coarse: OnceLock<Box<[AtomicU32]>>,
-    /// Bitmaps for longer prefixes, by the first 16 bits; set after `coarse`.
+    /// Bitmaps for longer prefixes, indexed by the first 16 bits of the address. Set after `coarse`.
     fine: OnceLock<Box<[AtomicU64]>>,
-    /// Bitmaps for longer prefixes, by the first 20 bits.
+    /// Bitmaps for longer prefixes, indexed by the first 20 bits of the address.
     finest: OnceLock<Box<[AtomicU64]>>,
 }
 
-/// Bitmaps of regions for the duration of a batch.
+/// References to the bitmaps of regions for the duration of a batch.
 #[derive(Clone, Copy)]
 pub struct Regions<'f> {
     coarse: &'f [AtomicU32],
     fine: &'f [AtomicU64],
-    /// Number of address bits after those that select the region.
+    /// Number of address bits after the bits that select a region.
     shift: u32,
 }
 
 impl Regions<'_> {
-    /// Prefetch the data that [`Filter::candidates`] reads, if it is too large for the near caches.
+    /// Prefetches the bitmaps that [`Filter::candidates`] reads, if they are too large for the first cache levels.
     #[inline(always)]
     pub fn prefetch<A: Address>(&self, query: &Query<A>) {
         prefetch_read_at(self.fine, (place(query.context, query.address) >> self.shift) as usize);
     }
 
-    /// Whether the bitmaps are too large for the near caches.
+    /// Whether the bitmaps are too large for the first cache levels.
     #[inline(always)]
     pub fn are_large(&self) -> bool {
         self.shift == 32 - FINEST
@@ -119,7 +119,7 @@ impl Filter {
         }
     }
 
-    /// Bitmaps of regions, if enabled.
+    /// Bitmaps of regions; `None` if they are not enabled.
     #[inline(always)]
     pub fn regions<A: Address>(&self) -> Option<Regions<'_>> {
         if !A::REGIONS {
@@ -136,7 +136,7 @@ impl Filter {
         })
     }
 
-    /// Sub-tables that may contain a match, without those of length 0.
+    /// Sub-tables that may contain a match, excluding those of prefix length 0.
     #[inline(always)]
     pub fn candidates<A: Address>(&self, regions: &Option<Regions<'_>>, query: &Query<A>) -> Candidates<A> {
         let mut candidates = A::Candidates::default();
@@ -151,7 +151,7 @@ impl Filter {
         Candidates(candidates).with_port(query.port.is_some())
     }
 
-    /// Whether the sub-table of length 0 has keys with and without a port.
+    /// Two bits: whether the sub-table of prefix length 0 has keys without a port, and keys with a port.
     #[inline(always)]
     pub fn zero(&self) -> u32 {
         self.zero.load(Ordering::Acquire)
@@ -191,8 +191,8 @@ fn set_32(cell: &AtomicU32, bit: u32, on: bool) {
     cell.store(word, Ordering::Release);
 }
 
-/// A candidate's bit in one of the finest regions, or in all that a prefix covers; rules are counted per such item.
-/// Sorted by regions of 16 bits, so that the items of a region are consecutive.
+/// One bit of the finest bitmaps, or the bits of all regions that a prefix covers. The writer counts the rules for each
+/// value of this type. Values are sorted by the first 16 bits of the region, so that those of a region are consecutive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct RegionBits {
     /// First 16 bits of the region.
@@ -222,7 +222,7 @@ impl RegionBits {
         u32::from(self.bit / 2) + 1
     }
 
-    /// First covered region of `bits` bits, and number of regions.
+    /// First region that is covered, among regions of `bits` bits, and number of covered regions.
     fn regions(self, bits: u32) -> (usize, usize) {
         let finest = usize::from(self.fine) << (FINEST - FINE) | usize::from(self.rest);
         (finest >> (FINEST - bits), 1 << bits.saturating_sub(self.length()))
@@ -241,18 +241,18 @@ impl RegionBits {
     }
 }
 
-/// The writer's counts of entries per bit.
+/// The writer's counts of rules for each bit of the bitmaps.
 #[derive(Debug, Default)]
 pub struct RegionCounts {
-    /// Counts by candidate.
+    /// Number of rules by candidate.
     held: BTreeMap<u32, u32>,
     spots: BTreeMap<RegionBits, u32>,
-    /// The finest bitmaps while they are being filled, and the progress.
+    /// The finest bitmaps while they are being filled, and the last item that was processed.
     filling: Option<(Box<[AtomicU64]>, Option<RegionBits>)>,
 }
 
 impl RegionCounts {
-    /// Count an added entry.
+    /// Counts an added rule.
     pub fn add<A: Address>(&mut self, filter: &Filter, key: &Key<A>) {
         let candidate = Candidate::of(key);
         if raise(&mut self.held, candidate.0) {
@@ -265,7 +265,7 @@ impl RegionCounts {
         }
     }
 
-    /// Count a removed entry.
+    /// Counts a removed rule.
     pub fn remove<A: Address>(&mut self, filter: &Filter, key: &Key<A>) {
         let candidate = Candidate::of(key);
         if lower(&mut self.held, candidate.0) {
@@ -278,7 +278,7 @@ impl RegionCounts {
         }
     }
 
-    /// Set the bits of an item, or clear those that no other item needs.
+    /// Sets the bits of an item, or clears those that no other item needs.
     fn set(&self, filter: &Filter, spot: RegionBits, on: bool) {
         if spot.length() <= COARSE {
             if let Some(coarse) = filter.coarse.get() {
@@ -298,7 +298,7 @@ impl RegionCounts {
         }
     }
 
-    /// Enable bitmaps by region.
+    /// Enables the bitmaps by region.
     pub fn enable_regions<A: Address>(&self, filter: &Filter) {
         if !A::REGIONS || filter.fine.get().is_some() {
             return;
@@ -311,13 +311,13 @@ impl RegionCounts {
                 spot.set_64(&fine, FINE, true);
             }
         }
-        // The bitmaps are complete before any reader sees them; only this thread sets them.
+        // The bitmaps are complete before any reader can access them. Only the writer's thread sets them.
         let _ = filter.coarse.set(coarse);
         let _ = filter.fine.set(fine);
     }
 
-    /// Start or continue to build the finest bitmaps, a few counts at a time; readers see them when all counts are
-    /// processed.
+    /// Starts or continues to build the finest bitmaps, with a few counts in each call. Readers use them when all
+    /// counts have been processed.
     pub fn enable_fine_regions<A: Address>(&mut self, filter: &Filter) {
         if !A::REGIONS || filter.finest.get().is_some() {
             return;
@@ -345,14 +345,14 @@ impl RegionCounts {
     }
 }
 
-/// Increment a count; returns whether it was zero before.
+/// Increments a count. Returns whether it was zero before.
 fn raise<K: Ord>(counts: &mut BTreeMap<K, u32>, key: K) -> bool {
     let count = counts.entry(key).or_insert(0);
     *count += 1;
     *count == 1
 }
 
-/// Decrement a count; returns whether it is zero now.
+/// Decrements a count. Returns whether it is zero now.
 fn lower<K: Ord>(counts: &mut BTreeMap<K, u32>, key: K) -> bool {
     let Some(count) = counts.get_mut(&key) else {
         return false;

@@ -1,11 +1,11 @@
-//! Keys of rules, queries, and the entry layouts of both families.
+//! Keys of rules, queries, and the layout of table entries for both address families.
 
 use std::fmt::Debug;
 
 use super::sync::AtomicU64;
 use crate::hash::Hasher;
 
-/// Key of a rule.
+/// Key of a translation rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key<A> {
     /// Context: virtual router, bridge, or subscriber site.
@@ -14,22 +14,22 @@ pub struct Key<A> {
     pub prefix: A,
     /// Length of the prefix in bits.
     pub length: u8,
-    /// Port; `None` is the wildcard.
+    /// Port; `None` matches packets with any port and without one.
     pub port: Option<u16>,
-    /// IP protocol; `None` matches any.
+    /// IP protocol; `None` matches any protocol.
     pub protocol: Option<u8>,
-    /// Interface; `None` matches any.
+    /// Interface; `None` matches any interface.
     pub interface: Option<u16>,
 }
 
-/// Query for a packet.
+/// The fields of a packet that a lookup compares with rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Query<A> {
     /// Context: virtual router, bridge, or subscriber site.
     pub context: u32,
     /// Address to look up.
     pub address: A,
-    /// Port; `None` if the protocol has no ports: then only rules without a port match.
+    /// Port of the packet. If `None`, because the protocol has no ports, only rules without a port match.
     pub port: Option<u16>,
     /// IP protocol of the packet.
     pub protocol: u8,
@@ -37,29 +37,29 @@ pub struct Query<A> {
     pub interface: u16,
 }
 
-/// The most specific matching rule: longest prefix, then port before no port, protocol before any protocol, interface
-/// before any interface.
+/// The most specific matching rule. The longest prefix takes precedence, then a rule with a port, then one with a
+/// protocol, then one with an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Match<V> {
     /// Value of the rule.
     pub value: V,
     /// Prefix length in bits.
     pub length: u8,
-    /// Whether the rule names the port.
+    /// Whether the rule has a port.
     pub port: bool,
 }
 
-/// Value of an IPv4 rule: 64 bits, and a note of as many bits as its key leaves unused.
+/// Value of an IPv4 rule: a 64-bit word, and a note in the bits that the key leaves unused in an entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Value4 {
     /// The value's 64-bit word.
     pub word: u64,
-    /// The note, less than [`Value4::NOTES`].
+    /// A small number, less than [`Value4::NOTES`].
     pub note: u16,
 }
 
 impl Value4 {
-    /// Exclusive upper bound of notes.
+    /// Exclusive upper bound of the note.
     pub const NOTES: u16 = 1 << (64 - NOTE);
 }
 
@@ -76,7 +76,7 @@ const PORT: u32 = 19;
 const INTERFACE: u32 = 35;
 const NOTE: u32 = 51;
 
-/// That word for a key, without the note.
+/// Entry word of a key that contains all fields except address and context, without the note.
 fn shape<A>(key: &Key<A>) -> u64 {
     let port = key.port.map_or(WILDCARD, |port| u64::from(port) << PORT);
     let protocol = key
@@ -88,20 +88,21 @@ fn shape<A>(key: &Key<A>) -> u64 {
     u64::from(key.length) | port | protocol | interface
 }
 
-/// The hashed part of that word: length and port, or the absence of a port.
+/// The part of that word that is included in the hash: prefix length, and port or its absence.
 #[inline(always)]
 fn hashed(candidate: Candidate, port: u16) -> u64 {
     let with_port = u64::from(candidate.0 & 1).wrapping_neg();
     u64::from(candidate.length()) | u64::from(port) << PORT & with_port | WILDCARD & !with_port
 }
 
-/// The unhashed part of that word, for an entry that names both protocol and interface.
+/// The part of that word that is not included in the hash, for an entry with both protocol and interface.
 #[inline(always)]
 pub(super) fn told_apart<A>(query: &Query<A>) -> u64 {
     u64::from(query.protocol) << PROTOCOL | u64::from(query.interface) << INTERFACE
 }
 
-/// Unspecificity, 0 to 3, of an entry that matches `wanted`; `None` if it does not match.
+/// Number of unspecific fields of an entry that matches `wanted`, weighted: 0 is the most specific, 3 the least. `None`
+/// if the entry does not match.
 #[inline(always)]
 fn rank(shape: u64, wanted: u64) -> Option<u8> {
     let any_interface = shape >> ANY_INTERFACE & 1;
@@ -112,8 +113,8 @@ fn rank(shape: u64, wanted: u64) -> Option<u8> {
     ((shape ^ wanted) & (always | protocol | interface) == 0).then_some((any_protocol << 1 | any_interface) as u8)
 }
 
-/// A sub-table and one of its two kinds of keys: twice the prefix length, plus 1 for keys with a port. Larger numbers
-/// are more specific.
+/// A sub-table and one of its two kinds of keys, as a number: twice the prefix length, plus 1 for keys with a port.
+/// Larger numbers are more specific.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Candidate(pub u32);
 
@@ -133,7 +134,7 @@ impl Candidate {
     }
 }
 
-/// Address type of a family with its entry layout.
+/// Address type of a family, with the layout of its entries.
 pub trait Address: crate::prefix::Address + Default + sealed::Layout {}
 
 impl Address for u32 {}
@@ -142,37 +143,37 @@ impl Address for u128 {}
 pub(super) mod sealed {
     use super::*;
 
-    /// Entries, lines and hash blocks of one family.
+    /// Layout of entries, lines and hash input of one address family.
     pub trait Layout: Copy + Sized {
-        /// Value of a rule.
+        /// Type of a rule's value.
         type Value: Copy + Default + PartialEq + Debug + Send + Sync + 'static;
-        /// Words of an entry.
+        /// The words of an entry.
         type Entry: Copy + Default + AsRef<[u64]> + AsMut<[u64]>;
-        /// A line of the table: header, link, entries.
+        /// A line of the table: header, link and entries.
         type Line: AsRef<[AtomicU64]> + 'static;
-        /// Hash input: address and context as in an entry, length and port.
+        /// Hash input: address and context as in an entry, prefix length and port.
         type Block: Copy + Default;
-        /// One bit per candidate, without those of length 0.
+        /// Bit set of candidates, excluding those of prefix length 0.
         type Candidates: Copy + Default + AsRef<[u64]> + AsMut<[u64]> + Debug;
-        /// Number of words per line.
+        /// Number of words in a line.
         const WORDS: usize;
-        /// Whether bitmaps by region are used.
+        /// Whether the family has bitmaps by region.
         const REGIONS: bool;
 
         /// The line that starts at a word.
         fn line(words: &[AtomicU64], first: usize) -> Option<&Self::Line>;
-        /// Entry of a key with its value.
+        /// Creates the entry of a key and its value.
         fn entry(key: &Key<Self>, value: Self::Value) -> Self::Entry;
         /// Key and value of an entry.
         fn open(entry: &Self::Entry) -> (Key<Self>, Self::Value);
         /// Whether both entries have the same key.
         fn same_key(one: &Self::Entry, other: &Self::Entry) -> bool;
-        /// Unspecificity of an entry that has this hash input and matches a query's protocol and interface; `None` if
-        /// it does not match.
+        /// Rank of an entry: 0 is the most specific, 3 the least. `None` if the entry does not have this hash input, or
+        /// does not match the protocol and the interface of a query.
         fn rank(entry: &Self::Entry, block: &Self::Block, told_apart: u64) -> Option<u8>;
         /// Value of an entry.
         fn value(entry: &Self::Entry) -> Self::Value;
-        /// Create the hash input of an entry or query.
+        /// Creates the hash input of an entry or a query.
         fn block(context: u32, masked: Self, hashed: u64) -> Self::Block;
         /// Hash of one block.
         fn hash_one(hasher: &Hasher, block: &Self::Block) -> u64;
@@ -180,7 +181,7 @@ pub(super) mod sealed {
         fn hash(hasher: &Hasher, blocks: &[Self::Block], out: &mut [u64]);
         /// The first 32 bits of the address.
         fn first_bits(self) -> u32;
-        /// The address with all bits after the first `length` cleared.
+        /// The address with all bits after the first `length` bits cleared.
         fn cut(self, length: u8) -> Self;
     }
 }
@@ -193,7 +194,7 @@ pub(super) fn block_of<A: Address>(key: &Key<A>) -> A::Block {
     A::block(key.context, key.prefix, hashed)
 }
 
-/// Hash input of a query for a candidate.
+/// Hash input of a query in the sub-table of a candidate.
 #[inline(always)]
 pub(super) fn block<A: Address>(query: &Query<A>, candidate: Candidate) -> A::Block {
     let address = query.address.cut(candidate.length());
@@ -212,7 +213,7 @@ fn key_of_shape<A>(shape: u64, context: u32, prefix: A) -> Key<A> {
     }
 }
 
-/// Mask of the word without the note.
+/// Mask of the entry word that excludes the note.
 const SHAPE: u64 = (1 << NOTE) - 1;
 
 impl Layout for u32 {

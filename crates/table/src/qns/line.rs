@@ -1,26 +1,26 @@
-//! A line of the table: a header with a version and a tag per slot; a link to the next line with a sieve of the tags
-//! that follow; and two entries.
+//! A line of the table. It consists of a header with a version and a tag for each slot, a link to the next line with a
+//! sieve of the tags in the lines that follow, and two entries.
 
 use super::key::Address;
 use super::sync::{AtomicU64, Ordering};
 
-/// Number of entries per line.
+/// Number of entries in a line.
 pub const SLOTS: usize = 2;
-/// Number of words before the entries: header and link.
+/// Number of words before the entries: the header and the link.
 const HEAD: usize = 2;
 
-/// Tag of a hash in the header; never 0, which marks a free slot.
+/// Tag of a hash, as in the header. It is never 0, which marks a free slot.
 #[inline(always)]
 pub fn tag_of(hash: u64) -> u16 {
     (hash >> 48) as u16 | 1
 }
 
-/// Header of a line: version in the high half, a 16-bit tag per slot in the low half.
+/// Header of a line: version in the high 32 bits, and a 16-bit tag for each slot in the low 32 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header(u64);
 
 impl Header {
-    /// Tag of a slot; 0 if it is free.
+    /// Tag of a slot; 0 if the slot is free.
     #[inline(always)]
     pub fn tag(self, slot: usize) -> u16 {
         (self.0 >> (16 * slot)) as u16
@@ -33,7 +33,7 @@ impl Header {
         usize::from(differ as u16 == 0) | usize::from(differ < 0x1_0000) << 1
     }
 
-    /// The next version of the header, with another tag in a slot.
+    /// The header of the next version, with another tag in one slot.
     fn with(self, slot: usize, tag: u16) -> Self {
         let tags = self.0 as u32 & !(0xffff << (16 * slot)) | u32::from(tag) << (16 * slot);
         let version = (self.0 >> 32) as u32;
@@ -41,74 +41,74 @@ impl Header {
     }
 }
 
-/// Load the header, and with it everything written before it.
+/// Loads the header with acquire ordering, so that the entries written before it are visible.
 #[inline(always)]
 pub fn header(line: &[AtomicU64]) -> Header {
     Header(line[0].load(Ordering::Acquire))
 }
 
-/// Link to the next line of a bucket.
+/// Link to the next line of a bucket, with a sieve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rest(u64);
 
 impl Rest {
-    /// Create from an overflow line, and a sieve of the tags in it and after it.
+    /// Creates a link to an overflow line, with a sieve of the tags in that line and those after it.
     pub fn new(next: u32, sieve: u32) -> Self {
         Rest(u64::from(sieve) << 32 | (u64::from(next) + 1))
     }
 
-    /// No further line.
+    /// The link of the last line.
     pub const NONE: Self = Rest(0);
 
-    /// The next overflow line.
+    /// Number of the next overflow line.
     #[inline(always)]
     pub fn next(self) -> Option<u32> {
         (self.0 as u32).checked_sub(1)
     }
 
-    /// Whether an entry with this tag may follow.
+    /// Whether a following line may have an entry with this tag.
     #[inline(always)]
     pub fn may_have(self, tag: u16) -> bool {
         self.0 >> 32 & u64::from(sieve(tag)) != 0
     }
 
-    /// Sieve of the tags that follow.
+    /// Sieve of the tags in the following lines.
     pub fn sieve(self) -> u32 {
         (self.0 >> 32) as u32
     }
 }
 
-/// Bit of a tag in a sieve. The lowest tag bit is not used, because it is the same in all tags.
+/// Bit of a tag in a sieve. The lowest bit of a tag is ignored, because it is equal in all tags.
 #[inline(always)]
 pub fn sieve(tag: u16) -> u32 {
     1 << (tag >> 1 & 31)
 }
 
-/// Load the link, and with it everything written before it.
+/// Loads the link with acquire ordering, so that the lines written before it are visible.
 #[inline(always)]
 pub fn rest(line: &[AtomicU64]) -> Rest {
     Rest(line[1].load(Ordering::Acquire))
 }
 
-/// Set the link.
+/// Sets the link of a line.
 pub fn set_rest(line: &[AtomicU64], rest: Rest) {
     line[1].store(rest.0, Ordering::Release);
 }
 
-/// Read the entry of a slot. It is consistent if the header is the same before and after.
+/// Reads the entry of a slot. The entry is consistent if the header was equal before and after.
 #[inline(always)]
 pub fn entry<A: Address>(line: &[AtomicU64], slot: usize) -> A::Entry {
     let mut entry = A::Entry::default();
     let words = entry.as_mut();
     let first = HEAD + slot * words.len();
     for (word, cell) in words.iter_mut().zip(&line[first..]) {
-        // A reader that sees a word of the slot's next entry also sees the changed header.
+        // Acquire ordering: a reader that sees a word of the slot's next entry also sees the changed header.
         *word = cell.load(Ordering::Acquire);
     }
     entry
 }
 
-/// Fill a free slot; readers see the entry after the store of the header.
+/// Stores an entry in a free slot. Readers see it after the store of the header.
 pub fn fill<A: Address>(line: &[AtomicU64], slot: usize, tag: u16, entry: &A::Entry) {
     let words = entry.as_ref();
     let first = HEAD + slot * words.len();
@@ -119,13 +119,13 @@ pub fn fill<A: Address>(line: &[AtomicU64], slot: usize, tag: u16, entry: &A::En
     line[0].store(header.0, Ordering::Release);
 }
 
-/// Free a slot.
+/// Frees a slot.
 pub fn clear(line: &[AtomicU64], slot: usize) {
     let header = header(line).with(slot, 0);
     line[0].store(header.0, Ordering::Release);
 }
 
-/// First free slot of the line.
+/// The first free slot of the line.
 pub fn free_slot(line: &[AtomicU64]) -> Option<usize> {
     let header = header(line);
     (0..SLOTS).find(|&slot| header.tag(slot) == 0)

@@ -1,21 +1,22 @@
-//! QNS, quick NAT search (P4, section 2.2): finds rules by prefix, port and protocol, independent of their number. The
-//! control thread changes individual rules while workers look up.
+//! QNS, quick NAT search (P4, section 2.2). It finds rules by prefix, port and protocol, at a cost that is independent
+//! of the number of rules. The control thread modifies individual rules while workers look up packets.
 //!
-//! There is one sub-table per prefix length (33 for IPv4, 129 for IPv6). In a sub-table, the key of a rule includes its
-//! port, if it has one. A lookup searches the longest prefix first, with the port before without it, and ends at the
-//! first match. Rules with the same such key but different protocols or interfaces share a bucket, where the most
-//! specific one is selected. Bitmaps record which sub-tables have entries, for all addresses and, if there are enough
-//! rules, by the leading address bits, so that lookups skip empty sub-tables.
+//! There is one sub-table for each prefix length (33 for IPv4, 129 for IPv6). In a sub-table, the key of a rule
+//! includes its port, if it has one. A lookup searches sub-tables in the order of decreasing prefix length, first for
+//! rules with a port, then for rules without one, and stops at the first match. Rules with equal prefix and port but
+//! different protocols or interfaces share a bucket, where the most specific one is selected. Lookups skip empty
+//! sub-tables with the help of bitmaps, which record the sub-tables with entries: for all addresses and, if there are
+//! enough rules, by leading address bits.
 //!
-//! All sub-tables share one array of buckets, each one cache line for IPv4; the prefix length is part of the hash
-//! input. The array grows bucket by bucket (linear hashing): an insertion splits at most one bucket, and the table is
-//! never rebuilt. Hashes are keyed and not linear, because attackers can choose addresses and ports.
+//! All sub-tables share one array of buckets. A bucket is one cache line for IPv4, and the prefix length is part of the
+//! hash input. The array grows by single buckets (linear hashing): an insertion splits at most one bucket, and the
+//! table is never rebuilt. Attackers can choose addresses and ports, so the hash is keyed and not linear.
 //!
-//! Every word is an atomic. The header of a line contains a tag per slot and a version. An entry appears or disappears
-//! by one store, and a reader checks the header again after reading an entry. Entries move only when a bucket is split
-//! or compacted. Between publication of the copy and removal of the original, a counter is incremented; a reader that
-//! found no match checks the counter again. So a lookup sees each rule before or after a change, never an intermediate
-//! state; it takes no lock, never waits for the writer and never panics.
+//! All words are atomic. The header of a line contains a version, and a tag for each slot. One store makes an entry
+//! appear or disappear, and a reader checks the header again after it has read an entry. Entries are moved only when a
+//! bucket is split or compacted. The writer publishes the copy, then increments a counter, and then removes the
+//! original; a reader that found no match checks whether the counter has changed. So a lookup sees each rule before or
+//! after a modification, never an intermediate state. It takes no lock, never waits for the writer and never panics.
 
 mod filter;
 mod key;
@@ -24,19 +25,19 @@ mod reader;
 mod segments;
 mod table;
 
-/// Atomics of the module. The model test compiles the same sources with those of its checker.
+/// Atomics of the module. The model test compiles the same sources with the atomics of the model checker.
 mod sync {
     pub use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
     /// Number of lines in the first segment, a power of two.
     pub const FIRST: u32 = 64;
 
-    /// Allocate zeroed 64-bit words, whose memory is populated at first access.
+    /// Allocates zeroed 64-bit words. Their memory is populated at the first access.
     pub fn words(count: usize) -> Box<[AtomicU64]> {
         bytemuck::zeroed_slice_box(count)
     }
 
-    /// Allocate zeroed 32-bit words, whose memory is populated at first access.
+    /// Allocates zeroed 32-bit words. Their memory is populated at the first access.
     pub fn halves(count: usize) -> Box<[AtomicU32]> {
         bytemuck::zeroed_slice_box(count)
     }

@@ -1,4 +1,4 @@
-//! Lookup of rules.
+//! Lookup of rules for packets.
 
 use std::sync::Arc;
 
@@ -11,16 +11,16 @@ use super::sync::{AtomicU64, Ordering};
 use crate::hash::Hasher;
 use crate::prefetch::prefetch_read;
 
-/// Maximum number of queries that pass through a batch lookup together.
+/// Maximum number of queries that a batch lookup processes together.
 pub const BATCH: usize = 64;
 
-/// Maximum number of lines per bucket; enforced by the writer.
+/// Maximum number of lines in a bucket. The writer enforces it.
 pub const CHAIN: usize = 128;
 
-/// State shared by the readers and the writer.
+/// State that the readers and the writer share.
 #[derive(Debug)]
 pub struct Shared<A: Address> {
-    /// Number of buckets in the low half; number of moves so far in the high half.
+    /// Number of buckets in the low 32 bits; counter of moves in the high 32 bits.
     pub state: AtomicU64,
     pub filter: Filter,
     pub buckets: Lines<A>,
@@ -28,7 +28,7 @@ pub struct Shared<A: Address> {
     pub hasher: Hasher,
 }
 
-/// Bucket of a hash for the number of buckets in `state`: buckets that have been split use one more bit of the hash.
+/// Bucket of a hash; `state` contains the number of buckets. Buckets that have been split use one more bit of the hash.
 #[inline(always)]
 pub fn bucket(hash: u64, state: u64) -> u32 {
     let buckets = state as u32;
@@ -37,7 +37,7 @@ pub fn bucket(hash: u64, state: u64) -> u32 {
     if bucket < buckets { bucket } else { bucket & (mask >> 1) }
 }
 
-/// A worker's view of a table: cheap to clone, always up to date.
+/// A worker's access to a table. It can be cloned at low cost, and always reads the current rules.
 #[derive(Debug)]
 pub struct QnsReader<A: Address> {
     pub(super) shared: Arc<Shared<A>>,
@@ -69,7 +69,7 @@ impl<A: Address> QnsReader<A> {
         while left.any() {
             let first = left.next();
             let one = block(query, first);
-            // Process two candidates at a time: the second line is being fetched while the first is compared.
+            // Two candidates are processed at a time, so that the line of the second is fetched while the first is compared.
             if left.any() {
                 let second = left.next();
                 let blocks = [one, block(query, second)];
@@ -95,8 +95,8 @@ impl<A: Address> QnsReader<A> {
         shared.lookup_zero(query)
     }
 
-    /// Like [`QnsReader::lookup`], and also returns the number of cache lines read: of bitmaps, buckets and overflow
-    /// lines.
+    /// Looks up a rule like [`QnsReader::lookup`], and also returns the number of cache lines that were read: bitmaps,
+    /// buckets and overflow lines.
     pub fn lookup_counted(&self, query: &Query<A>) -> (Option<Match<A::Value>>, usize) {
         let shared = &*self.shared;
         let regions = shared.filter.regions::<A>();
@@ -113,8 +113,8 @@ impl<A: Address> QnsReader<A> {
         (shared.lookup_zero(query), lines)
     }
 
-    /// Look up several `queries` and write the results to `matches`, up to the shorter length. Each pass prefetches the
-    /// data that the next one reads.
+    /// Looks up several `queries` and writes the results to `matches`. If the slices differ in length, the shorter
+    /// length applies. Each pass prefetches the data that the next pass reads.
     pub fn lookup_batch(&self, queries: &[Query<A>], matches: &mut [Option<Match<A::Value>>]) {
         for (queries, matches) in queries.chunks(BATCH).zip(matches.chunks_mut(BATCH)) {
             self.lookup_lanes(queries, matches);
@@ -133,7 +133,7 @@ impl<A: Address> QnsReader<A> {
             }
         }
         let mut left = [Candidates::<A>::default(); BATCH];
-        // Queries that still have a candidate, mostly in their original order.
+        // Indexes of the queries that still have a candidate, mostly in their original order.
         let mut lanes = [0u8; BATCH];
         let mut open = 0;
         for (lane, (query, left)) in queries.iter().zip(&mut left).enumerate() {
@@ -194,8 +194,8 @@ fn found<V>(value: V, candidate: Candidate) -> Match<V> {
 }
 
 impl<A: Address> Shared<A> {
-    /// Value of the most specific entry that has this hash input and matches a query's protocol and interface. `line`
-    /// is the line of the bucket at `state`.
+    /// Value of the most specific entry that has this hash input and matches the protocol and the interface of a query.
+    /// `line` is the first line of the hash's bucket at `state`.
     #[inline(always)]
     fn probe(
         &self,
@@ -219,7 +219,7 @@ impl<A: Address> Shared<A> {
             }
             let mut value = None;
             if slots != 0 {
-                // Fast case: usually no other entry in the bucket has the tag.
+                // Fast case: usually no other entry of the bucket has the same tag.
                 if slots == 3 || rest.may_have(tag) {
                     break;
                 }
@@ -237,7 +237,7 @@ impl<A: Address> Shared<A> {
         self.probe_all(hash, block, told_apart).0
     }
 
-    /// Search a whole bucket; also returns the number of lines read.
+    /// Searches a whole bucket. Also returns the number of lines that were read.
     #[cold]
     #[inline(never)]
     fn probe_all(&self, hash: u64, block: &A::Block, told_apart: u64) -> (Option<A::Value>, usize) {
@@ -261,7 +261,7 @@ impl<A: Address> Shared<A> {
                 let next = rest.next().filter(|_| rest.may_have(tag));
                 line = next.and_then(|next| self.overflow.get(next));
             }
-            // A concurrent move may have hidden an entry, whether or not another was found.
+            // Search again if entries were moved concurrently, because a better match may have been missed.
             if self.state.load(Ordering::Acquire) == state {
                 return (best.map(|(_, value)| value), lines);
             }
@@ -274,7 +274,7 @@ impl<A: Address> Shared<A> {
         self.probe_all(hash, &block, told_apart(query))
     }
 
-    /// Search the sub-table of length 0.
+    /// Searches the sub-table of prefix length 0.
     #[inline(always)]
     fn lookup_zero(&self, query: &Query<A>) -> Option<Match<A::Value>> {
         match self.filter.zero() {
@@ -293,7 +293,7 @@ impl<A: Address> Shared<A> {
     }
 }
 
-/// The most specific matching entry of a line, read consistently.
+/// The most specific matching entry of a line. The entry is read consistently.
 fn best_of<A: Address>(words: &[AtomicU64], tag: u16, block: &A::Block, told_apart: u64) -> Option<(u8, A::Value)> {
     let mut header = line::header(words);
     while header.matches(tag) != 0 {

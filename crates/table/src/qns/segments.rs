@@ -1,5 +1,5 @@
-//! Lines in segments, each as large as all previous ones together, allocated once and kept for the lifetime of the
-//! table.
+//! Lines in segments. Each segment is as large as all previous ones together, is allocated once, and is kept for the
+//! lifetime of the table.
 
 use std::marker::PhantomData;
 use std::sync::OnceLock;
@@ -7,33 +7,34 @@ use std::sync::OnceLock;
 use super::key::Address;
 use super::sync::{AtomicU64, FIRST, words};
 
-/// Maximum number of segments; line numbers have 31 bits.
+/// Maximum number of segments. Line numbers have 31 bits.
 const SEGMENTS: usize = 32;
 
-/// Words per cache line.
+/// Number of words in a cache line.
 const ALIGNMENT: usize = crate::memory::LINE / size_of::<u64>();
 
 #[derive(Debug)]
 struct Segment {
     words: Box<[AtomicU64]>,
-    /// Virtual word index of line 0, chosen so that the segment's lines are aligned to cache lines.
+    /// Word index that line 0 would have in this segment. It is chosen so that the segment's lines are aligned to cache
+    /// lines.
     origin: usize,
 }
 
-/// Lines of a family by number.
+/// The lines of one address family, by number.
 #[derive(Debug)]
 pub struct Lines<A> {
     segments: [OnceLock<Segment>; SEGMENTS],
     family: PhantomData<A>,
 }
 
-/// Segment of a line.
+/// The segment that contains a line.
 #[inline(always)]
 pub fn segment(line: u32) -> usize {
     ((line | (FIRST - 1)).ilog2() - (FIRST.ilog2() - 1)) as usize
 }
 
-/// First line of a segment.
+/// Number of the first line in a segment.
 pub fn first(segment: usize) -> u32 {
     match segment {
         0 => 0,
@@ -42,7 +43,7 @@ pub fn first(segment: usize) -> u32 {
 }
 
 impl<A: Address> Lines<A> {
-    /// Create without segments.
+    /// Creates an empty set of segments.
     pub fn new() -> Self {
         Self {
             segments: std::array::from_fn(|_| OnceLock::new()),
@@ -50,14 +51,14 @@ impl<A: Address> Lines<A> {
         }
     }
 
-    /// The line; `None` if its segment is not allocated.
+    /// The line with this number; `None` if its segment is not allocated.
     #[inline(always)]
     pub fn get(&self, line: u32) -> Option<&A::Line> {
         let segment = self.segments[segment(line) % SEGMENTS].get()?;
         A::line(&segment.words, segment.origin.wrapping_add(line as usize * A::WORDS))
     }
 
-    /// The line; allocates its segment with zeroed lines if necessary.
+    /// The line with this number. Allocates its segment with zeroed lines if necessary.
     pub fn make(&self, line: u32) -> Option<&A::Line> {
         let segment = segment(line);
         self.segments[segment % SEGMENTS].get_or_init(|| {

@@ -1,4 +1,4 @@
-//! Changes of a table, made by the control thread.
+//! Modification of QNS tables by the control thread.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use super::segments::Lines;
 use super::sync::{AtomicU64, Ordering};
 use crate::hash::Hasher;
 
-/// Number of buckets of an empty table.
+/// Initial number of buckets.
 const BUCKETS: u32 = 256;
 /// Maximum number of buckets.
 const MAX_BUCKETS: u32 = 1 << 30;
-/// Number of entries from which on bitmaps by region are used (512 KiB), and from which on finer ones are (8 MiB).
+/// Numbers of rules from which on the bitmaps by region (512 KiB) and the finest bitmaps (8 MiB) are used.
 const REGIONS_FROM: [usize; 2] = [64, 50_000];
 
 /// Why a rule is rejected.
@@ -23,7 +23,7 @@ pub enum QnsError {
     /// The prefix is longer than an address.
     #[error("prefix length {0} is longer than the address")]
     Length(u8),
-    /// Bits beyond the prefix length are set.
+    /// Bits beyond the prefix length are not 0.
     #[error("bits beyond the prefix length are set")]
     HostBits,
     /// Too many rules have the same prefix and port with different protocols or interfaces.
@@ -31,41 +31,41 @@ pub enum QnsError {
     Crowded,
 }
 
-/// Position of an entry.
+/// Position of an entry: line and slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Place {
     line: Line,
     slot: usize,
 }
 
-/// A line: the first of a bucket, or an overflow line.
+/// A line: the first line of a bucket, or an overflow line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Line {
     Bucket(u32),
     Overflow(u32),
 }
 
-/// Rules by prefix, port and protocol. One thread owns and changes the table; other threads look up through
+/// A table of rules by prefix, port and protocol. One thread owns and modifies it; other threads look up rules with
 /// [`QnsTable::reader`].
 #[derive(Debug)]
 pub struct QnsTable<A: Address> {
     shared: Arc<Shared<A>>,
     account: RegionCounts,
     entries: usize,
-    /// Free overflow lines, and the total number of overflow lines.
+    /// Numbers of free overflow lines.
     free: Vec<u32>,
     overflow: u32,
     regions_from: [usize; 2],
 }
 
 impl<A: Address> QnsTable<A> {
-    /// Create an empty table, whose hash is keyed by 128 random bits.
+    /// Creates an empty table. Its hash is keyed with 128 random bits.
     pub fn new(seed: [u64; 2]) -> Self {
         Self::with_thresholds(seed, REGIONS_FROM, BUCKETS)
     }
 
-    /// Like [`QnsTable::new`], with the numbers of entries from which on bitmaps by region and finer ones are used, and
-    /// the initial number of buckets, at least one.
+    /// Creates an empty table like [`QnsTable::new`]. `regions_from` contains the numbers of rules from which on the
+    /// bitmaps by region and the finest bitmaps are used. `buckets` is the initial number of buckets, at least 1.
     pub fn with_thresholds(seed: [u64; 2], regions_from: [usize; 2], buckets: u32) -> Self {
         let buckets = buckets.clamp(1, MAX_BUCKETS);
         let shared = Shared {
@@ -88,14 +88,14 @@ impl<A: Address> QnsTable<A> {
         }
     }
 
-    /// Create a view for lookups on any thread.
+    /// Creates an access for lookups on any thread.
     pub fn reader(&self) -> QnsReader<A> {
         QnsReader {
             shared: self.shared.clone(),
         }
     }
 
-    /// Add a rule or change its value; returns the previous value.
+    /// Adds a rule or changes its value. Returns the previous value.
     pub fn insert(&mut self, key: &Key<A>, value: A::Value) -> Result<Option<A::Value>, QnsError> {
         checked(key)?;
         let hash = self.hash(key);
@@ -105,7 +105,7 @@ impl<A: Address> QnsTable<A> {
         self.put(home, hash, &entry)?;
         if let Some(old) = old {
             let before = line::entry::<A>(self.words(old.line), old.slot);
-            // Both entries exist for a moment; a reader that saw neither searches again.
+            // Both the old and the new entry exist for a moment. A reader that saw neither searches again.
             self.moved(0);
             clear(self.words(old.line), old.slot);
             self.tidy(home);
@@ -126,7 +126,7 @@ impl<A: Address> QnsTable<A> {
         Ok(None)
     }
 
-    /// Remove a rule; returns its value.
+    /// Removes a rule. Returns its value.
     pub fn remove(&mut self, key: &Key<A>) -> Option<A::Value> {
         let (place, entry) = self.place_of(key)?;
         clear(self.words(place.line), place.slot);
@@ -136,7 +136,7 @@ impl<A: Address> QnsTable<A> {
         Some(A::value(&entry))
     }
 
-    /// Value of exactly this rule.
+    /// Value of the rule with exactly this key.
     pub fn get(&self, key: &Key<A>) -> Option<A::Value> {
         let (_, entry) = self.place_of(key)?;
         Some(A::value(&entry))
@@ -162,7 +162,7 @@ impl<A: Address> QnsTable<A> {
         self.state() as u32
     }
 
-    /// Bytes allocated for lookups: buckets, their overflow, and bitmaps.
+    /// Number of bytes allocated for lookups: buckets, overflow lines and bitmaps.
     pub fn bytes(&self) -> usize {
         self.shared.buckets.bytes() + self.shared.overflow.bytes() + self.shared.filter.bytes()
     }
@@ -175,14 +175,14 @@ impl<A: Address> QnsTable<A> {
         self.shared.state.load(Ordering::Relaxed)
     }
 
-    /// Record that entries have been copied: readers that find no match from here on search again, so the originals may
-    /// be removed. Adds `buckets` to the number of buckets.
+    /// Records that entries have been copied, so that the originals may be removed: readers that find no match after
+    /// this call search again. Adds `buckets` to the number of buckets.
     fn moved(&self, buckets: u32) {
         let state = self.state().wrapping_add(1 << 32) + u64::from(buckets);
         self.shared.state.store(state, Ordering::Release);
     }
 
-    /// Words of a line in use.
+    /// The words of an existing line.
     fn words(&self, line: Line) -> &[AtomicU64] {
         words(&self.shared, line)
     }
@@ -195,7 +195,7 @@ impl<A: Address> QnsTable<A> {
         Some((place, line::entry::<A>(self.words(place.line), place.slot)))
     }
 
-    /// Position of the entry with the same key.
+    /// Position of the entry that has the same key.
     fn find(&self, home: Line, hash: u64, entry: &A::Entry) -> Option<Place> {
         let mut places = places(&self.shared, home);
         places.find(|place| {
@@ -205,7 +205,7 @@ impl<A: Address> QnsTable<A> {
         })
     }
 
-    /// Store an entry in the first free slot of a bucket.
+    /// Stores an entry in the first free slot of a bucket.
     fn put(&mut self, home: Line, hash: u64, entry: &A::Entry) -> Result<(), QnsError> {
         let tag = tag_of(hash);
         let (mut last, mut count) = (home, 0);

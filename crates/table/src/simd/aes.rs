@@ -1,20 +1,20 @@
-//! One AES round (FIPS 197: ShiftRows, SubBytes, MixColumns, AddRoundKey), by instruction if the processor supports it,
-//! otherwise by table lookup; both yield the same value.
+//! One AES round (FIPS 197: ShiftRows, SubBytes, MixColumns, AddRoundKey). It uses AES instructions if the processor
+//! has them, otherwise table lookups. Both yield the same value.
 
 use super::super::hash::Keys;
 use sluice_wire::key::{FlowKey4, FlowKey6};
 
-/// Implementation that hashes a batch on this processor.
+/// Implementation of the hash that is used on this processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// Table lookup, on any processor.
+    /// Table lookups, which every processor supports.
     Software,
     /// AES instructions of x86-64.
     #[cfg(target_arch = "x86_64")]
     Instructions(Proof),
 }
 
-/// Proof that the processor was checked and has AES instructions.
+/// Proof of a successful check that the processor has AES instructions.
 #[cfg(target_arch = "x86_64")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Proof(());
@@ -29,7 +29,7 @@ impl Unit {
         Unit::Software
     }
 
-    /// Set `out[k]` to the hash of `keys[k]`, up to the shorter length.
+    /// Sets `out[k]` to the hash of `keys[k]`. If the slices differ in length, the shorter length applies.
     #[inline]
     pub fn hash4(self, round_keys: &Keys, keys: &[FlowKey4], out: &mut [u64]) {
         match self {
@@ -45,7 +45,7 @@ impl Unit {
         }
     }
 
-    /// Set `out[k]` to the hash of `keys[k]`, up to the shorter length.
+    /// Sets `out[k]` to the hash of `keys[k]`. If the slices differ in length, the shorter length applies.
     #[inline]
     pub fn hash6(self, round_keys: &Keys, keys: &[FlowKey6], out: &mut [u64]) {
         match self {
@@ -61,7 +61,7 @@ impl Unit {
         }
     }
 
-    /// Set `out[k]` to the hash of `blocks[k]`, up to the shorter length.
+    /// Sets `out[k]` to the hash of `blocks[k]`. If the slices differ in length, the shorter length applies.
     #[inline]
     pub fn blocks(self, round_keys: &Keys, blocks: &[[u64; 2]], out: &mut [u64]) {
         match self {
@@ -77,8 +77,8 @@ impl Unit {
         }
     }
 
-    /// Hash of one block, whose words are passed in registers: a whole-block load directly after two word stores would
-    /// stall on store forwarding.
+    /// Hash of one block. Its words are passed in registers, because a load of the whole block directly after two word
+    /// stores would be delayed by store forwarding.
     #[inline(always)]
     pub fn block(self, round_keys: &Keys, block: [u64; 2]) -> u64 {
         match self {
@@ -90,7 +90,7 @@ impl Unit {
         }
     }
 
-    /// Set `out[k]` to the hash of `blocks[k]`, up to the shorter length.
+    /// Sets `out[k]` to the hash of `blocks[k]`. If the slices differ in length, the shorter length applies.
     #[inline]
     pub fn double_blocks(self, round_keys: &Keys, blocks: &[[u64; 4]], out: &mut [u64]) {
         match self {
@@ -107,19 +107,19 @@ impl Unit {
     }
 }
 
-/// The protocol in each of the four columns, so that no difference of the tuple in one column cancels it.
+/// Places the protocol in all four columns, so that a difference of the tuple in one column can't cancel it.
 fn protocol_block(protocol: u8) -> [u32; 4] {
     [u32::from(protocol); 4]
 }
 
-/// Ports, context and protocol of an IPv6 key.
+/// Hash input that contains the ports, context and protocol of an IPv6 key.
 fn last_block(key: &FlowKey6) -> [u32; 4] {
     let ports = u32::from(key.tuple.source_port) | u32::from(key.tuple.destination_port) << 16;
     [ports, key.tuple.context, u32::from(key.protocol), 0]
 }
 
 pub mod software {
-    //! AES rounds by table lookup.
+    //! AES rounds that are computed with table lookups.
 
     use super::{FlowKey4, FlowKey6, Keys, last_block, protocol_block};
 
@@ -138,7 +138,7 @@ pub mod software {
         sum
     }
 
-    /// SubBytes: the inverse (x^254), then the affine map.
+    /// SubBytes: computes the inverse (x^254), then the affine transformation.
     const fn substitute(x: u8) -> u8 {
         let mut inverse = 1;
         let mut k = 0;
@@ -150,7 +150,7 @@ pub mod software {
         y ^ y.rotate_left(1) ^ y.rotate_left(2) ^ y.rotate_left(3) ^ y.rotate_left(4) ^ 0x63
     }
 
-    /// Contribution of a byte of row 0 to its column; other rows are rotated.
+    /// Contribution of a byte in row 0 to its column. For other rows the value is rotated.
     const COLUMNS: [u32; 256] = {
         let mut columns = [0; 256];
         let mut x = 0;
@@ -167,7 +167,7 @@ pub mod software {
         [a[0] ^ b[0], a[1] ^ b[1], a[2] ^ b[2], a[3] ^ b[3]]
     }
 
-    /// One round, then addition of `key`.
+    /// Computes one AES round and adds `key`.
     pub fn round(state: Block, key: Block) -> Block {
         let part = |column: usize, row: usize| {
             let byte = state[(column + row) & 3].to_le_bytes()[row];
@@ -212,8 +212,8 @@ pub mod software {
 
 #[cfg(target_arch = "x86_64")]
 mod instructions {
-    //! AES rounds by instruction. The rounds of one key depend on each other, but those of different keys do not: a
-    //! batch is limited by the throughput of the unit, not by its latency.
+    //! AES rounds with AES instructions. The rounds for one key depend on each other, but those for different keys do
+    //! not. A batch is therefore limited by the throughput of the AES unit, not by its latency.
 
     use super::{FlowKey4, FlowKey6, Keys, last_block, protocol_block};
     use std::arch::x86_64::{__m128i, _mm_aesenc_si128, _mm_cvtsi128_si64, _mm_set_epi64x, _mm_xor_si128};

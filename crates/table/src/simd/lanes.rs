@@ -1,34 +1,36 @@
-//! Comparison of sixteen ranges with a number at once, compiled for each instruction set.
+//! Comparison of a number with sixteen ranges simultaneously, compiled for each instruction set.
 //!
-//! [`Work`] is code that uses [`Lanes`]; [`Vectors::run`] runs it with the widest instructions of the processor.
+//! [`Work`] is code that uses [`Lanes`]. [`Vectors::run`] runs it with the widest instructions of the processor.
 
-/// Comparisons of sixteen numbers or ranges. Bit k of a result belongs to number k.
+/// Comparisons with sixteen numbers or ranges. Bit k of a result is the result for the element at index k.
 pub trait Lanes: Copy {
-    /// Numbers that `value` is greater than or equal to.
+    /// Bit set of the elements of `numbers` that are less than or equal to `value`.
     fn not_below(self, numbers: &[u32; 16], value: u32) -> u16;
-    /// Ranges that contain `value`; each is given by its first number and the distance of its last.
+    /// Bit set of the ranges that contain `value`. A range is given by its first number and the distance from it to its
+    /// last number.
     fn within32(self, first: &[u32; 16], span: &[u32; 16], value: u32) -> u16;
-    /// Pairs of 16-bit ranges, in the halves of words, that contain both halves of `value`.
+    /// Bit set of the pairs of 16-bit ranges that contain `value`: both the low and the high 16 bits must be within the
+    /// range of their half.
     fn within_pairs(self, first: &[u32; 16], span: &[u32; 16], value: u32) -> u16;
-    /// Ranges of bytes that contain `value`.
+    /// Bit set of the 8-bit ranges that contain `value`.
     fn within8(self, first: &[u8; 16], span: &[u8; 16], value: u8) -> u16;
-    /// Numbers equal to `value`, and numbers greater than `value`.
+    /// Bit set of the numbers that equal `value`, and bit set of the numbers that are greater than `value`.
     fn equal_and_above(self, numbers: &[u64; 16], value: u64) -> [u16; 2];
 }
 
-/// Code that uses lanes. `run`, and all functions that it calls with lanes, must always be inlined, otherwise it is
-/// slow.
+/// Code that uses lanes. `run`, and every function to which it passes lanes, must be marked as always inlined;
+/// otherwise they are compiled without the instruction set and are slow.
 pub trait Work {
     /// Result type of the code.
     type Output;
-    /// Run the code.
+    /// Runs the code.
     fn run<L: Lanes>(self, lanes: L) -> Self::Output;
 }
 
-/// An instruction set that this processor has.
+/// An instruction set that this processor supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Vectors {
-    /// The instructions that the whole program may use.
+    /// The instruction set for which the whole program is compiled.
     Portable,
     /// AVX2.
     #[cfg(target_arch = "x86_64")]
@@ -38,13 +40,13 @@ pub enum Vectors {
     Avx512(Proof),
 }
 
-/// Proof that the processor was checked and has the instructions.
+/// Proof of a successful check that the processor supports the instruction set.
 #[cfg(target_arch = "x86_64")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Proof(());
 
 impl Vectors {
-    /// All instruction sets of this processor, the widest last.
+    /// All instruction sets that this processor supports, in order of increasing width.
     pub fn all() -> impl DoubleEndedIterator<Item = Self> {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         let more = {
@@ -61,12 +63,12 @@ impl Vectors {
         [Some(Self::Portable)].into_iter().chain(more).flatten()
     }
 
-    /// The widest instruction set.
+    /// The widest supported instruction set.
     pub fn detect() -> Self {
         Self::all().next_back().unwrap_or(Self::Portable)
     }
 
-    /// Run `work` with this instruction set.
+    /// Runs `work` with this instruction set.
     #[inline]
     pub fn run<W: Work>(self, work: W) -> W::Output {
         match self {
@@ -84,7 +86,7 @@ impl Vectors {
     }
 }
 
-/// Portable code without special instructions; the compiler vectorises it as far as possible.
+/// Portable code without special instructions. The compiler vectorises it as far as possible.
 #[derive(Clone, Copy, Debug)]
 struct Portable;
 
@@ -280,7 +282,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Results of all lane operations.
+    /// Results of all lane operations, for the comparison of implementations.
     #[derive(Clone, Copy)]
     struct All<'a> {
         words: &'a [[u32; 16]; 2],

@@ -1,4 +1,4 @@
-//! Instructions that not every processor has, behind functions that are safe to call on any.
+//! Instructions that only some processors have. The functions are safe to call on any processor.
 
 pub(crate) mod aes;
 pub mod lanes;

@@ -1,6 +1,7 @@
-//! Comparison of eight 16-bit tags at once. Both implementations need only baseline instructions of their architecture.
+//! Comparison of eight 16-bit tags simultaneously. Each implementation needs only the baseline instructions of its
+//! architecture.
 
-/// Matching lanes out of eight: bits 2k and 2k+1 belong to lane k.
+/// Set of matching lanes out of eight. Bits 2k and 2k+1 belong to lane k.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lanes(u32);
 
@@ -11,13 +12,13 @@ impl Lanes {
         self.0 == 0
     }
 
-    /// First matching lane, 0 to 7; 0 if none matches.
+    /// The first matching lane, 0 to 7; 0 if none matches.
     #[inline(always)]
     pub fn first(self) -> usize {
         (self.0.trailing_zeros() as usize / 2) & 7
     }
 
-    /// Keep only the first `count` lanes.
+    /// Removes all lanes except the first `count`.
     #[inline(always)]
     pub fn up_to(self, count: u32) -> Self {
         Lanes(self.0 & ((1 << (2 * count)) - 1))

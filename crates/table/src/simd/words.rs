@@ -1,7 +1,7 @@
-//! Comparison of the sixteen 32-bit words of a line at once. Both implementations need only baseline instructions of
-//! their architecture.
+//! Comparison of the sixteen 32-bit words of a line simultaneously. Each implementation needs only the baseline
+//! instructions of its architecture.
 
-/// Words of a line that equal `wanted` in the bits of `mask`: bit k for word k.
+/// Bit set of the words of a line that equal `wanted` in the bits of `mask`; bit k represents word k.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline(always)]
 pub fn equal(line: &[u32; 16], mask: u32, wanted: u32) -> u32 {
@@ -20,7 +20,7 @@ pub fn equal(line: &[u32; 16], mask: u32, wanted: u32) -> u32 {
     found as u32
 }
 
-/// Words of a line that equal `wanted` in the bits of `mask`: bit k for word k.
+/// Bit set of the words of a line that equal `wanted` in the bits of `mask`; bit k represents word k.
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 #[inline(always)]
 pub fn equal(line: &[u32; 16], mask: u32, wanted: u32) -> u32 {

@@ -1,35 +1,36 @@
-//! Random keys for which selected input bits have no influence on the low bits of the hash (as Maestro, NSDI 2024,
-//! solves for keys), while all others have.
+//! Random keys for which selected input bits have no influence on the low bits of the hash, while all other input bits
+//! have. Maestro (NSDI 2024) computes keys with this property.
 
 use super::{KEY_BYTES, Key, MAX_BITS};
 
-/// Requirements on a key for inside interfaces, where cards hash the source address.
+/// Requirements for the key of inside interfaces, whose NICs hash the source address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hosts {
     /// Number of hash bits that select a shard.
     pub bits: u32,
-    /// Length of the prefix that counts as one subscriber, in IPv4 and IPv6.
+    /// Length of the prefix that is considered one subscriber, for IPv4 and for IPv6.
     pub prefix: [u8; 2],
 }
 
-/// Requirements on a key for outside interfaces, where cards hash destination address and port.
+/// Requirements for the key of outside interfaces, whose NICs hash destination address and port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blocks {
     /// Number of hash bits that select a shard.
     pub bits: u32,
-    /// Binary logarithm of the number of ports that stay together; 16 if the port has no influence.
+    /// Number of consecutive ports that belong to the same shard, as a binary logarithm; 16 if the port has no
+    /// influence.
     pub together: u32,
 }
 
-/// Maximum number of attempts; each fails with a probability below one half.
+/// Maximum number of attempts to find a key. An attempt fails with a probability below one half.
 const DRAWS: u64 = 256;
 
 /// Number of bits in a port.
 const PORT: usize = 16;
 
-/// A key for the source address: bits after the subscriber's prefix have no influence. The last bits of the prefix
-/// cover all shards, so that consecutive subscribers are assigned to shards in turn, and small networks are distributed
-/// too.
+/// Draws a key for the hash of the source address. Bits after the subscriber's prefix have no influence. The last bits
+/// of the prefix select the shard, so that consecutive subscribers belong to different shards, and small networks are
+/// distributed as well.
 pub fn draw_for_hosts(wanted: Hosts, random: impl FnMut() -> u64) -> Key {
     let bits = wanted.bits.min(MAX_BITS);
     let prefix = wanted.prefix.map(usize::from);
@@ -43,14 +44,15 @@ pub fn draw_for_hosts(wanted: Hosts, random: impl FnMut() -> u64) -> Key {
     draw(random, shape, suits)
 }
 
-/// A key for destination address and port. The shard of a port is [`unit_part`] of its unit of `2^together` ports,
-/// XORed with a value that depends only on the address and distributes consecutive addresses evenly.
+/// Draws a key for the hash of destination address and port. The ports are divided into units of `2^together` ports.
+/// The shard of a port is [`unit_part`] of its unit, XORed with a value that depends only on the address. Consecutive
+/// addresses are distributed evenly.
 pub fn draw_for_blocks(wanted: Blocks, random: impl FnMut() -> u64) -> Key {
     let bits = wanted.bits.min(MAX_BITS);
     let shape = |key: &mut Key| {
         for address in [32, 128] {
             clear(key, address..address + PORT, bits);
-            // A single bit that moves across the hash: each bit of the unit's number changes one bit of the hash.
+            // A single key bit, which successive input bits shift through the hash: each bit of the unit's number changes one bit of the hash.
             if let Some(at) = (address + PORT + 31).checked_sub((wanted.together + bits) as usize)
                 && wanted.together < PORT as u32
                 && bits > 0
@@ -65,8 +67,8 @@ pub fn draw_for_blocks(wanted: Blocks, random: impl FnMut() -> u64) -> Key {
     draw(random, shape, suits)
 }
 
-/// A key for addresses and ports: every field has full rank, and so have the low bits of the destination port as far as
-/// 6 bits allow, so that one word of 64 ports contains ports of every shard.
+/// Draws a key for the hash of addresses and ports. Every field has full rank. The last 6 bits of the destination port
+/// have the highest possible rank as well, so that a word of 64 ports contains ports of every shard.
 pub fn draw_for_flows(bits: u32, random: impl FnMut() -> u64) -> Key {
     let bits = bits.min(MAX_BITS);
     let suits = |key: &Key| {
@@ -85,7 +87,7 @@ pub fn draw_for_flows(bits: u32, random: impl FnMut() -> u64) -> Key {
     draw(random, |_| {}, suits)
 }
 
-/// Contribution of a unit's number to its shard, for keys of [`draw_for_blocks`].
+/// The part of a shard number that a unit contributes, for keys of [`draw_for_blocks`].
 #[inline(always)]
 pub fn unit_part(unit: u32, bits: u32) -> u32 {
     match bits {
@@ -107,13 +109,13 @@ fn draw(mut random: impl FnMut() -> u64, shape: impl Fn(&mut Key), suits: impl F
             return key;
         }
     }
-    // The random source is broken; fall back to a known key, with which steering still works.
+    // The random source does not work. Fall back to a known key, with which packets are still distributed.
     let mut key = Key::VERIFICATION;
     shape(&mut key);
     key
 }
 
-/// Remove the influence of these input bits on the low bits of the hash.
+/// Removes the influence of these input bits on the low bits of the hash.
 fn clear(key: &mut Key, input: core::ops::Range<usize>, bits: u32) {
     if input.is_empty() || bits == 0 {
         return;
@@ -123,14 +125,14 @@ fn clear(key: &mut Key, input: core::ops::Range<usize>, bits: u32) {
     }
 }
 
-/// Low hash bits that flip with bit `at` of the input.
+/// The low bits of the hash that change with bit `at` of the input.
 fn column(key: &Key, at: usize, bits: u32) -> u32 {
     (0..bits).fold(0, |column, bit| {
         column | u32::from(key.bit(at + 31 - bit as usize)) << bit
     })
 }
 
-/// Rank of these input bits' effect on the low bits of the hash.
+/// Rank of the linear map from these input bits to the low bits of the hash.
 fn rank(key: &Key, input: core::ops::Range<usize>, bits: u32) -> u32 {
     let mut base = [0u32; 32];
     for at in input {
@@ -147,7 +149,7 @@ fn rank(key: &Key, input: core::ops::Range<usize>, bits: u32) -> u32 {
     base.iter().filter(|&&column| column != 0).count() as u32
 }
 
-/// Whether these input bits reach all hash values, as far as their number allows.
+/// Whether the map from these input bits to the low bits of the hash has the maximum rank.
 fn spans(key: &Key, input: core::ops::Range<usize>, bits: u32) -> bool {
     rank(key, input.clone(), bits) == bits.min(input.len() as u32)
 }

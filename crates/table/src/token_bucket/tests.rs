@@ -2,26 +2,27 @@ use super::*;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// The parts of a nanosecond in words.
+/// Number of units of a word in a nanosecond.
 const PARTS: u128 = 1 << WORD_DIGITS;
 
 const YEAR: u64 = 365 * 86_400 * SECOND;
 
-/// Gaps between packets from none to four years, and packets from none to the longest, or any number.
+/// Sequences of packets, each with the gap before it (0 to four years) and its number of tokens (small, typical or
+/// arbitrary).
 fn arrivals() -> impl Strategy<Value = Vec<(u64, u64)>> {
     let gap = prop_oneof![Just(0), 0..2_000u64, 0..50_000_000u64, 0..4 * YEAR];
     let tokens = prop_oneof![Just(1), 0..10u64, 0..80_000u64, any::<u64>()];
     vec((gap, tokens), 1..200)
 }
 
-/// Rates and bursts that configurations have, or any.
+/// Rates and bursts that are typical of configurations, and arbitrary ones.
 fn rates() -> impl Strategy<Value = (u64, u64)> {
     let rate = prop_oneof![0..10u64, 1..20_000_000u64, 1..4_000_000_000_000u64, any::<u64>()];
     let burst = prop_oneof![0..5u64, 0..5_000u64, 0..1_000_000_000u64, any::<u64>()];
     (rate, burst)
 }
 
-/// A bucket in exact arithmetic, which wraps and saturates nowhere: tokens over a second, in which `rate` come each nanosecond.
+/// A bucket with exact arithmetic that neither wraps nor saturates. The level is counted in tokens times 10^9.
 struct Exact {
     rate: u128,
     burst: u128,
@@ -53,7 +54,7 @@ proptest! {
         rate in 1u64..5000, burst in 1u64..100, gaps in vec(0u64..20_000_000, 1..300)
     ) {
         let mut bucket = TokenBucket::new(rate, burst, 0);
-        // Level in exact arithmetic, as a fraction over a second.
+        // Level in exact arithmetic, in tokens times 10^9.
         let (mut now, mut level) = (0u64, burst as u128 * SECOND as u128);
         for gap in gaps {
             now += gap;
@@ -73,10 +74,10 @@ proptest! {
         let (mut bucket, mut model) = (TokenBucket::new(rate, burst, start), Exact::new(rate, burst));
         let mut now = start;
         for (gap, tokens) in arrivals {
-            // A gap that is longer than the clock has left.
+            // The gap must not exceed the remaining range of the clock.
             let gap = gap.min(u64::MAX - now);
             now += gap;
-            // Tokens that no bucket holds.
+            // Limit the tokens to a number that no bucket can hold.
             let tokens = tokens.min(u64::MAX / SECOND);
             prop_assert_eq!(model.take(tokens, gap), bucket.take_many(tokens, now));
         }
@@ -118,21 +119,21 @@ proptest! {
         }
     }
 
-    /// Rounded rates are those of a bucket of words that never wraps, wherever the clock starts.
+    /// A bucket with a word gives the results of a bucket whose level never wraps, for any start value of the clock.
     #[test]
     fn rate_any_arrivals_are_those_of_a_level_that_never_wraps((rate, burst) in rates(), start: u64, arrivals in arrivals()) {
         let rate = TokenRate::for_sizes(rate, burst);
         let depth = u128::from(rate.depth);
         let (mut word, mut level, mut now, mut idle) = (0, depth, start, 0);
         for (gap, tokens) in arrivals {
-            // A word stands for its moment for 13 years.
+            // A word is valid for 13 years.
             let gap = gap.min(13 * YEAR - idle);
             (now, idle) = (now.wrapping_add(gap), idle + gap);
             level = (level + u128::from(gap) * PARTS).min(depth);
             let fits = level << TOKEN_DIGITS >= u128::from(tokens) * u128::from(rate.token);
             prop_assert_eq!(level << TOKEN_DIGITS >= u128::from(rate.token), rate.tokens(word, now) >= 1);
             prop_assert_eq!(level == depth, rate.is_full(word, now));
-            // Only a bucket that holds two years' worth has more than what is ever reckoned with.
+            // Only a full bucket with the maximum duration of two years accepts more tokens than it has.
             let fits = fits || rate.depth == MAX_TIME && level == depth && rate.time(tokens) == MAX_TIME;
             let taken = rate.take_many(word, tokens, now);
             prop_assert_eq!(fits, taken.is_some());
@@ -143,7 +144,7 @@ proptest! {
         }
     }
 
-    /// Never more than the exact bucket, and all of a burst.
+    /// No more tokens pass than in an exact bucket, and a whole burst passes.
     #[test]
     fn rate_any_arrivals_pass_no_more_than_the_exact_rate(
         rate in 1u64..20_000_000, burst in 1u64..5_000, start: u64, gaps in vec(prop_oneof![Just(0), 0..2_000u64, 0..50_000_000u64], 1..300)
@@ -161,7 +162,8 @@ proptest! {
         prop_assert_eq!(burst, at_once);
     }
 
-    /// Whatever the clock says, what passes is paid for by the burst and by the time between its first and its last word.
+    /// Independent of the clock's values, the passed tokens don't exceed the burst plus the tokens between the earliest
+    /// and the latest time.
     #[test]
     fn rate_hostile_clock_earns_no_more_than_its_span(
         (rate, burst) in (1u64..1_000_000, 1u64..1_000), start: u64, times in vec((0..1_000 * SECOND, any::<bool>()), 1..300)

@@ -60,7 +60,7 @@ fn insert(table: &mut FlowTable<'_, Timed>, number: u64) -> Option<RecordIndex> 
         .ok()
 }
 
-/// Callback for a record: whether it has been idle for long enough.
+/// Callback: the record expires if it has been idle for long enough.
 fn due_by(now: Tick) -> impl FnMut(RecordIndex, &mut Timed) -> TimerAction {
     move |_, record| {
         record.asked += 1;
@@ -208,7 +208,7 @@ enum Step {
         which: usize,
         due: Tick,
     },
-    /// A packet arrived: the record is due later, but the wheel is not told.
+    /// A packet arrived. The record is due later, but its schedule does not change.
     Touch {
         which: usize,
         later: Tick,

@@ -1,7 +1,8 @@
-//! Inputs that linear hashes can't distinguish.
+//! Inputs that collide under linear hashes.
 //!
-//! CRC32 and Toeplitz are linear: inputs whose difference is in the kernel collide with any initial value, so one set
-//! of them works against every installation. The kernel is computed by elimination, for both hashes at once.
+//! CRC32 and Toeplitz are linear: inputs whose difference is in the kernel of the hash collide for every initial value,
+//! so that one set of inputs can attack every installation. The kernel that both hashes have in common is computed by
+//! elimination.
 
 use std::collections::HashSet;
 
@@ -22,7 +23,7 @@ fn toeplitz(bytes: &[u8]) -> u32 {
     set.fold(0, |hash, bit| hash ^ window(bit))
 }
 
-/// CRC-32C, as the x86-64 instruction computes it.
+/// CRC-32C, as computed by the x86-64 instruction.
 fn crc32(bytes: &[u8], initial: u32) -> u32 {
     bytes.iter().fold(initial, |crc, byte| {
         (0..8).fold(crc ^ u32::from(*byte), |crc, _| {
@@ -31,7 +32,7 @@ fn crc32(bytes: &[u8], initial: u32) -> u32 {
     })
 }
 
-/// Basis of the differences of `length` bytes that neither hash detects.
+/// Basis of the differences of `length` bytes that leave both hashes unchanged.
 fn unseen_differences(length: usize) -> Vec<Vec<u8>> {
     let mut pivots: Vec<(u64, Vec<u8>)> = Vec::new();
     let mut kernel = Vec::new();

@@ -1,4 +1,4 @@
-//! The fourth step: allocates ports for new flows, in the order of their packets.
+//! The fourth step of session creation: allocates ports for new flows, in the order of their packets.
 
 use arrayvec::ArrayVec;
 use sluice_nat::bindings::PortRequest;
@@ -26,7 +26,7 @@ use crate::session::shard::Shard;
 use crate::snapshot::Snapshot;
 
 impl<F: Family> NewFlows<F> {
-    /// Allocate what the flows need that may get a session. Returns the hashes of their keys.
+    /// Allocates ports for the flows for which sessions may be created. Returns the hashes of their keys.
     pub fn allocate(&mut self, batch: &Batch<'_, '_>, ctx: &mut NodeContext<'_, '_>) -> KeyHashes {
         let mut hashes = KeyHashes::default();
         F::hash(ctx.hasher, &self.keys, &mut hashes.forward[..self.keys.len()]);
@@ -36,7 +36,7 @@ impl<F: Family> NewFlows<F> {
         hashes
     }
 
-    /// Refuse flows that may not create a session, and choose the pools of the others.
+    /// Refuses flows that may not create a session, and determines the pools of the others.
     fn request_ports(&mut self, batch: &Batch<'_, '_>, ctx: &mut NodeContext<'_, '_>) {
         let snapshot = ctx.snapshot;
         for (flow, key) in self.flows.iter_mut().zip(&self.keys) {
@@ -44,10 +44,10 @@ impl<F: Family> NewFlows<F> {
                 continue;
             };
             let meta = batch.meta(flow.slot);
-            // The bridge has already checked the packet, and doesn't decrement the TTL.
+            // The bridge has already checked the packet, and it does not decrement the TTL.
             let admitted = match translation.hops[0].is_bridge() {
                 true => Ok(()),
-                // Packets to or from the router's own host keep their TTL, too.
+                // The TTL of packets to or from the router's own host is not decremented, either.
                 false if translation.hops.contains(&AdjacencyIndex::LOCAL) => admit::<F>(
                     &Layers {
                         ttl: u8::MAX,
@@ -89,8 +89,8 @@ impl<F: Family> NewFlows<F> {
         }
     }
 
-    /// Allocate the ports of new flows in the order of the packets. Returns the reverse keys of the flows that got what they
-    /// need.
+    /// Allocates the ports of new flows in the order of the packets. Returns the reverse keys of the flows for which this
+    /// succeeded.
     fn allocate_ports(
         &mut self,
         batch: &Batch<'_, '_>,
@@ -130,7 +130,7 @@ impl<F: Family> NewFlows<F> {
                 continue;
             };
             let made = self.allocate_port(batch, ctx, place, reverses.len());
-            // The session that is replaced may hold the resource that is missing.
+            // The session that will be replaced may hold the missing resource, so end it and try again.
             let made = match made {
                 Err(_) if old.is_some() => {
                     replace::<F>(ctx, batch.meta(self.flows[place].slot), key, hash);
@@ -150,7 +150,7 @@ impl<F: Family> NewFlows<F> {
         reverses
     }
 
-    /// Allocate what one new session needs. `before` is the number of sessions of the batch before it.
+    /// Allocates the resources of one new session. `before` is the number of sessions that earlier packets of the batch create.
     #[inline(always)]
     fn allocate_port(
         &self,
@@ -186,7 +186,7 @@ impl<F: Family> NewFlows<F> {
         }
     }
 
-    /// Number of sessions that this batch adds to a shard.
+    /// Number of sessions that this batch has added to a shard.
     #[cold]
     fn created_in(&self, batch: &Batch<'_, '_>, shard: u16) -> usize {
         let made = self
@@ -197,7 +197,7 @@ impl<F: Family> NewFlows<F> {
     }
 }
 
-/// A bit set of hashes: it may give false positives, but no false negatives.
+/// A bit set of hashes. It can report false positives, but no false negatives.
 #[derive(Default)]
 struct HashSieve([u64; 16]);
 
@@ -212,8 +212,8 @@ impl HashSieve {
     }
 }
 
-/// Whether a connection may get a session midstream: it is not translated, so that its addresses stay the same, and the
-/// midstream policy of inspection lets it pass.
+/// Whether a session may be created midstream for a connection. This requires that the connection is not translated, so that its
+/// addresses don't change, and that the midstream policy of inspection permits it.
 fn accepts_midstream<F: Family>(snapshot: &Snapshot, meta: &Meta, translation: &FlowTranslation<F>) -> bool {
     let Some(inspection) = snapshot.inspection.as_deref() else {
         return false;
@@ -230,7 +230,7 @@ pub(super) fn is_inspected<F: Family>(
     inspection.is_on(meta.interface) || inspection.is_on(translation.hops[0].interface() as u16)
 }
 
-/// Whether a packet may create a session at all.
+/// Whether a packet may create a session.
 #[inline(always)]
 fn admit<F: Family>(layers: &Layers, key: &F::Key, picks_up: bool) -> Result<(), Refusal> {
     if layers.ttl <= 1 {
@@ -245,7 +245,7 @@ fn admit<F: Family>(layers: &Layers, key: &F::Key, picks_up: bool) -> Result<(),
     Ok(())
 }
 
-/// Check the session limits of pool and virtual router. Returns the limits that the session is counted against.
+/// Checks the session limits of the pool and the virtual router. Returns the limits that count the session.
 #[inline(always)]
 fn admit_all<F: Family>(
     ctx: &NodeContext<'_, '_>,
@@ -312,13 +312,13 @@ fn admit_limited(
     Ok(counted)
 }
 
-/// A translation that only holds session counts.
+/// A decision without translation, which records only the limits that count the session.
 fn counted_by<F: Family>(translation: &FlowTranslation<F>, counted: Resources) -> Decision {
     let pool = translation.pool.or(translation.mapped).unwrap_or_default();
     Decision::NONE.with_resources(pool, counted)
 }
 
-/// Allocate the port and build the translation. The flag tells whether another session may have the same port.
+/// Allocates the port and creates the translation. The flag is true if another session may have the same port.
 #[inline(always)]
 fn translate<F: Family>(
     shard: &mut Shard<'_>,
@@ -328,7 +328,7 @@ fn translate<F: Family>(
     now: u64,
 ) -> Result<(decision::Translation<F::Tuple>, bool), Refusal> {
     let (tuple, protocol) = (F::tuple(key), F::protocol(key));
-    // An inside host gets an ICMP error if it can't be served, an outside host does not (RFC 6888, REQ-11).
+    // An inside host gets an ICMP error if it can't be served; an outside host does not (RFC 6888, REQ-11).
     if full {
         let inside = translation.mapped.is_none();
         return Err((inside.then_some(IcmpError::NoResources), Own::SessionsFull.into()));
@@ -370,7 +370,7 @@ fn translate<F: Family>(
     Ok((made, false))
 }
 
-/// The outside address of a flow of a protocol without ports, if its pool translates that protocol.
+/// The outside address for a flow of a protocol without ports, if its pool translates that protocol.
 #[cold]
 fn outside_address<F: Family>(
     snapshot: &Snapshot,

@@ -1,4 +1,4 @@
-//! The first step: builds the keys of new flows and matches destination rules.
+//! The first step of session creation: builds the keys of new flows and matches destination rules.
 
 use super::{FlowDecision, NewFlow, NewFlows};
 use crate::features::context::NodeContext;
@@ -9,7 +9,7 @@ use crate::session::family::Family;
 use arrayvec::ArrayVec;
 
 impl<F: Family> NewFlows<F> {
-    /// Classify packets that have no decision yet. Destination rules are matched for all of them together.
+    /// Classifies the packets that have no decision. Destination rules are matched for all of them together.
     pub fn classify(&mut self, slots: &[BufferIndex], batch: &Batch<'_, '_>, ctx: &NodeContext<'_, '_>) {
         let mut queried = ArrayVec::<_, BURST_BUFFERS>::new();
         for &slot in slots {

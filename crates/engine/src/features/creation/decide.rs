@@ -1,4 +1,4 @@
-//! Decides about a single flow again, as the first three steps would.
+//! Decides again about a single flow, as the first three steps of session creation do.
 
 use sluice_filter::{SessionApplication, Verdict};
 use sluice_nat::Tuple;
@@ -12,9 +12,9 @@ use crate::packet::adjacency::AdjacencyIndex;
 use crate::packet::batch::Meta;
 use crate::session::family::Family;
 
-/// Match rules and routes for a flow that arrived on the interface of `meta` and belongs to its shard. Filter rules are
-/// evaluated with the application and the mark of the session; their rejections of the application itself are ignored here. If
-/// a rule distributes flows to several hosts, the flow keeps `host`, the one that it has.
+/// Matches rules and routes for a flow of a session that arrived on the interface of `meta`. Filter rules are evaluated with the
+/// application and the mark of the session; rejections because of the application are ignored. If a rule distributes flows to
+/// several hosts, the flow keeps its present host `host`.
 pub fn decide<F: Family>(
     ctx: &NodeContext<'_, '_>,
     meta: &Meta,

@@ -1,4 +1,4 @@
-//! The third step: decides by the filter which new flows are allowed.
+//! The third step of session creation: evaluates the filter for new flows.
 
 use sluice_filter::{Filters, Header, SessionMarking, Verdict};
 use sluice_nat::Tuple;
@@ -18,7 +18,7 @@ use crate::snapshot::Snapshot;
 use crate::snapshot::marks::set_class;
 
 impl<F: Family> NewFlows<F> {
-    /// Evaluate the filter for the flows that may get a session, all of them together.
+    /// Evaluates the filter together for all flows for which sessions may be created.
     pub fn filter(&mut self, batch: &mut Batch<'_, '_>, ctx: &NodeContext<'_, '_>) {
         let snapshot = ctx.snapshot;
         let mut queries = FilterQueries::<F>::default();
@@ -44,7 +44,7 @@ impl<F: Family> NewFlows<F> {
         }
     }
 
-    /// Apply the filter results of flows that do not pass, or get no session.
+    /// Applies the filter results of flows that are rejected or accepted without a session.
     fn except(
         &mut self,
         queries: &FilterQueries<F>,
@@ -76,8 +76,8 @@ impl<F: Family> NewFlows<F> {
     }
 }
 
-/// Whether the filter is evaluated for a flow with this decision. If the filter is stateless, each packet without a session is
-/// filtered later instead.
+/// Whether the filter is evaluated for a flow with this decision in this step. A stateless filter is evaluated later for each
+/// packet without a session.
 #[inline(always)]
 pub(super) fn needs_filter<F: Family>(filter: &Filters, plan: &FlowDecision<F>) -> bool {
     match plan {
@@ -89,13 +89,13 @@ pub(super) fn needs_filter<F: Family>(filter: &Filters, plan: &FlowDecision<F>) 
     }
 }
 
-/// Whether a rule translates a flow to the router's own host.
+/// Whether the decision translates a flow to the router's own host.
 #[inline(always)]
 pub(super) fn leads_to_host<F: Family>(plan: &FlowDecision<F>) -> bool {
     matches!(plan, FlowDecision::Session(translation) if translation.hops[0] == AdjacencyIndex::LOCAL)
 }
 
-/// The decision for a flow that a rule translates to the router's own host, unless the input filter rejects it.
+/// The decision for a flow that a rule translates to the router's own host. The input filter may change it to a rejection.
 #[cold]
 fn unless_refused<F: Family>(
     ctx: &NodeContext<'_, '_>,
@@ -120,8 +120,8 @@ fn unless_refused<F: Family>(
     }
 }
 
-/// The decision for a packet that a rule accepts without tracking. Flows that need a session for another reason, such as
-/// translation, get one nevertheless.
+/// The decision for a packet that a rule accepts without tracking. If the flow needs a session for another reason, such as
+/// translation, the session is created nevertheless.
 pub(super) fn untracked<F: Family>(
     ctx: &NodeContext<'_, '_>,
     meta: &Meta,
@@ -148,8 +148,8 @@ pub(super) fn untracked<F: Family>(
     }
 }
 
-/// Drop a later fragment that would create a session where a filter applies: it lacks the ports for rule matching, and its
-/// session would let its whole flow pass.
+/// Drops a later fragment that would create a session in a filtered context. It has no ports to match rules with, and its session
+/// would permit the whole flow.
 #[inline(always)]
 fn later_fragment<F: Family>(snapshot: &Snapshot, meta: &Meta, plan: FlowDecision<F>) -> FlowDecision<F> {
     let opens = matches!(plan, FlowDecision::Session(_)) && meta.layers.fragment == Fragment::Later;
@@ -181,7 +181,7 @@ fn is_untracked_fragment<F: Family>(
         })
 }
 
-/// The filter query for a packet, if one is needed.
+/// The filter query of a packet; `None` if the filter need not be evaluated.
 #[inline(always)]
 fn filter_query<F: Family>(
     ctx: &NodeContext<'_, '_>,
@@ -203,8 +203,7 @@ fn filter_query<F: Family>(
         &way.translated(F::tuple(key)),
         way.outgoing(),
     );
-    // A packet that waits for a neighbour is evaluated and counted when it is unparked. A packet that would be rejected is not
-    // parked.
+    // A packet that waits for a neighbour is filtered and counted when it is unparked. It is parked only if it would pass.
     let waits = matches!(plan, FlowDecision::Wait(_)) && filter::would_pass::<F>(F::filter(filter), &header);
     (!waits).then_some(header)
 }

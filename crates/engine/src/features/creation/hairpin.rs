@@ -1,4 +1,4 @@
-//! Hairpinning: packets from inside to a translated outside address (RFC 4787, REQ-9).
+//! Hairpinning of new flows: packets from inside to a translated outside address (RFC 4787, REQ-9).
 
 use sluice_nat::Tuple;
 use sluice_nat::rule::SourceAction;
@@ -14,8 +14,8 @@ use crate::packet::reason::Own;
 use crate::session::family::Family;
 use crate::snapshot::forwarding::ForwardingDecision;
 
-/// Decide about a packet from inside to a translated outside address: its source is translated as if it left, and then the
-/// packet is processed as if it were received from outside (RFC 4787, REQ-9).
+/// Decides about a packet from inside to a translated outside address (RFC 4787, REQ-9): its source is translated as if the
+/// packet left, and then it is processed as if it were received from outside.
 #[cold]
 pub(super) fn hairpin<F: Family>(
     ctx: &NodeContext<'_, '_>,

@@ -1,4 +1,4 @@
-//! The fifth step: writes the records of new sessions and starts their timers.
+//! The fifth step of session creation: writes the records of new sessions and starts their timers.
 
 use arrayvec::ArrayVec;
 use sluice_filter::{SessionMarking, TrafficClass};
@@ -23,7 +23,7 @@ use crate::session::shard::Shard;
 use crate::snapshot::forwarding::NeighbourReferences;
 use crate::snapshot::marks::of_class;
 
-/// Number of sessions ahead at which the memory of a session is prefetched.
+/// Number of sessions by which the prefetch of session memory is ahead.
 const AHEAD: usize = 16;
 
 /// The reverse key of a new session equals that of another session.
@@ -31,9 +31,9 @@ pub(super) const CLASH: Reason = Reason::Own(Own::SessionClash);
 
 /// Hashes of the keys of new flows.
 pub struct KeyHashes {
-    /// Forward keys, by the flow's place.
+    /// Hashes of the forward keys, by position of the flow.
     pub(super) forward: [u64; BURST_BUFFERS],
-    /// Reverse keys of the flows that got what they need, in their order.
+    /// Hashes of the reverse keys, in order, of the flows whose allocation succeeded.
     pub(super) reverse: [u64; BURST_BUFFERS],
 }
 
@@ -47,7 +47,7 @@ impl Default for KeyHashes {
 }
 
 impl<F: Family> NewFlows<F> {
-    /// Write the records and start their timers. The table entries of reverse keys are prefetched a few sessions ahead.
+    /// Writes the records and starts the timers. The index entries of reverse keys are prefetched a few sessions ahead.
     pub fn insert(&mut self, batch: &Batch<'_, '_>, ctx: &mut NodeContext<'_, '_>, hashes: &KeyHashes) {
         let (forward, reverse) = (&hashes.forward, &hashes.reverse);
         let mut places = ArrayVec::<u8, BURST_BUFFERS>::new();
@@ -117,7 +117,7 @@ impl<F: Family> NewFlows<F> {
                     }
                 }
                 Err(refusal) => {
-                    // Both endpoints may send first within one burst: the packet of the other endpoint has created this session already.
+                    // Both endpoints may send first within one burst: a packet of the other endpoint has already created this session.
                     let known = F::table_ref(shard).find(hash, key).is_some();
                     release::<F>(ctx, meta, key, &decided);
                     holds.release(ctx.forwarding, &translation.hops);
@@ -136,7 +136,7 @@ impl<F: Family> NewFlows<F> {
         }
     }
 
-    /// Publish new mappings so that packets from outside find them, and pass on translation events.
+    /// Adds new mappings to the index, so that packets from outside find them, and passes on translation events.
     fn publish(&self, batch: &Batch<'_, '_>, ctx: &mut NodeContext<'_, '_>) {
         let (events, counters) = (ctx.events, ctx.counters);
         let mut last = None;
@@ -152,7 +152,7 @@ impl<F: Family> NewFlows<F> {
     }
 }
 
-/// Release what a session holds that is not created after all.
+/// Releases the resources of a session that could not be created.
 #[cold]
 fn release<F: Family>(
     ctx: &mut NodeContext<'_, '_>,
@@ -167,7 +167,7 @@ fn release<F: Family>(
     }
 }
 
-/// Count whether the reverse packets of a session with a pool port arrive at its shard, if ports are chosen for that.
+/// Counts whether RSS delivers the reverse packets of a session to its shard, if ports are selected for that.
 #[inline(always)]
 fn count_fit<F: Family>(ctx: &mut NodeContext<'_, '_>, meta: &Meta, index: RecordIndex) {
     if ctx.start.steering.fitting().is_none() {
@@ -184,7 +184,7 @@ fn count_fit<F: Family>(ctx: &mut NodeContext<'_, '_>, meta: &Meta, index: Recor
     }
 }
 
-/// The record of a new session, and its first timeout in seconds.
+/// The record of a new session, and its initial timeout in seconds.
 #[inline(always)]
 fn session<F: Family>(
     ctx: &NodeContext<'_, '_>,
@@ -207,7 +207,7 @@ fn session<F: Family>(
         generation: ctx.snapshot.generation,
         protocol,
         inbound_refresh: translation.hops[0].is_bridge() || schedule.refreshes(false),
-        // The packets of the router's host arrive on no interface.
+        // Packets of the router's host have no input interface.
         interface: if meta.is_from_gateway() {
             BoundInterfaces::NONE
         } else {
@@ -221,7 +221,7 @@ fn session<F: Family>(
     } else if !is_first_segment(&meta.layers) {
         tracking = Tracking::midstream();
     }
-    // Session lookup tracks the first packet and sets the timer only if it needs another one.
+    // Session lookup tracks the first packet, and sets the timer only if another timeout applies.
     tracking.set_timer(timer);
     if let Some(inspection) = &ctx.snapshot.inspection
         && is_inspected::<F>(inspection, meta, translation)
@@ -243,7 +243,7 @@ fn session<F: Family>(
     (session, schedule.seconds(timer))
 }
 
-/// Set the mark and class that filter rules have given to a new session, or clear those that a former session left in the record's place.
+/// Sets the mark and class that filter rules determined for a new session, or clears those that a former session in this record had.
 #[cold]
 fn mark<F: Family>(ctx: &mut NodeContext<'_, '_>, shard: u16, index: RecordIndex, marking: Option<SessionMarking>) {
     let (mark, class) = marking.map_or((0, TrafficClass::ANY), |marking| (marking.mark, marking.class));
@@ -261,7 +261,7 @@ fn mark<F: Family>(ctx: &mut NodeContext<'_, '_>, shard: u16, index: RecordIndex
     }
 }
 
-/// Insert a session into its shard's table, and start its timer.
+/// Inserts a session into the table of its shard, and starts its timer.
 #[inline(always)]
 pub(super) fn insert<F: Family>(
     shard: &mut Shard<'_>,

@@ -1,4 +1,4 @@
-//! Gives a session another port if its reverse key equals that of another session.
+//! Selection of another port for a session whose reverse key equals that of an existing session.
 
 use sluice_nat::bindings::PortRequest;
 use sluice_nat::decision::NewSource;
@@ -16,10 +16,10 @@ use crate::session::family::{Family, Session};
 use crate::session::shard::Shard;
 use crate::snapshot::StartParameters;
 
-/// Maximum number of ports tried for a session whose port another session uses with the same remote endpoint.
+/// Maximum number of ports that are tried for a session.
 const PORT_ATTEMPTS: u64 = 1024;
 
-/// Insert a session with the next usable outside port, because its reverse key equals that of another session.
+/// Inserts a session with the next usable outside port, because its reverse key equals that of another session.
 #[cold]
 pub(super) fn insert_with_other_outside_port<F: Family>(
     shard: &mut Shard<'_>,
@@ -58,15 +58,15 @@ pub(super) fn insert_with_other_outside_port<F: Family>(
     Err(exhausted)
 }
 
-/// Whether reverse packets arrive at the shard of a packet, if the card distributes flows by a hash of addresses and ports.
+/// Whether RSS delivers reverse packets to the shard of a packet, if the NIC hashes addresses and ports.
 pub(super) fn fits<F: Family>(start: &StartParameters, meta: &Meta, answer: &F::Tuple) -> bool {
     let class = PortClass::of_layers(&meta.layers);
     start.steering.fits::<F>(meta.shard, answer, class) != Some(false)
 }
 
-/// Insert a session with another source port, because its reverse key equals that of another session. Either another terminal
-/// of the site uses the same port to the same remote endpoint (the source port of a site's session changes in no other case),
-/// or a client reaches one inside host by two outside addresses or ports.
+/// Inserts a session with another source port, because its reverse key equals that of another session. This happens if two
+/// terminals of a site use the same port with the same remote endpoint, or if a client reaches one inside host by two outside
+/// addresses or ports. In all other cases the source port of a site's session is kept.
 #[cold]
 pub(super) fn insert_with_other_source_port<F: Family>(
     shard: &mut Shard<'_>,
@@ -76,7 +76,7 @@ pub(super) fn insert_with_other_source_port<F: Family>(
     (hash, hasher, due): (u64, &sluice_table::hash::Hasher, u64),
 ) -> Result<RecordIndex, Refusal> {
     let (forward, protocol, old) = (*session.forward(), session.protocol(), session.nat());
-    // An untranslated session must not be changed, and another packet may have just created this very session.
+    // The addresses of an untranslated session can't be changed. Another packet may also have created this very session in the meantime.
     let is_open = F::table_ref(shard)
         .find(hash, &session.key(Direction::Forward))
         .is_some();
@@ -87,7 +87,7 @@ pub(super) fn insert_with_other_source_port<F: Family>(
         return Err((Some(IcmpError::NoResources), sluice_nat::Reason::AddressTaken.into()));
     }
     let is_site = is_site(forward.context());
-    // The hash of the flow is keyed, so that the next port can't be predicted from one that is seen.
+    // The hash of the flow is keyed, so that an observer of one port can't predict the next.
     let mut random = hash | 1;
     for _ in 0..PORT_ATTEMPTS {
         random ^= random << 13;

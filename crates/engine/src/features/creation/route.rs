@@ -1,4 +1,4 @@
-//! The second step: looks up the routes of new flows and matches source rules.
+//! The second step of session creation: looks up the routes of new flows and matches source rules.
 
 use arrayvec::ArrayVec;
 use sluice_nat::bindings::Inbound;
@@ -29,7 +29,7 @@ use crate::snapshot::Snapshot;
 use crate::snapshot::forwarding::ForwardingDecision;
 
 impl<F: Family> NewFlows<F> {
-    /// Look up the route of each flow, then match source rules for all of them together.
+    /// Looks up the route of each flow, then matches source rules for all flows together.
     pub fn route(&mut self, batch: &Batch<'_, '_>, ctx: &NodeContext<'_, '_>) {
         let mut leaving = ArrayVec::<_, BURST_BUFFERS>::new();
         let flows = self.flows.iter_mut().zip(&self.keys).skip(self.classified);
@@ -65,7 +65,7 @@ impl<F: Family> NewFlows<F> {
     }
 }
 
-/// Choose the host of a flow that a rule distributes among several hosts: `kept` if it is one of them.
+/// Selects a host for a flow that a rule distributes to several hosts. If `kept` is one of these hosts, it is selected.
 #[cold]
 pub fn choose_host<F: Family>(
     ctx: &NodeContext<'_, '_>,
@@ -94,7 +94,7 @@ pub fn choose_host<F: Family>(
     }
 }
 
-/// Look up the route of a flow whose destination rules have been matched.
+/// Looks up the route of a flow whose destination rules have been matched.
 pub(super) fn route_flow<F: Family>(
     ctx: &NodeContext<'_, '_>,
     meta: &Meta,
@@ -104,7 +104,7 @@ pub(super) fn route_flow<F: Family>(
 ) -> Result<RoutedFlow<F>, FlowDecision<F>> {
     let nat = ctx.snapshot.nat::<F>();
     let (tuple, interface, layers) = (F::tuple(key), meta.interface, &meta.layers);
-    // Link-local packets are never routed (RFC 4291, 2.5.6). The node `forward` recognises the gateway's own link-local addresses.
+    // Link-local packets are never routed (RFC 4291, 2.5.6). The node `forward` handles the gateway's own link-local addresses.
     let of_link = |address| F::IS_V6 && F::address(address).is_link_local();
     if of_link(tuple.source()) || of_link(tuple.destination()) {
         return Err(FlowDecision::Plain);
@@ -142,13 +142,13 @@ pub(super) fn route_flow<F: Family>(
     }
     let public =
         target.is_some() || pooled || !exempt && sites::is_own::<F>(ctx.snapshot, context, tuple.destination());
-    // If a rule translates the destination to another outside host, the packet leaves directly, without hairpinning.
+    // If a rule translates the destination to another outside host, the packet leaves without hairpinning.
     let leads_out = |target: &Target<F::Address>| {
         let interface = egress(ctx.forwarding.find::<F>(lookup, target.address, flow));
         let interface = interface.and_then(|number| ctx.snapshot.interface(number));
         interface.is_some_and(|interface| interface.outside)
     };
-    // A rule for the interface that the packet arrived on translates it directly, without hairpinning.
+    // If a rule has the interface on which the packet arrived, it translates the packet without hairpinning.
     let is_direct = redirection.is_some_and(|decided| decided.inbound);
     let comes_back = public && !outside && !is_direct && !target.as_ref().is_some_and(leads_out);
     let address = match target {
@@ -160,15 +160,15 @@ pub(super) fn route_flow<F: Family>(
     }
     let destination = match inside.filter(|_| !comes_back) {
         None => ctx.forwarding.find::<F>(lookup, address, flow),
-        // Terminals of a site are not resolved; their leases are known.
+        // Terminals of a site need no resolution, because their leases are known.
         Some(context) => match sites::hop::<F>(ctx.snapshot, context, address) {
             Some(hop) => ForwardingDecision::Hop(hop),
             None => return Err(FlowDecision::Drop(Own::SiteAddressLost.into())),
         },
     };
     if target.is_none() && public {
-        // The address may belong to both an interface and a pool. Queries to the gateway are answered by it, and packets without a mapping go
-        // to the interface's host.
+        // The address may belong to both an interface and a pool. The gateway answers ICMP queries to it; other packets without a
+        // mapping go to the host of the interface.
         let asks = layers.flags.has(Flags::ICMP_QUERY) && !layers.flags.has(Flags::ICMP_REPLY);
         let has_host = || ctx.snapshot.host(interface).is_some();
         let answers = layers.flags.has(Flags::ICMP_REPLY) && ctx.snapshot.probes.expects(tuple.destination_port());
@@ -179,11 +179,11 @@ pub(super) fn route_flow<F: Family>(
             return Err(FlowDecision::Drop(sluice_nat::Reason::Unsolicited.into()));
         }
     }
-    // Only a hairpinned packet can have a translated outside address as its source.
+    // The source of a packet can be a translated outside address only if the packet was hairpinned.
     if outside && !turned && is_outside_address::<F>(ctx.snapshot, context, tuple.source()) {
         return Err(FlowDecision::Drop(sluice_nat::Reason::ForgedSource.into()));
     }
-    // The source of a site's terminal is validated by its lease instead of by routes.
+    // The source of a site's terminal is validated by its lease, not by routes.
     if (destination != ForwardingDecision::Local || comes_back || target.is_some())
         && !turned
         && !is_site(tuple.context())
@@ -198,7 +198,7 @@ pub(super) fn route_flow<F: Family>(
     }
     let there = match destination {
         ForwardingDecision::Hop(_) | ForwardingDecision::Unknown(_) => destination,
-        // A rule translates it to the host of the router.
+        // A rule translates the packet to the router's host.
         ForwardingDecision::Local if target.is_some() && mapped.is_none() && ctx.snapshot.host(interface).is_some() => {
             destination
         }
@@ -209,7 +209,7 @@ pub(super) fn route_flow<F: Family>(
         target,
         mapped,
         there,
-        // The source of a hairpinned packet is translated already, and a mapping's host is inside.
+        // The source of a hairpinned packet is already translated. The host of a mapping is inside.
         settled: there == ForwardingDecision::Local
             || exempt
             || mapped.is_some()
@@ -255,7 +255,7 @@ pub(super) fn complete<F: Family>(
         ForwardingDecision::Local if way.target.is_some() => AdjacencyIndex::LOCAL,
         ForwardingDecision::Local | ForwardingDecision::Refused(_) => return FlowDecision::Gateway,
     };
-    // An ICMP error about an unknown flow doesn't create a session.
+    // An ICMP error for an unknown flow does not create a session.
     let kept = (ctx.snapshot.filters_sessions(tuple.context())
         || is_examined(ctx.snapshot, meta, F::protocol(key), there))
         && !meta.layers.flags.has(Flags::ICMP_ERROR);
@@ -310,8 +310,8 @@ pub(super) fn complete<F: Family>(
     })
 }
 
-/// The next hop of the reverse direction for a flow that arrives on an uplink to an inside host: back through the same uplink. The sender uses
-/// that uplink's outside address, and other providers drop packets with it as their source.
+/// The adjacency of the reverse direction for a flow from an uplink to an inside host: answers leave through the same uplink.
+/// They have that uplink's outside address as their source, and other providers would drop them.
 fn by_uplink<F: Family>(
     ctx: &NodeContext<'_, '_>,
     meta: &Meta,
@@ -336,7 +336,7 @@ fn by_uplink<F: Family>(
         })
 }
 
-/// Whether a flow from outside to an inside host's own address needs a session, so that a source rule doesn't translate its reverse packets.
+/// Whether a flow from outside to an inside host's own address needs a session, so that no source rule translates its reverse packets.
 pub fn keeps_address<F: Family>(snapshot: &Snapshot, interface: u16, tuple: &F::Tuple, protocol: u8) -> bool {
     if !snapshot.interface(interface).is_some_and(|interface| interface.outside) {
         return false;
@@ -368,24 +368,24 @@ pub(super) fn may_begin(layers: &Layers) -> bool {
     }
 }
 
-/// Whether a flow gets a session for inspection or application identification.
+/// Whether a session is created for a flow because of inspection or application identification.
 pub(super) fn is_examined(snapshot: &Snapshot, meta: &Meta, protocol: u8, there: AdjacencyIndex) -> bool {
     let inspection = snapshot.inspection.as_deref();
     inspection.is_some_and(|on| on.is_on(meta.interface) || on.is_on(there.interface() as u16))
         || is_identified(snapshot, meta, protocol, there)
 }
 
-/// Whether a flow gets a session for application identification. Midstream connections don't, nor do protocols that identify the application
-/// by themselves.
+/// Whether a session is created for a flow because of application identification. This is not so for midstream connections, and
+/// for protocols that determine the application.
 fn is_identified(snapshot: &Snapshot, meta: &Meta, protocol: u8, there: AdjacencyIndex) -> bool {
     snapshot.identifies([meta.interface, there.interface() as u16])
         && !is_icmp(protocol)
         && (protocol != TCP || meta.layers.tcp_flags & (SYN | ACK | RST | FIN) == SYN)
 }
 
-/// Look up the inside host of an outside address and port.
+/// Looks up the inside host of an outside address and port.
 fn inbound<F: Family>(ctx: &NodeContext<'_, '_>, meta: &Meta, key: &F::Key) -> Inbound<F::Address> {
-    // Replies to ICMP queries belong to existing sessions, and a query from outside can't select an inside host by its identifier.
+    // Replies to ICMP queries belong to existing sessions, and the identifier of a query from outside can't select an inside host.
     let class = PortClass::of(F::protocol(key), <F::Address as Address>::BITS);
     let class = class.filter(|&class| class != PortClass::Query);
     let (Some(class), Some(shard)) = (class, ctx.shard_of(meta)) else {
@@ -398,7 +398,7 @@ fn inbound<F: Family>(ctx: &NodeContext<'_, '_>, meta: &Meta, key: &F::Key) -> I
     F::bindings_ref(shard).inbound(F::tuple(key), class, is_known)
 }
 
-/// The egress interface of a destination.
+/// The egress interface of a forwarding decision.
 pub(super) fn egress(destination: ForwardingDecision) -> Option<u16> {
     match destination {
         ForwardingDecision::Hop(hop) => Some(hop.interface() as u16),

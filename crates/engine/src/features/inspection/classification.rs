@@ -13,7 +13,7 @@ use sluice_wire::tcp::Tcp;
 
 use crate::session::family::{Family, Session};
 
-/// The two endpoints of a session's packet, as inside hosts see them.
+/// The endpoints of a session's packet, with the addresses that inside hosts see.
 pub fn ends<F: Family>(session: &F::Session, direction: Direction) -> Endpoints {
     let tuple = session.forward();
     let address = |address: F::Address| -> IpAddr { F::ip(address) };
@@ -42,7 +42,7 @@ pub fn ends<F: Family>(session: &F::Session, direction: Direction) -> Endpoints 
     }
 }
 
-/// The header fields that rules match: those of `datagram`, and of `transport`, which may have been reassembled.
+/// The header fields that rules match. They are taken from `datagram`, and from `transport`, which may be reassembled.
 pub fn facts(layers: &Layers, datagram: &[u8], transport: &[u8]) -> PacketFields {
     let ip = IpFields {
         ttl: layers.ttl,

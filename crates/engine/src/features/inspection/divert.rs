@@ -1,4 +1,4 @@
-//! Diverts packets of sessions that are inspected, identified or denied, before they are translated.
+//! Diversion of packets whose sessions are inspected, identified or denied, before the packets are translated.
 
 use sluice_inspect::Skipped;
 use sluice_table::flow::RecordIndex;
@@ -16,9 +16,9 @@ use crate::packet::time::Now;
 use crate::session::family::{Family, Session};
 use crate::snapshot::marks::{Marks, class_of, set_class};
 
-/// Divert a packet before it is translated, if its session requires that. Returns whether it was diverted: dropped if its
-/// session is denied, inspected first, then identified, so that identification sees what inspection has passed, in order. A
-/// packet that is not diverted gets the code point of its session.
+/// Diverts a packet before it is translated, if its session requires that. Returns whether the packet was diverted. If the
+/// session is denied, the packet is dropped. Otherwise the packet is inspected first and then identified, so that identification
+/// sees only what inspection has passed, in order. A packet that is not diverted gets the code point of its session.
 #[inline(never)]
 pub fn divert<F: Family>(
     slot: BufferIndex,
@@ -32,7 +32,7 @@ pub fn divert<F: Family>(
     let inspect = session.inspect();
     let passed = lists.was_inspected(slot);
     if let InspectState::Denied(with) = inspect {
-        // The session of a denied flow stays alive, so that the flow isn't decided anew while packets still arrive.
+        // The session of a denied flow is refreshed, so that no new decision is made about the flow while packets still arrive.
         if session.refreshes(direction) && !layers.flags.has(Flags::ICMP_ERROR) {
             session.track_mut().last_seen = now.stamp();
         }
@@ -40,7 +40,7 @@ pub fn divert<F: Family>(
         return true;
     }
     if session.adjacency(direction) == AdjacencyIndex::UNRESOLVED {
-        // The packet may have no route, which must be checked first.
+        // The packet may have no route, which must be checked before it is diverted.
         return false;
     }
     if matches!(inspect, InspectState::Enabled | InspectState::Flow(_)) && !passed {

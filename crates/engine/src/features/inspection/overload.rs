@@ -1,4 +1,4 @@
-//! Whether a worker has more to do than it can.
+//! Detection of overload: whether a worker gets more packets than it can process.
 
 use crate::packet::counters::WorkerCounters;
 use crate::snapshot::overload::Overload;
@@ -8,7 +8,7 @@ use crate::snapshot::overload::Overload;
 pub struct Load(bool);
 
 impl Load {
-    /// Update the state from the number of waiting packets.
+    /// Updates the state from the number of waiting packets.
     pub fn observe(&mut self, waiting: u64, overload: &Overload, counters: &WorkerCounters) {
         let is_on = overload.begins > 0
             && match self.0 {

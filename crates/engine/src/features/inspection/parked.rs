@@ -1,29 +1,29 @@
-//! Packets that inspection parks: fragments that wait for the rest of their datagram.
+//! Packets that inspection parks: fragments of incomplete datagrams.
 
 use std::collections::VecDeque;
 
 use crate::features::context::WaitingPacket;
 use crate::packet::io::BufferIndex;
 
-/// What virtual reassembly has resolved for a fragment. It is kept while the fragment is parked.
+/// Results of virtual reassembly for a fragment. They are kept while the fragment is parked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FragmentNote {
     /// Source and destination port of the datagram.
     pub ports: (u16, u16),
-    /// IP ID with which the fragments leave.
+    /// IP ID that the fragments get when they are sent.
     pub identification: u16,
 }
 
-/// State of a ticket's packet.
+/// State of a ticket.
 #[derive(Debug)]
 enum ParkState {
-    /// No packet: the ticket is free.
+    /// The ticket is free.
     Free,
-    /// The packet is in the current burst, and is parked at the end of the burst.
+    /// The packet is in the current burst and will be parked at the end of the burst.
     InHand(BufferIndex),
     /// The packet is parked.
     Parked(WaitingPacket),
-    /// The packet could not be parked and was dropped.
+    /// The packet could not be parked, and was dropped.
     Lost,
 }
 
@@ -31,9 +31,9 @@ enum ParkState {
 struct Place {
     held: ParkState,
     told: FragmentNote,
-    /// The packet has been released.
+    /// Whether the packet has been released.
     leaves: bool,
-    /// The packet has been inspected and skips inspection.
+    /// Whether the packet has been inspected, so that it skips inspection.
     passed: bool,
 }
 
@@ -42,9 +42,9 @@ struct Place {
 pub struct ReleasedPacket {
     /// The parked packet with its buffer.
     pub waiting: WaitingPacket,
-    /// What virtual reassembly has resolved for the packet.
+    /// Results of virtual reassembly for the packet.
     pub told: FragmentNote,
-    /// The packet has been inspected and skips inspection.
+    /// Whether the packet has been inspected, so that it skips inspection.
     pub passed: bool,
 }
 
@@ -53,9 +53,9 @@ pub struct ReleasedPacket {
 pub struct ParkedPackets {
     places: Box<[Place]>,
     free: Vec<u32>,
-    /// Released packets, in the order of their release.
+    /// Tickets of released packets, in the order of their release.
     released: VecDeque<u32>,
-    /// Number of packets whose verdict is pending.
+    /// Number of packets without a verdict.
     waiting: usize,
 }
 
@@ -64,14 +64,14 @@ pub struct ParkedPackets {
 pub enum Released {
     /// The packet is in the current burst.
     InHand(BufferIndex),
-    /// The packet continues in a later burst.
+    /// The packet will be processed in a later burst.
     Later,
     /// The packet was dropped before.
     Gone,
 }
 
 impl ParkedPackets {
-    /// Space for `most` parked packets.
+    /// Creates space for `most` parked packets.
     pub fn new(most: u32) -> Self {
         let place = |_| Place {
             held: ParkState::Free,
@@ -87,17 +87,17 @@ impl ParkedPackets {
         }
     }
 
-    /// Maximum number of packets.
+    /// Maximum number of parked packets.
     pub fn capacity(&self) -> usize {
         self.places.len()
     }
 
-    /// Number of packets whose verdict is pending.
+    /// Number of packets without a verdict.
     pub fn waiting(&self) -> usize {
         self.waiting
     }
 
-    /// A ticket for a fragment of the current burst.
+    /// Reserves a ticket for a fragment of the current burst.
     pub fn reserve(&mut self, slot: BufferIndex, told: FragmentNote) -> Option<u32> {
         let ticket = self.free.pop()?;
         *self.places.get_mut(ticket as usize)? = Place {
@@ -110,7 +110,7 @@ impl ParkedPackets {
         Some(ticket)
     }
 
-    /// Mark a packet as released or lost.
+    /// Marks a packet as released or lost.
     fn finish(&mut self, ticket: u32) {
         if let Some(place) = self.places.get_mut(ticket as usize)
             && !std::mem::replace(&mut place.leaves, true)
@@ -131,15 +131,15 @@ impl ParkedPackets {
         held
     }
 
-    /// Release the ticket of a packet in the current burst and return its slot. `None`, without changes, if the packet is
-    /// parked.
+    /// Releases the ticket of a packet in the current burst and returns the packet's slot. `None`, without effect, if the packet
+    /// is already parked.
     pub fn take_from_burst(&mut self, ticket: u32) -> Option<BufferIndex> {
         let slot = self.in_burst(ticket)?;
         self.clear(ticket);
         Some(slot)
     }
 
-    /// The slot of a packet in the current burst.
+    /// The slot of the packet, if it is in the current burst.
     pub fn in_burst(&self, ticket: u32) -> Option<BufferIndex> {
         match self.places.get(ticket as usize)?.held {
             ParkState::InHand(slot) => Some(slot),
@@ -147,7 +147,7 @@ impl ParkedPackets {
         }
     }
 
-    /// Record that the packet is parked, or could not be (`None`). Returns whether it has been inspected before.
+    /// Records that the packet was parked, or could not be parked (`None`). Returns whether it was inspected before.
     pub fn park(&mut self, ticket: u32, waiting: Option<WaitingPacket>) -> bool {
         if waiting.is_none() {
             self.finish(ticket);
@@ -159,7 +159,7 @@ impl ParkedPackets {
         place.passed
     }
 
-    /// Release a ticket: its packet is processed again.
+    /// Releases a ticket, so that its packet is processed again.
     pub fn release(&mut self, ticket: u32) -> Released {
         let Some(place) = self.places.get(ticket as usize) else {
             return Released::Gone;
@@ -181,7 +181,7 @@ impl ParkedPackets {
         }
     }
 
-    /// Release a packet that was inspected while it was parked. It continues in a later burst and skips inspection.
+    /// Releases a packet that was inspected while it was parked. It is processed in a later burst and skips inspection.
     pub fn pass(&mut self, ticket: u32) {
         self.finish(ticket);
         if let Some(place) = self.places.get_mut(ticket as usize) {
@@ -190,7 +190,7 @@ impl ParkedPackets {
         }
     }
 
-    /// Take the parked packet of a ticket, to be freed.
+    /// Removes the parked packet of a ticket, so that it can be freed.
     pub fn take(&mut self, ticket: u32) -> Option<WaitingPacket> {
         match self.clear(ticket) {
             ParkState::Parked(waiting) => Some(waiting),
@@ -210,7 +210,7 @@ impl ParkedPackets {
         None
     }
 
-    /// Whether released packets are left.
+    /// Whether any released packets are left.
     pub fn has_released(&self) -> bool {
         !self.released.is_empty()
     }

@@ -1,5 +1,5 @@
-//! Prefetches the flow states of the packets of a burst. The state of a flow occupies a dozen cache lines, some of which point
-//! to others, and the caches can't hold those of all flows.
+//! Prefetches the flow states of the packets of a burst. The state of a flow takes a dozen cache lines, some of which refer to
+//! others, and the caches can't hold the states of all flows.
 
 use arrayvec::ArrayVec;
 use sluice_inspect::inspector::{FlowHandle, Inspector};
@@ -14,14 +14,14 @@ use crate::packet::lists::SessionPackets;
 use crate::session::family::{Family, Session};
 use crate::session::shard::Shard;
 
-/// Lines of a packet to prefetch. It is read in order, so that the hardware prefetches the rest.
+/// Number of cache lines of a packet that are prefetched. The packet is read sequentially, so the hardware prefetches the rest.
 const LINES: usize = 4;
 
-/// Shard and flow of each packet of a burst, if it has a flow.
+/// Shard and flow of each packet of a burst; `None` for packets without a flow.
 pub struct FlowPrefetch(ArrayVec<Option<(u16, FlowHandle, Direction)>, BURST_BUFFERS>);
 
 impl FlowPrefetch {
-    /// Build the list for these packets and prefetch the first line of each flow.
+    /// Creates the list for these packets, and prefetches the first line of each flow.
     #[inline(always)]
     pub fn of<F: Family>(packets: &SessionPackets, batch: &Batch<'_, '_>, shards: &[Option<Box<Shard<'_>>>]) -> Self {
         let flow = |&(slot, index, direction): &_| {
@@ -37,7 +37,7 @@ impl FlowPrefetch {
         Self(packets.iter().map(flow).collect())
     }
 
-    /// Prefetch the state of the packets after the one at this place, which is processed next.
+    /// Prefetches the state of the next packet after the one at this position.
     #[inline(always)]
     pub fn prefetch(
         &self,

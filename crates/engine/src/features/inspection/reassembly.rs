@@ -1,7 +1,8 @@
-//! Reassembly of fragmented datagrams of inspected sessions: the bytes are copied on arrival, and the fragments are parked.
+//! Reassembly of fragmented datagrams of inspected sessions. The bytes of a fragment are copied on arrival, and the fragment is
+//! parked.
 //!
-//! No byte is accepted twice: a datagram with overlapping fragments is dropped as a whole, in both families, and so are its
-//! further fragments (RFC 5722; RFC 8200, 4.5). If a fragment is only repeated, the copy alone is dropped.
+//! No byte is accepted twice: a datagram with overlapping fragments is dropped as a whole, in both address families, and so are
+//! its further fragments (RFC 5722; RFC 8200, 4.5). If a fragment is an exact repetition, only the repetition is dropped.
 
 use arrayvec::ArrayVec;
 use sluice_inspect::Reason;
@@ -13,25 +14,25 @@ use sluice_wire::{ipv4, ipv6};
 use crate::features::virtual_reassembly::DatagramKey;
 use crate::snapshot::fragment_limits::ReassemblyLimits;
 
-/// Maximum number of fragments of one datagram.
+/// Maximum number of fragments of a datagram.
 pub const FRAGMENTS: usize = 64;
 
 /// Maximum length of a datagram in bytes.
 const LONGEST: usize = 65_535;
 
-/// Where a fragment belongs in its datagram's payload.
+/// The bytes of a fragment and their position in the payload of the datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FragmentSpan<'a> {
-    /// Offset of the fragment's first byte.
+    /// Offset of the fragment's first byte in the payload.
     pub from: usize,
-    /// The fragment is the last of its datagram.
+    /// Whether the fragment is the last of its datagram.
     pub is_last: bool,
     /// The fragment's bytes.
     pub bytes: &'a [u8],
 }
 
 impl<'a> FragmentSpan<'a> {
-    /// The fragment of a frame. `None` if extension headers follow the fragment header.
+    /// Reads the fragment of a frame; `None` if extension headers follow the fragment header.
     pub fn read(layers: &Layers, frame: &'a [u8]) -> Option<Self> {
         let datagram = layers.datagram(frame);
         let begin = layers.l4.checked_sub(layers.l3)? as usize;
@@ -64,16 +65,16 @@ impl<'a> FragmentSpan<'a> {
 struct Part {
     from: u16,
     to: u16,
-    /// `None` while it is in the current burst.
+    /// Ticket of the fragment; `None` while the fragment is in the current burst.
     ticket: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
-    /// Fragments of the datagram are missing.
+    /// Some fragments of the datagram have not arrived.
     #[default]
     Gathering,
-    /// The datagram is refused, and its further fragments are dropped.
+    /// The datagram is refused for this reason, and its further fragments are dropped.
     Spoilt(Reason),
 }
 
@@ -82,12 +83,12 @@ struct Entry {
     key: DatagramKey,
     source: Source,
     shard: u16,
-    /// Time in nanoseconds at which the datagram times out.
+    /// Time at which the datagram times out, in nanoseconds.
     until: u64,
     state: State,
-    /// Length of the payload, once known.
+    /// Length of the payload; `None` until the last fragment has arrived.
     end: Option<usize>,
-    /// Number of bytes received.
+    /// Number of received bytes.
     there: usize,
     /// Fragments in the order of arrival.
     parts: ArrayVec<Part, FRAGMENTS>,
@@ -96,18 +97,18 @@ struct Entry {
 /// Result of adding a fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FragmentOutcome {
-    /// Other fragments are missing: the caller parks this one and [keeps](Reassembly::keep) its ticket.
+    /// Other fragments are missing. The caller parks this fragment and [keeps](Reassembly::keep) its ticket.
     Waits(u32),
-    /// The datagram is complete.
+    /// The datagram is complete. The value is its entry.
     Whole(u32),
-    /// The fragment is dropped, together with those that wait in the entry, if there is one.
+    /// The fragment must be dropped, together with the parked fragments of the entry, if there is one.
     Refused(Reason, Option<u32>),
 }
 
 /// Fragmented datagrams of a worker.
 #[derive(Debug)]
 pub struct Reassembly {
-    /// Hashes of the keys; 0 if the entry is free.
+    /// Hashes of the datagrams' keys; 0 if the entry is free.
     tags: Box<[u64]>,
     entries: Box<[Entry]>,
     free: Vec<u32>,
@@ -117,12 +118,12 @@ pub struct Reassembly {
     hasher: Hasher,
     waiting: usize,
     next: usize,
-    /// Limits the number of datagrams per source to as many as are left for all other sources.
+    /// Limits the number of datagrams of a source: it may have as many as are left for all other sources.
     shares: SourceQuota,
 }
 
 impl Reassembly {
-    /// An empty table. All memory is allocated here.
+    /// Creates an empty table, and allocates all of its memory.
     pub fn new(limits: ReassemblyLimits, secret: [u64; 2]) -> Self {
         let count = limits.datagrams;
         Self {
@@ -139,8 +140,8 @@ impl Reassembly {
         }
     }
 
-    /// The datagram to evict for a fragment of another one if no entry or no bytes are left: the oldest incomplete one. The
-    /// caller takes its tickets and clears it.
+    /// The datagram to evict for a fragment of another datagram, if no entry or no bytes are left. It is the oldest incomplete
+    /// datagram. The caller must take its tickets and clear it.
     pub fn victim(&self, key: &DatagramKey, piece: &FragmentSpan<'_>) -> Option<u32> {
         let fits = self.waiting + piece.bytes.len() <= self.limits.bytes;
         if fits && !self.free.is_empty() {
@@ -153,7 +154,7 @@ impl Reassembly {
         }
         let others = self.tags.iter().zip(&self.entries).enumerate();
         let others = others.filter(|(_, (tag, entry))| **tag != 0 && entry.key != *key);
-        // A refused datagram holds no bytes. It is kept as long as its entry isn't needed, to drop further fragments.
+        // A refused datagram uses no bytes. It is kept until its entry is needed, so that its further fragments are dropped.
         let others = others.filter(|(_, (_, entry))| fits || entry.there > 0);
         let oldest = others.min_by_key(|(_, (_, entry))| entry.until);
         oldest.map(|(place, _)| place as u32)
@@ -174,7 +175,7 @@ impl Reassembly {
             .map(|place| place as u32)
     }
 
-    /// Add a fragment of a session in a shard.
+    /// Adds a fragment of a session in a shard.
     pub fn place(&mut self, key: &DatagramKey, shard: u16, piece: FragmentSpan<'_>, now: u64) -> FragmentOutcome {
         let tag = key.hash(&self.hasher) | 1;
         let known = self.find(key, tag);
@@ -246,7 +247,7 @@ impl Reassembly {
         FragmentOutcome::Waits(place)
     }
 
-    /// Store the ticket of the fragment that arrived last. `None`: the fragment could not be parked and is removed.
+    /// Stores the ticket of the fragment that arrived last. `None` means that the fragment could not be parked; it is removed.
     pub fn keep(&mut self, place: u32, ticket: Option<u32>) {
         let Some(entry) = self.entries.get_mut(place as usize) else {
             return;
@@ -285,7 +286,7 @@ impl Reassembly {
         }
     }
 
-    /// Take the tickets of the parked fragments, in the order of arrival.
+    /// Removes and returns the tickets of the parked fragments, in the order of arrival.
     pub fn take_tickets(&mut self, place: u32) -> ArrayVec<u32, FRAGMENTS> {
         let Some(entry) = self.entries.get_mut(place as usize) else {
             return ArrayVec::new();
@@ -295,7 +296,7 @@ impl Reassembly {
         entry.parts.drain(..).filter_map(|part| part.ticket).collect()
     }
 
-    /// Remove a datagram whose tickets were taken.
+    /// Removes a datagram. Its tickets must have been taken.
     pub fn clear(&mut self, place: u32) {
         if let Some(tag) = self.tags.get_mut(place as usize)
             && std::mem::take(tag) != 0
@@ -307,7 +308,8 @@ impl Reassembly {
         }
     }
 
-    /// Remove the timed-out datagrams among the next `budget` ones. The tickets of their fragments go to `give`.
+    /// Removes the datagrams among the next `budget` ones that have timed out. The tickets of their fragments are passed to
+    /// `give`.
     pub fn sweep(&mut self, now: u64, budget: usize, mut give: impl FnMut(u32)) {
         if self.free.len() == self.entries.len() {
             return;
@@ -321,7 +323,7 @@ impl Reassembly {
         }
     }
 
-    /// Remove the datagrams of a shard.
+    /// Removes the datagrams of a shard. The tickets of their fragments are passed to `give`.
     pub fn give_up(&mut self, shard: u16, mut give: impl FnMut(u32)) {
         for place in 0..self.entries.len() {
             if self.tags[place] != 0 && self.entries[place].shard == shard {

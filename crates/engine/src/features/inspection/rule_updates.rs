@@ -1,7 +1,7 @@
-//! Replacement of inspection rules at run time. The control thread creates the pattern matching state and frees it.
+//! Replacement of inspection rules at run time. The control thread creates the state for pattern matching, and frees it later.
 //!
-//! First each worker gets a detection context for the old and the new rules, then each shard gets its rule-set state, then the
-//! snapshot announces the new rules. A worker that has seen the snapshot therefore finds both.
+//! First each worker gets a detection context for the old and the new rules, then each shard gets the state of the new rule set,
+//! and then the snapshot announces the new rules. A worker that uses this snapshot therefore has both.
 
 use std::sync::Arc;
 
@@ -17,19 +17,19 @@ pub enum RuleUpdateError {
     /// Out of memory for pattern matching.
     #[error("no memory to search for the new rules: {0}")]
     Memory(#[from] vectorscan::Error),
-    /// Rules change faster than the workers take them over.
+    /// Rules change faster than the workers can take them over.
     #[error("a worker has not yet loaded the last inspection rules: apply again in a few seconds")]
     Unfollowed,
 }
 
-/// The control thread's ends of all shards and workers.
+/// The control thread's ends of the channels to all shards and workers.
 #[derive(Default)]
 pub struct RuleUpdates {
     pub(crate) shards: Vec<RuleSender<RulesetState>>,
     pub(crate) workers: Vec<RuleSender<DetectionContext>>,
 }
 
-/// The states for all shards and workers.
+/// The states of new rules for all shards and workers.
 pub struct NewRules {
     generation: u32,
     books: Vec<RulesetState>,
@@ -37,7 +37,7 @@ pub struct NewRules {
 }
 
 impl RuleUpdates {
-    /// Free the retired states.
+    /// Frees the retired states.
     pub fn collect(&mut self) {
         self.shards.iter_mut().for_each(RuleSender::collect);
         self.workers.iter_mut().for_each(RuleSender::collect);
@@ -48,8 +48,8 @@ impl RuleUpdates {
         of_shards && self.workers.iter().all(|giver| giver.has_room())
     }
 
-    /// Create the states that replace the rules of one commit by those of another, with the generation of the latter. `None` if
-    /// the rules are the same, or inspection is disabled.
+    /// Creates the states with which the rules of one commit are replaced by those of another, whose generation is given. `None`
+    /// if the rules are equal, or inspection is disabled.
     pub fn make(
         &mut self,
         plan: Option<&InspectorCapacity>,
@@ -75,7 +75,7 @@ impl RuleUpdates {
         }))
     }
 
-    /// Send the states to all shards and workers. Must be called before the snapshot is published.
+    /// Sends the states to all shards and workers. Must be called before the snapshot is published.
     pub fn send(&mut self, fresh: NewRules) {
         for (giver, tools) in self.workers.iter_mut().zip(fresh.tools) {
             giver.send(fresh.generation, Box::new(tools));

@@ -1,6 +1,6 @@
 //! Packet I/O in memory, for tests and `replay`.
 //!
-//! Ownership is by move: a buffer is in exactly one of the queues, the burst buffers, the parking or a ring.
+//! Ownership is transferred by moving: a buffer is in exactly one of the queues, the burst buffers, the parking or a ring.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
@@ -14,16 +14,16 @@ use super::{
     WorkerIndex,
 };
 
-/// Headroom of a received frame, as DPDK has it.
+/// Headroom of a received frame in bytes, as in DPDK.
 pub const HEADROOM: usize = 128;
 
-/// Maximum number of packets that a worker parks.
+/// Maximum number of packets that a worker can park.
 const PARKING: usize = 16_384;
 
-/// Maximum number of free buffers kept for reuse.
+/// Maximum number of free buffers that are kept for reuse.
 const SPARE: usize = 64;
 
-/// A buffer with its frame.
+/// A buffer that contains a frame.
 #[derive(Clone, Debug)]
 struct Buffer {
     room: Box<[u8]>,
@@ -31,7 +31,8 @@ struct Buffer {
 }
 
 impl Buffer {
-    /// Reuses a spare buffer if one is given. Outside the frame it keeps its old content, as a buffer of a device does.
+    /// Creates a buffer, or reuses a spare one. Outside of the frame, a reused buffer has its old contents, like a buffer of a
+    /// device.
     fn new(frame: &[u8], room: usize, headroom: u16, checksums: Checksums, spare: Option<Box<[u8]>>) -> Self {
         let start = usize::from(headroom);
         let room = room.max(start + frame.len());
@@ -53,17 +54,17 @@ impl Buffer {
 /// A frame that was sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sent {
-    /// The port that the frame was sent by.
+    /// The port on which the frame was sent.
     pub port: PortIndex,
     /// Bytes of the frame.
     pub frame: Vec<u8>,
-    /// The checksum state given to the device. The device completes an offloaded checksum.
+    /// The checksum state passed to the device. A device would complete an offloaded checksum.
     pub checksums: Checksums,
 }
 
 type Ring = Mutex<VecDeque<(Buffer, NoteWords)>>;
 
-/// The remote side of a worker's ports: it injects frames to receive and collects sent frames.
+/// The other end of a worker's ports. It injects frames to receive and collects sent frames.
 #[derive(Clone, Debug)]
 pub struct Wires(Arc<Far>);
 
@@ -71,7 +72,7 @@ pub struct Wires(Arc<Far>);
 struct Far {
     incoming: Vec<Mutex<VecDeque<Buffer>>>,
     sent: Mutex<Vec<(PortIndex, Buffer)>>,
-    /// Buffers of frames that are no longer used.
+    /// Buffers that are free for reuse.
     spare: Mutex<Vec<Box<[u8]>>>,
     room: AtomicUsize,
     headroom: AtomicU16,
@@ -97,7 +98,7 @@ impl Far {
 }
 
 impl Wires {
-    /// Queue a frame for receive on a port.
+    /// Queues a frame, so that the worker receives it on a port.
     pub fn inject(&self, port: PortIndex, frame: &[u8], checksums: Checksums) {
         if let Some(queue) = self.0.incoming.get(port as usize) {
             let headroom = self.0.headroom.load(Ordering::Relaxed);
@@ -105,7 +106,7 @@ impl Wires {
         }
     }
 
-    /// The frames sent since the last call, in order.
+    /// The frames that were sent since the last call, in order.
     pub fn take_sent(&self) -> Vec<Sent> {
         let mut sent = lock(&self.0.sent);
         let frames = sent.iter().map(|(port, buffer)| Sent {
@@ -118,7 +119,7 @@ impl Wires {
         frames
     }
 
-    /// Discard the frames sent since the last call.
+    /// Discards the frames that were sent since the last call.
     pub fn forget_sent(&self) {
         self.0.take_back(lock(&self.0.sent).drain(..).map(|(_, buffer)| buffer));
     }
@@ -128,55 +129,55 @@ impl Wires {
         self.0.incoming.iter().all(|queue| lock(queue).is_empty())
     }
 
-    /// Set the size of new buffers in bytes. Jumbo frames need more than the default of 2,176.
+    /// Sets the size of new buffers in bytes. Jumbo frames need more than the default of 2,176.
     pub fn set_room(&self, bytes: usize) {
         self.0.room.store(bytes.min(u16::MAX as usize), Ordering::Relaxed);
     }
 
-    /// Set the headroom of new frames in bytes.
+    /// Sets the headroom of new frames in bytes.
     pub fn set_headroom(&self, bytes: u16) {
         self.0.headroom.store(bytes, Ordering::Relaxed);
     }
 
-    /// Limit the number of frames that each transmit accepts, so that the device refuses the rest.
+    /// Limits the number of frames that each transmit call accepts, as if the device's queue were full.
     pub fn limit_transmit(&self, frames: usize) {
         self.0.transmit_limit.store(frames, Ordering::Relaxed);
     }
 
-    /// Limit the number of buffers per allocation, as if the pool were exhausted.
+    /// Limits the number of buffers in each allocation, as if the pool were exhausted.
     pub fn limit_allocate(&self, buffers: usize) {
         self.0.allocate_limit.store(buffers, Ordering::Relaxed);
     }
 }
 
-/// Ports in memory of one worker. Workers made together by [`MemoryIo::workers`] hand packets to one another.
+/// Ports of one worker in memory. Workers that are created together by [`MemoryIo::workers`] can hand packets to each other.
 #[derive(Debug)]
 pub struct MemoryIo {
     far: Arc<Far>,
     hand: ArrayVec<Option<Buffer>, BURST_BUFFERS>,
     nothing: [Window; BURST_BUFFERS],
     parking: Vec<Option<Buffer>>,
-    /// Free entries of the parking.
+    /// Indexes of free entries in the parking.
     free: Vec<usize>,
-    /// One ring for each pair of sending and receiving worker. The packets of a flow that arrive from two workers are therefore
-    /// not ordered.
+    /// One ring for each pair of sending and receiving worker. If two workers send packets of one flow, their order is therefore
+    /// undefined.
     rings: Arc<[Ring]>,
     workers: usize,
     own: usize,
     ring_limit: usize,
-    /// The ring that is read first, in rotation.
+    /// The ring that is read first. It changes in rotation.
     turn: usize,
-    /// Packets handed to each worker so far, and the number at the last mark.
+    /// For each worker: number of packets handed to it so far, and that number at the last mark.
     given: Vec<[usize; 2]>,
 }
 
 impl MemoryIo {
-    /// One worker with `ports` ports.
+    /// Creates one worker with `ports` ports.
     pub fn new(ports: usize) -> Self {
         Self::workers(1, ports).remove(0)
     }
 
-    /// `workers` workers with `ports` ports each, connected by rings of 1,024 packets.
+    /// Creates `workers` workers with `ports` ports each, connected by rings of 1,024 packets.
     pub fn workers(workers: usize, ports: usize) -> Vec<Self> {
         let rings: Arc<[Ring]> = (0..workers * workers).map(|_| Mutex::default()).collect();
         (0..workers)
@@ -204,17 +205,17 @@ impl MemoryIo {
             .collect()
     }
 
-    /// The remote side of the ports.
+    /// The other end of the ports.
     pub fn wires(&self) -> Wires {
         Wires(self.far.clone())
     }
 
-    /// Whether no packets from other workers are waiting.
+    /// Whether no packets from other workers wait in rings.
     pub fn is_idle(&self) -> bool {
         self.waiting() == 0
     }
 
-    /// Limit the number of packets that this worker's rings to other workers hold.
+    /// Limits the capacity of this worker's rings to other workers.
     pub fn limit_ring(&mut self, packets: usize) {
         self.ring_limit = packets;
     }
@@ -270,7 +271,7 @@ impl PacketIo for MemoryIo {
     fn free(&mut self, slots: &[BufferIndex]) {
         let hand = &mut self.hand;
         let freed = slots.iter().filter_map(|&slot| hand.get_mut(slot as usize)?.take());
-        // The iterator has to be exhausted, because it frees the buffers even if only a few are kept for reuse.
+        // The iterator must be consumed completely, because it frees the buffers even if only a few are kept for reuse.
         self.far.take_back(freed.collect::<ArrayVec<_, BURST_BUFFERS>>());
     }
 

@@ -6,16 +6,16 @@ use crate::packet::batch::{BufferIndices, put};
 use crate::packet::io::{BURST_BUFFERS, BufferIndex};
 use crate::packet::lists::SlotList;
 
-/// Packets that need only a route, as separate arrays for the vectorised route lookup.
+/// Packets that need only a route, as separate arrays for the batched route lookup.
 #[derive(Clone, Debug)]
 pub struct FastForwardList {
     count: usize,
     slots: [BufferIndex; BURST_BUFFERS],
     routers: [RouterIndex; BURST_BUFFERS],
     destinations: [u32; BURST_BUFFERS],
-    /// The sources of some packets must be validated.
+    /// Whether the sources of some packets must be validated.
     pub validated: bool,
-    /// Some packets have tags.
+    /// Whether some packets have tags.
     pub tagged: bool,
 }
 
@@ -33,7 +33,7 @@ impl Default for FastForwardList {
 }
 
 impl FastForwardList {
-    /// Add a packet: its slot, the virtual router that routes it, and its IPv4 destination. The list has room for all burst
+    /// Adds a packet: its slot, the virtual router that routes it, and its IPv4 destination. The list has space for all burst
     /// buffers.
     #[inline(always)]
     pub fn put(&mut self, slot: BufferIndex, router: RouterIndex, destination: u32) {
@@ -50,7 +50,7 @@ impl FastForwardList {
         &self.slots[..self.count.min(BURST_BUFFERS)]
     }
 
-    /// The slot of the packet at a place of the list.
+    /// The slot of the packet at a position of the list.
     #[inline(always)]
     pub fn slot(&self, place: usize) -> BufferIndex {
         self.slots[place % BURST_BUFFERS]
@@ -74,7 +74,7 @@ impl FastForwardList {
         self.count == 0
     }
 
-    /// Clear the list.
+    /// Clears the list.
     #[inline(always)]
     pub fn clear(&mut self) {
         (self.count, self.validated, self.tagged) = (0, false, false);

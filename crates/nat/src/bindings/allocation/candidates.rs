@@ -1,4 +1,4 @@
-//! Candidate ports of an address for a session, in the order in which they are tried.
+//! Candidate ports of an address for a session, in the order in which an allocation tries them.
 
 use crate::behaviour::PortSelection;
 use crate::bindings::{Bindings, PortRequest};
@@ -7,17 +7,18 @@ use crate::keyed::{reduce, sip};
 use crate::ports::{EVEN, Lease, PortClass};
 use crate::{Address, Tuple};
 
-/// Number of candidate ports tried if no bitmap records which ports are free.
+/// Maximum number of candidate ports that are tried if no bitmap records the free ports.
 pub const TRIES: u32 = WORDS + 64;
-/// Number of 64-port words from which one candidate with matching RSS is taken.
+/// Number of 64-port words from which one candidate each is taken. RSS delivers the answers to these ports to this
+/// shard.
 const WORDS: u32 = 64;
-/// Number of leading words in which the candidate must also have the preferred parity.
+/// Number of leading words in which a candidate must also have the preferred parity.
 const PARITY: u32 = 32;
 
-/// Ports of one word, ranked by preference: ports whose answers RSS delivers to this shard come before ports of equal
-/// parity (RFC 4787, REQ-4).
+/// Ports of one word in order of preference. Ports whose answers RSS delivers to this shard take precedence over ports
+/// of equal parity (RFC 4787, REQ-4).
 pub(super) struct PreferredPorts {
-    /// All ports that the pool contains.
+    /// All ports of the word that the pool contains.
     owned: u64,
     /// Ports whose answers RSS delivers to this shard.
     fitting: u64,
@@ -25,12 +26,12 @@ pub(super) struct PreferredPorts {
 }
 
 impl PreferredPorts {
-    /// The most preferred non-empty set of ports.
+    /// The most preferred set of ports that is not empty.
     fn first(&self) -> u64 {
         self.fitting & self.parity
     }
 
-    /// The `count`-th port of the word in order of preference, starting at bit `from`.
+    /// The `count`-th port of the word in order of preference. Within a set, counting starts at bit `from`.
     fn nth(&self, from: u32, mut count: u32) -> Option<u32> {
         let mut left = self.owned;
         for some in [self.first(), self.fitting, self.parity, u64::MAX] {
@@ -45,22 +46,22 @@ impl PreferredPorts {
     }
 }
 
-/// The `count`-th set bit, searched from bit `from` upwards with wrap-around.
+/// The `count`-th set bit. Counting starts at bit `from` and continues upwards with wrap-around.
 pub(super) fn nth(bits: u64, from: u32, count: u32) -> Option<u32> {
     let rotated = (0..count).fold(bits.rotate_right(from), |left, _| left & left.wrapping_sub(1));
     (rotated != 0).then(|| (from + rotated.trailing_zeros()) % 64)
 }
 
 impl<A: Address> Bindings<'_, A> {
-    /// The `attempt`-th candidate address and port for a session that may share its port. The caller asks for the next
-    /// candidate if the answers of the previous one cannot be distinguished from another session's. `None` if the
-    /// candidate is not available. No candidates follow the last of [`TRIES`] attempts.
+    /// The `attempt`-th candidate address and port for a session that may share its port. The caller requests the next
+    /// candidate if the answers of the session could not be distinguished from those of another session. `None` if the
+    /// candidate is not available. No candidates follow after [`TRIES`] attempts.
     pub fn another<T: Tuple<Address = A>>(&self, request: &PortRequest<A>, key: &T, attempt: u32) -> Option<Lease<A>> {
         let number = request
             .host
             .and_then(|host| self.find_subscriber(host, key, request.pool));
         let paired = number.and_then(|number| Some(self.subscribers.get(number)?.paired()));
-        // The pool may no longer contain the address, or another shard may own it now.
+        // The pool may no longer contain the paired address, or another shard may own the address now.
         let address = match paired.filter(|&paired| self.is_usable(request.pool, paired)) {
             Some(paired) => paired,
             None => self.pair(key, request.pool)?,
@@ -89,8 +90,8 @@ impl<A: Address> Bindings<'_, A> {
                 port: inside_port,
             });
         }
-        // First take one port from each of several random words, then all ports of the first word, so that small port
-        // sets are searched completely.
+        // First try one port in each of several random words, then all ports of the first word, so that small port sets
+        // are searched completely.
         let word = if attempt < WORDS { attempt } else { 0 };
         let random = sip::<1, 3>(self.secret, &[request.flow], word.into());
         let port = self.ports.port_at(request.pool, address, random)?;
@@ -106,7 +107,7 @@ impl<A: Address> Bindings<'_, A> {
         (low || port >= 1024).then_some(Lease { address, port })
     }
 
-    /// Ports of one word of an outside address's port bitmap that belong to the pool, ranked by preference for a
+    /// The ports of one word of an outside address's port bitmap that the pool contains, in order of preference for a
     /// session.
     pub(super) fn preferred_ports<T: Tuple<Address = A>>(
         &self,
@@ -127,7 +128,7 @@ impl<A: Address> Bindings<'_, A> {
         })
     }
 
-    /// A free port among those computed for an inside address (RFC 7422).
+    /// A free port among those that deterministic NAT computes for an inside address (RFC 7422).
     pub(super) fn deterministic_port<T: Tuple<Address = A>>(
         &self,
         request: &PortRequest<A>,
@@ -139,8 +140,8 @@ impl<A: Address> Bindings<'_, A> {
         ports.find(|lease| self.mappings.find_outside(*lease, request.class).is_none())
     }
 
-    /// The `attempt`-th candidate port of a subscriber's computed ports: it starts at a random one and continues
-    /// upwards.
+    /// The `attempt`-th candidate among the computed ports of a subscriber. The first candidate is random, and the
+    /// following ones are in ascending order.
     pub(super) fn deterministic_candidate(
         &self,
         request: &PortRequest<A>,

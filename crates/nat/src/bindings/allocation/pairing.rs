@@ -1,4 +1,4 @@
-//! Pairing: the outside address assigned to an inside host (RFC 4787, REQ-2).
+//! Pairing: assignment of an outside address to an inside host (RFC 4787, REQ-2).
 
 use crate::behaviour::PortSelection;
 use crate::bindings::Bindings;
@@ -7,8 +7,8 @@ use crate::ports::PortClass;
 use crate::{Address, PoolIndex, Tuple};
 
 impl<A: Address> Bindings<'_, A> {
-    /// The outside address for protocols that are translated by address alone: the paired address as computed from the
-    /// inside address. All shards compute the same result.
+    /// The outside address of an inside host for protocols that are translated by address alone. It depends only on the
+    /// inside address and the pool, so that all shards compute the same result.
     pub fn address_of<T: Tuple<Address = A>>(&self, key: &T, pool: PoolIndex) -> Option<A> {
         let valid = self.pool(pool)?;
         let computed = valid.plan().and_then(|plan| plan.outside(key.source()));
@@ -22,8 +22,8 @@ impl<A: Address> Bindings<'_, A> {
         (valid.addresses() > 0).then(|| valid.address(place))
     }
 
-    /// The outside address that an inside host is paired with: computed (RFC 7422), or chosen by a keyed hash (RFC
-    /// 4787, REQ-2).
+    /// The outside address with which an inside host is paired. It is computed (RFC 7422) or selected by a keyed hash
+    /// (RFC 4787, REQ-2).
     pub(super) fn pair<T: Tuple<Address = A>>(&self, key: &T, pool: PoolIndex) -> Option<A> {
         let computed = self.pool(pool)?.plan().and_then(|plan| plan.outside(key.source()));
         if let Some(address) = computed.and_then(|share| share.address()) {
@@ -48,13 +48,13 @@ impl<A: Address> Bindings<'_, A> {
         if valid.selection() == PortSelection::Random {
             return Some(valid.address(self.ports.address_from(pool, first)));
         }
-        // Choose an address that belongs to this shard with all of its ports.
+        // Select an address whose ports all belong to this shard.
         let (shards, shard) = (self.ports.layout().shards(), self.ports.shard());
         let mut order = (first..count).chain(0..first).map(|place| valid.address(place));
         order.find(|&address| valid.shard_of(shards, address, 0) == shard)
     }
 
-    /// Index of the pool address that a subscriber is assigned.
+    /// Index of the pool address that is assigned to a subscriber.
     pub(super) fn paired_index<T: Tuple<Address = A>>(&self, key: &T, pool: PoolIndex) -> u32 {
         let prefix = self.prefix(key.context(), key.source());
         self.ports.paired_index(pool, key.context(), prefix, self.subscriber)

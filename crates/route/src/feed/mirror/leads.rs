@@ -1,4 +1,4 @@
-//! Targets of kernel routes, each stored once.
+//! Targets of kernel routes. Equal targets are stored once.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,24 +6,26 @@ use std::sync::Arc;
 use crate::DropKind;
 use crate::feed::netlink::NextHopMember;
 
-/// Target of a kernel route.
+/// What a kernel route leads to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum KernelTarget {
-    /// Next hops. In IPv6 exactly one, because each next hop is a separate entry.
+    /// Next hops of the route. In IPv6 there is exactly one, because the kernel stores each next hop as a separate
+    /// entry.
     Legs(Box<[NextHopMember]>),
-    /// A numbered next-hop object, or a group of them.
+    /// A next-hop object with this number, or a group of objects.
     Object(u32),
     /// The route drops packets.
     Refused(DropKind),
-    /// A connected or local route, which only the kernel can follow. It only has a position in the order.
+    /// A connected or local route, which only the kernel uses. It is stored because it has a position in the order of
+    /// routes.
     Unfollowed,
-    /// The next-hop object was deleted, and with it the routes that use it.
+    /// A next-hop object that was deleted, together with the routes that use it.
     Deleted,
 }
 
 impl KernelTarget {
-    /// Whether both contain the same next hops. Link state and `onlink` are ignored, and so is the weight of a single
-    /// next hop, because IPv6 omits it if a route has one next hop.
+    /// Whether both targets contain the same next hops. Link state and `onlink` are ignored, and so is the weight of a
+    /// single next hop, because the kernel omits it for IPv6 routes with one next hop.
     pub fn is_same(&self, other: &Self) -> bool {
         let key = |leg: &NextHopMember, single: bool| NextHopMember {
             is_onlink: false,
@@ -57,7 +59,7 @@ pub struct KernelTargets {
 }
 
 impl KernelTargets {
-    /// Add a reference to a target, and return its number.
+    /// Adds a reference to a target, and returns the target's number.
     pub fn acquire(&mut self, lead: KernelTarget) -> u32 {
         if let Some(&number) = self.known.get(&lead) {
             self.kept[number as usize].uses += 1;
@@ -82,7 +84,7 @@ impl KernelTargets {
         number
     }
 
-    /// Remove a reference.
+    /// Removes a reference to a target.
     pub fn release(&mut self, number: u32) {
         let kept = &mut self.kept[number as usize];
         kept.uses -= 1;
@@ -95,18 +97,18 @@ impl KernelTargets {
         }
     }
 
-    /// Target with this number.
+    /// The target with this number.
     pub fn get(&self, number: u32) -> &KernelTarget {
         &self.kept[number as usize].lead
     }
 
-    /// Target number of a next-hop object that routes use.
+    /// Number of the target that represents a next-hop object; `None` if no route uses it.
     pub fn of_object(&self, id: u32) -> Option<u32> {
         self.known.get(&KernelTarget::Object(id)).copied()
     }
 
-    /// Delete a next-hop object together with the routes that use it. A new object with the same number is a different
-    /// one.
+    /// Deletes a next-hop object together with the routes that use it. If an object is created later with the same
+    /// number, it is a different target.
     pub fn delete_object(&mut self, id: u32) -> Option<u32> {
         let number = self.known.remove(&KernelTarget::Object(id))?;
         self.kept[number as usize].lead = Arc::new(KernelTarget::Deleted);

@@ -1,5 +1,6 @@
-//! Mirror of the kernel's routing table, with several ordered routes per prefix. Messages change it in the same way as
-//! the kernel changed its own table. For each prefix and metric the route that the kernel uses is offered to the RIB.
+//! Mirror of the kernel's routing table, which can contain several ordered routes for a prefix. Each message changes
+//! the mirror as the kernel changed its table. For each prefix and metric, the route that the kernel uses is offered to
+//! the RIB.
 
 mod leads;
 mod order;
@@ -14,7 +15,7 @@ use order::{Entry, Routes};
 use super::netlink::{NextHopMember, REPLACE, RouteMessage};
 use crate::{Address, Prefix};
 
-/// Routes of a prefix; almost all prefixes have one.
+/// Routes of a prefix. Almost all prefixes have one route.
 #[derive(Debug)]
 enum Kept {
     One(Entry),
@@ -38,7 +39,7 @@ impl Kept {
     }
 }
 
-/// Routes of a family, by address and length.
+/// Routes of one address family, by address and prefix length.
 #[derive(Debug)]
 struct Table<A>(HashMap<(A, u8), Kept>);
 
@@ -53,7 +54,7 @@ impl<A: Copy + Eq + Hash> Table<A> {
         self.0.get(&key).map_or(&[], Kept::entries)
     }
 
-    /// Change the routes of a prefix.
+    /// Modifies the routes of a prefix.
     fn change<R>(&mut self, key: (A, u8), change: impl FnOnce(&mut Routes) -> R) -> R {
         let mut routes = match self.0.remove(&key) {
             Some(Kept::One(entry)) => vec![entry],
@@ -67,7 +68,7 @@ impl<A: Copy + Eq + Hash> Table<A> {
         result
     }
 
-    /// Prefixes with a route to one of these targets.
+    /// Prefixes that have a route to one of these targets.
     fn leading_to(&self, leads: &HashSet<u32>) -> Vec<(A, u8)> {
         let leads_there = |kept: &Kept| kept.entries().iter().any(|entry| leads.contains(&entry.lead));
         let prefixes = self.0.iter().filter(|(_, kept)| leads_there(kept));
@@ -75,14 +76,14 @@ impl<A: Copy + Eq + Hash> Table<A> {
     }
 }
 
-/// Route that the kernel uses for a prefix at a metric.
+/// The route that the kernel uses for a prefix at one metric.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SelectedRoute {
     /// Metric of the route.
     pub metric: u32,
-    /// Protocol (RTPROT).
+    /// Routing protocol (RTPROT).
     pub protocol: u8,
-    /// Targets: one, except for several IPv6 next hops.
+    /// Targets of the route. There is one, except for IPv6 routes with several next hops.
     pub leads: Vec<KernelTarget>,
 }
 
@@ -94,23 +95,23 @@ pub struct KernelTable {
     leads: KernelTargets,
     /// Whether a dump is in progress.
     is_listing: bool,
-    /// Prefixes that the kernel changed during a dump before it dumped them.
+    /// Prefixes that the kernel changed during a dump, before the dump included them.
     early: HashMap<Prefix, Early>,
-    /// Prefixes that the kernel changed during a dump after it began to dump them.
+    /// Prefixes that the kernel changed during a dump, after the dump had begun to include them.
     late: HashSet<Prefix>,
     /// Whether the dump may have omitted or repeated routes.
     is_doubtful: bool,
-    /// Targets that have changed since the routes to them were selected.
+    /// Targets that have changed since routes to them were last selected.
     moved: HashSet<u32>,
-    /// Entries that the current message has removed.
+    /// Entries that were removed by the current message.
     gone: Vec<Entry>,
 }
 
-/// A change reported before its prefix was dumped. The dump includes it, unless the kernel had already read that part
-/// of its table and sent it later.
+/// A change that was reported before its prefix was dumped. Normally the dump includes the change. It does not if the
+/// kernel had already read that part of its table and sent it later.
 #[derive(Debug)]
 struct Early {
-    /// State after the last message: whether the route exists, its metric, and its first next hop.
+    /// State after the last change: whether the route exists, its metric, and its first next hop.
     last: (bool, u32, KernelTarget),
     /// Whether the prefix was dumped after the change.
     is_listed: bool,
@@ -121,14 +122,14 @@ struct Early {
 pub enum DeleteResult {
     /// The routes of the prefix may have changed.
     Changed,
-    /// The route was already deleted.
+    /// The route had already been deleted.
     Known,
-    /// The route to be deleted does not exist, so the mirror differs from the kernel's table.
+    /// The mirror has no such route, so it differs from the kernel's table.
     Diverged,
 }
 
 impl KernelTable {
-    /// Start a new dump of the whole table.
+    /// Starts a new dump of the whole table.
     pub fn begin(&mut self) {
         *self = Self {
             is_listing: true,
@@ -136,8 +137,8 @@ impl KernelTable {
         };
     }
 
-    /// End the dump: later messages are changes. Returns false if part of the dump may be older than a change that was
-    /// reported before it; then the table must be dumped again.
+    /// Ends the dump. All later messages report changes. Returns false if a part of the dump may be older than a change
+    /// that was reported before it; the caller must then request another dump.
     pub fn end_listing(&mut self) -> bool {
         self.is_listing = false;
         self.late = HashSet::new();
@@ -152,14 +153,15 @@ impl KernelTable {
         is_whole && listed.all(has_it)
     }
 
-    /// Mark the dump as unreliable if needed. The kernel resumes an IPv6 dump by skipping the number of routes already
-    /// dumped (`fib6_dump_table`), so a route that is added or deleted meanwhile shifts the position.
+    /// Marks the dump as unreliable if necessary. The kernel resumes an IPv6 dump by skipping the number of routes that
+    /// it has already dumped (`fib6_dump_table`), so that a route that is added or deleted in the meantime shifts the
+    /// position.
     fn doubt(&mut self, message: &RouteMessage<'_>) {
         let is_v6 = matches!(message.prefix.address(), Address::V6(_));
         self.is_doubtful |= self.is_listing && is_v6 && message.flags & REPLACE == 0;
     }
 
-    /// Record a change of a prefix that was not dumped yet.
+    /// Records a change of a prefix that has not been dumped.
     fn note_early(&mut self, prefix: Prefix, is_there: bool, metric: u32, lead: &KernelTarget) {
         if !self.is_listing {
             return;
@@ -178,7 +180,7 @@ impl KernelTable {
         }
     }
 
-    /// Routes to a prefix in the kernel's order.
+    /// Routes of a prefix in the kernel's order.
     fn entries(&self, prefix: Prefix) -> &[Entry] {
         match prefix.address() {
             Address::V4(bits) => self.v4.entries((bits, prefix.length())),
@@ -207,14 +209,14 @@ impl KernelTable {
         self.entries(prefix).is_empty()
     }
 
-    /// Whether a route with this prefix and metric uses a next-hop object.
+    /// Whether the route with this prefix and metric uses a next-hop object.
     pub fn has_object(&self, prefix: Prefix, metric: u32, id: u32) -> bool {
         let lead = self.leads.of_object(id);
         let is_it = |entry: &Entry| entry.metric == metric && Some(entry.lead) == lead;
         self.entries(prefix).iter().any(is_it)
     }
 
-    /// Add, change or dump a route. `lead` is the target of the whole route.
+    /// Adds, changes or lists a route. `lead` is the target of the whole route.
     pub fn new_route(&mut self, message: &RouteMessage<'_>, lead: KernelTarget, is_listed: bool) {
         let prefix = message.prefix;
         self.is_doubtful |= is_listed && self.late.contains(&prefix);
@@ -247,17 +249,17 @@ impl KernelTable {
         });
     }
 
-    /// Remove a prefix that can't be offered.
+    /// Removes a prefix whose routes can't be offered.
     pub fn forget(&mut self, prefix: Prefix) {
         self.change(prefix, |routes, _, gone| gone.append(routes));
     }
 
-    /// Delete a route, or some of its next hops.
+    /// Deletes a route, or some of its next hops.
     pub fn delete_route(&mut self, message: &RouteMessage<'_>, lead: KernelTarget) -> DeleteResult {
         self.doubt(message);
         self.note_early(message.prefix, false, message.metric, &lead);
         if self.entries(message.prefix).is_empty() {
-            // The route was not dumped yet, or was deleted with its next-hop object.
+            // The route has not been dumped, or was deleted together with its next-hop object.
             return DeleteResult::Known;
         }
         let is_object = matches!(lead, KernelTarget::Object(_));
@@ -278,18 +280,18 @@ impl KernelTable {
         }
     }
 
-    /// Delete a next-hop object and the routes that use it; the kernel may not report these.
+    /// Deletes a next-hop object and the routes that use it. The kernel may not report the deletion of these routes.
     pub fn delete_object(&mut self, id: u32) {
         self.moved.extend(self.leads.delete_object(id));
     }
 
-    /// Record that a next-hop object has changed.
+    /// Records that a next-hop object has changed.
     pub fn move_object(&mut self, id: u32) {
         self.moved.extend(self.leads.of_object(id));
     }
 
-    /// Prefixes whose routes use a target that has changed or been deleted since the last call, so that a route must be
-    /// selected again, each with its earlier metrics. Examines all routes if there was such a change.
+    /// Prefixes for which routes must be selected again, each with its earlier metrics, because a target of their
+    /// routes has changed or was deleted since the last call. If there was such a change, all routes are examined.
     pub fn settle(&mut self) -> Vec<(Prefix, Vec<u32>)> {
         if self.moved.is_empty() {
             return Vec::new();
@@ -311,7 +313,7 @@ impl KernelTable {
         settled
     }
 
-    /// Routes that the kernel uses for a prefix, by metric: the first route for which `is_usable` is true.
+    /// Routes that the kernel uses for a prefix: at each metric the first route for which `is_usable` returns true.
     pub fn chosen(&self, prefix: Prefix, is_usable: impl Fn(&KernelTarget) -> bool) -> Vec<SelectedRoute> {
         let mut chosen: Vec<SelectedRoute> = Vec::new();
         let lead = |entry: &Entry| self.leads.get(entry.lead).clone();
@@ -339,7 +341,7 @@ impl KernelTable {
     }
 }
 
-/// Split a route's target into the entries that the table stores.
+/// Splits a route's target into the entries that the table stores.
 fn split(prefix: Prefix, lead: KernelTarget) -> impl Iterator<Item = KernelTarget> {
     let (whole, legs) = match (prefix.address(), lead) {
         (Address::V6(_), KernelTarget::Legs(legs)) => (None, legs),

@@ -1,35 +1,35 @@
-//! The order of a prefix's routes, as the kernel maintains it.
+//! The order of the routes of one prefix, as the kernel maintains it.
 //!
-//! IPv4 (`fib_table_insert`): routes with one metric form a list, and the first usable route is used. `replace` changes
-//! the first route, `append` adds after the last, `prepend` before the first.
+//! IPv4 (`fib_table_insert`): routes with the same metric form a list, and the first usable route is used. `replace`
+//! changes the first route, `append` inserts a route after the last, and `prepend` inserts one before the first.
 //!
-//! IPv6 (`fib6_add_rt2node`): next hops with a gateway at one metric form one route with several next hops, whatever
-//! message added them. Each has a position in the list, and each message contains all of them. Other routes with the
-//! metric are separate.
+//! IPv6 (`fib6_add_rt2node`): next hops that have a gateway and the same metric form one route with several next hops,
+//! even if they were added by different messages. Each has a position in the list, and each message contains all of
+//! them. Other routes with that metric are separate.
 
 use super::leads::{KernelTarget, KernelTargets};
 use crate::feed::netlink::{APPEND, REPLACE};
 
-/// A route; in IPv6 one next hop of a route.
+/// A route. In IPv6, one next hop of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     pub metric: u32,
-    /// Number of its target.
+    /// Number of the entry's target.
     pub lead: u32,
-    /// Hash of the other attributes that distinguish routes.
+    /// Hash of the other attributes by which routes are distinguished.
     pub identity: u32,
-    /// Protocol (RTPROT).
+    /// Routing protocol (RTPROT).
     pub protocol: u8,
 }
 
-/// RTPROT_RA: routes from router advertisements are never combined as next hops of one route.
+/// RTPROT_RA. Routes from router advertisements are never combined to one route with several next hops.
 const ADVERTISED: u8 = 9;
 
-/// Routes of a prefix, by metric, in the kernel's order.
+/// Routes of a prefix, sorted by metric. Routes with the same metric are in the kernel's order.
 pub type Routes = Vec<Entry>;
 
 impl Entry {
-    /// Whether it is a next hop of a route that may have several (`rt6_qualify_for_ecmp`).
+    /// Whether the entry is a next hop of a route that may have several next hops (`rt6_qualify_for_ecmp`).
     pub fn is_sibling(&self, leads: &KernelTargets) -> bool {
         match leads.get(self.lead) {
             KernelTarget::Legs(legs) => self.protocol != ADVERTISED && legs.iter().all(|leg| leg.gateway.is_some()),
@@ -38,14 +38,14 @@ impl Entry {
     }
 }
 
-/// Range of the routes with a metric.
+/// Range of the routes that have a metric.
 fn of_metric(routes: &Routes, metric: u32) -> std::ops::Range<usize> {
     let begin = routes.partition_point(|entry| entry.metric < metric);
     let end = routes.partition_point(|entry| entry.metric <= metric);
     begin..end
 }
 
-/// Add or change an IPv4 route. Returns the entry that it replaced.
+/// Adds or changes an IPv4 route. Returns the entry that was replaced.
 pub fn new_v4(routes: &mut Routes, new: Entry, flags: u16) -> Option<Entry> {
     let range = of_metric(routes, new.metric);
     if flags & REPLACE != 0
@@ -58,7 +58,7 @@ pub fn new_v4(routes: &mut Routes, new: Entry, flags: u16) -> Option<Entry> {
     None
 }
 
-/// Add or change an IPv6 route; `new` contains all of its next hops. Removed entries are appended to `gone`.
+/// Adds or changes an IPv6 route. `new` contains all of its next hops. Removed entries are appended to `gone`.
 pub fn new_v6(routes: &mut Routes, new: &[Entry], flags: u16, leads: &KernelTargets, gone: &mut Vec<Entry>) {
     let Some(first) = new.first() else { return };
     let range = of_metric(routes, first.metric);
@@ -79,7 +79,7 @@ pub fn new_v6(routes: &mut Routes, new: &[Entry], flags: u16, leads: &KernelTarg
         return;
     }
     if is_sibling {
-        // The message contains the whole route: other next hops have been removed.
+        // The message contains all next hops of the route. The kernel has removed the next hops that are missing from it.
         let told = |entry: &Entry| {
             new.iter()
                 .position(|new| leads.get(new.lead).is_same(leads.get(entry.lead)))
@@ -103,7 +103,7 @@ pub fn new_v6(routes: &mut Routes, new: &[Entry], flags: u16, leads: &KernelTarg
     routes.splice(range.end..range.end, new.iter().copied());
 }
 
-/// Remove next hops of a multipath route, except those to keep.
+/// Removes the next hops of a multipath route, except for those to keep.
 fn take_siblings(
     routes: &mut Routes,
     places: impl IntoIterator<Item = usize>,
@@ -118,13 +118,13 @@ fn take_siblings(
     }
 }
 
-/// Add a dumped route or next hop after those dumped before.
+/// Appends a dumped route or next hop to the entries that were dumped before.
 pub fn listed(routes: &mut Routes, new: Entry) {
     let end = of_metric(routes, new.metric).end;
     routes.insert(end, new);
 }
 
-/// Delete a route, or a next hop of it.
+/// Deletes a route, or one of its next hops.
 pub fn delete(
     routes: &mut Routes,
     metric: u32,

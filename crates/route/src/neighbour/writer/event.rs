@@ -1,28 +1,28 @@
-//! Events that a neighbour writer processes, and actions that it requests from the worker.
+//! Events that the neighbour writer processes, and actions that it requests from the worker.
 
 use crate::Reason;
 use crate::neighbour::table::NeighbourIndex;
 
-/// Action requested for an entry. Interface, address and MAC are those of the entry, which can be read while the action
-/// is handled.
+/// Action that is requested for an entry. The worker can read interface, address and MAC of the entry while it handles
+/// the action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Send a broadcast ARP request, or a solicitation to the solicited-node multicast address.
+    /// Send a broadcast ARP request, or a neighbour solicitation to the solicited-node multicast address.
     Request {
         /// Entry to resolve.
         index: NeighbourIndex,
     },
-    /// Send a unicast request or solicitation to the known MAC.
+    /// Send a unicast ARP request or neighbour solicitation to the known MAC.
     Probe {
         /// Entry to probe.
         index: NeighbourIndex,
     },
-    /// The MAC is known or has changed: send the waiting packets.
+    /// The MAC is known or has changed. Send the parked packets.
     Resolved {
         /// Resolved entry.
         index: NeighbourIndex,
     },
-    /// The neighbour does not answer, or its entry was displaced: drop the waiting packets.
+    /// The neighbour does not answer, or its entry was displaced. Drop the parked packets.
     Failed {
         /// Failed entry.
         index: NeighbourIndex,
@@ -34,27 +34,28 @@ pub enum Action {
 pub enum Resolution {
     /// The MAC is known.
     Known(NeighbourIndex),
-    /// Resolution is in progress: park the packet.
+    /// Resolution is in progress. Park the packet.
     Pending(NeighbourIndex),
     /// Drop the packet for this reason.
     Refused(Reason),
 }
 
-/// Flags of a neighbour advertisement (RFC 4861, section 4.4). An ARP reply to our request counts as solicited and
-/// override, a gratuitous one only as override.
+/// Flags of a neighbour advertisement (RFC 4861, section 4.4). An ARP reply to a request of the gateway counts as
+/// solicited and override, a gratuitous ARP reply only as override.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Advertisement {
-    /// Solicited flag: it answers our solicitation.
+    /// Solicited flag: the message answers a solicitation of the gateway.
     pub solicited: bool,
-    /// Override flag: it replaces a different MAC.
+    /// Override flag: the message replaces a different MAC.
     pub overrides: bool,
 }
 
-/// Kind of information about a neighbour in a received packet.
+/// Type of a received message about a neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
-    /// A request for one of our own addresses; creates an entry for the sender (RFC 826; RFC 4861, section 7.2.3).
+    /// A request for an address of the gateway. It creates an entry for the sender (RFC 826; RFC 4861, section 7.2.3).
     Solicitation,
-    /// An announcement of its MAC, including gratuitous ARP of either kind; updates an entry but never creates one.
+    /// An announcement of the sender's MAC, including gratuitous ARP requests and replies. It updates an entry but
+    /// never creates one.
     Advertisement(Advertisement),
 }

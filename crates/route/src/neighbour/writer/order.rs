@@ -1,4 +1,4 @@
-//! Orders in which entries are displaced.
+//! The orders in which entries of the neighbour table are displaced.
 
 use super::{Action, NeighbourWriter, Record};
 use crate::neighbour::table::NeighbourIndex;
@@ -6,26 +6,26 @@ use crate::{InterfaceIndex, Time};
 
 pub(super) const NONE: u32 = u32::MAX;
 
-/// Kinds of entries that can be displaced, each in its own order.
+/// Kinds of entries that can be displaced. Each kind has a separate order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Which {
     /// Incomplete or failed entries.
     Unresolved,
-    /// Entries known only from an announcement of their owner, which any host can forge (RFC 826 has no
-    /// authentication).
+    /// Entries that are known only from an announcement. Any host can forge an announcement, because RFC 826 has no
+    /// authentication.
     Unconfirmed,
 }
 
-/// Scope of entries to displace.
+/// Restriction of the entries that may be displaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Whose {
-    /// Entries of an interface.
+    /// Only entries of this interface.
     Interface(InterfaceIndex),
-    /// Entries of all interfaces of the router of this interface.
+    /// Only entries of the router to which this interface belongs.
     Router(InterfaceIndex),
 }
 
-/// Entries of one kind, oldest first.
+/// Entries of one kind, sorted by age, oldest first.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Order {
     oldest: u32,
@@ -42,7 +42,7 @@ impl Order {
 }
 
 impl NeighbourWriter {
-    /// Whether there is room for another unconfirmed entry, after displacing one if necessary.
+    /// Whether another unconfirmed entry can be stored. Displaces an entry if necessary.
     pub(super) fn has_room_for(&mut self, interface: InterfaceIndex, emit: &mut impl FnMut(Action)) -> bool {
         let own = Some(Whose::Interface(interface));
         if self.quotas.is_unconfirmed_full_of(interface) && !self.displace(Which::Unconfirmed, own, emit) {
@@ -58,8 +58,8 @@ impl NeighbourWriter {
             || self.displace(Which::Unconfirmed, None, emit)
     }
 
-    /// Displace the oldest entry of an order that is not held, optionally only of an interface or its router. Examines
-    /// at most 16 entries.
+    /// Displaces the oldest entry of an order that is not held. The entries can be restricted to an interface or to its
+    /// router. Examines at most 16 entries.
     pub(super) fn displace(&mut self, which: Which, of: Option<Whose>, emit: &mut impl FnMut(Action)) -> bool {
         let mut slot = self.orders[which as usize].oldest;
         for _ in 0..16 {
@@ -84,7 +84,7 @@ impl NeighbourWriter {
         false
     }
 
-    /// Append an entry to an order, and remove it from its current one.
+    /// Appends an entry to an order, and removes it from its previous order.
     pub(super) fn join(&mut self, which: Which, index: NeighbourIndex, now: Time) {
         let interface = self.interface_of(index);
         self.leave(index, interface);
@@ -114,7 +114,7 @@ impl NeighbourWriter {
         self.records[index.0 as usize].order == Some(which)
     }
 
-    /// Remove an entry from its order, if it is in one.
+    /// Removes an entry from the order that contains it, if any.
     pub(super) fn leave(&mut self, index: NeighbourIndex, interface: InterfaceIndex) {
         let Record {
             order: Some(which),
