@@ -1,4 +1,4 @@
-//! !Reads numbers from the inspected data.
+//! Reads numbers from the inspected data.
 
 use super::{BufferSource, Cursor, Evaluator, RuleResult};
 use crate::signature::{ByteTest, Comparison, NumberField, NumberFormat};

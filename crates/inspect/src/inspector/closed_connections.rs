@@ -1,4 +1,4 @@
-//! !Remembers closed connections, to distinguish their late packets from packets of a connection whose beginning was
+//! Remembers closed connections, to distinguish their late packets from packets of a connection whose beginning was
 //! not observed.
 //!
 //! A reset may be forged, and the verdict of a rule must outlive the session that it applied to. Therefore a connection

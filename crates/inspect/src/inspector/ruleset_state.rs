@@ -1,4 +1,4 @@
-//! !Rulesets of the flows of a shard, and their replacement. After a replacement, existing flows keep their ruleset for
+//! Rulesets of the flows of a shard, and their replacement. After a replacement, existing flows keep their ruleset for
 //! a limited time.
 
 use std::sync::Arc;

@@ -97,7 +97,7 @@ fn chosen(signature: &Signature) -> Option<&Content> {
         .clone()
         .find(|content| content.fast != FastPattern::Unspecified);
     let asked = begins_far(signature).or(asked);
-    // Of equal contents take the first one: `max_by_key` returns the last maximum, so the order is reversed.
+    // Among equal contents, the first one is taken. `max_by_key` returns the last maximum, so the order is reversed.
     asked.or_else(|| {
         contents
             .rev()
@@ -105,8 +105,8 @@ fn chosen(signature: &Signature) -> Option<&Content> {
     })
 }
 
-/// A content of a stream or a file whose successor may begin so far away that the content is no longer retained then. The rule must be
-/// evaluated when this content arrives, so that its position is recorded.
+/// A content of a stream or a file whose following content may be so far away that this content is no longer retained. The rule must
+/// be evaluated when this content arrives, so that its position is recorded.
 fn begins_far(signature: &Signature) -> Option<&Content> {
     let is_far = |value: Option<Value>| matches!(value, Some(Value::Constant(bytes)) if bytes > RETAINED_BYTES);
     let mut begins = None;

@@ -1,4 +1,4 @@
-//! !Estimates how rare byte sequences are. A rarer pattern yields fewer candidates.
+//! Estimates how rare byte sequences are. A rarer pattern yields fewer candidates.
 
 /// Maximum score. Random data practically never contains a pattern of this many bits; a longer pattern only slows the
 /// search down.

@@ -1,6 +1,6 @@
 //! Finds bytes that every match of an expression contains.
 //!
-//! !The parser supports only what it can evaluate with certainty: bytes outside of groups and classes, without
+//! The parser supports only what it can evaluate with certainty: bytes outside of groups and classes, without
 //! alternatives, and not optional. An unsupported expression yields no bytes.
 
 use super::rarity;

@@ -1,7 +1,7 @@
 //! Decoder for Brotli (RFC 7932). It decodes the bytes as they arrive, in steps of a few thousand bytes, so that each step can
 //! be charged to the work budget before the next step begins.
 //!
-//! !The dictionary and the transforms are those of `brotli-decompressor`. Its decoder is not used, because it may produce up
+//! The dictionary and the transforms are those of `brotli-decompressor`. Its decoder is not used, because it may produce up
 //! to a whole window, 16 MiB, between two input segments, and 12 bytes of input suffice to request that (decision 0023).
 
 mod bits;

@@ -1,4 +1,4 @@
-//! !FTP data connections that were negotiated on control connections and are not established yet.
+//! FTP data connections that were negotiated on control connections and are not established yet.
 
 use std::net::IpAddr;
 

@@ -382,7 +382,7 @@ impl Connection {
     {
         let side = &mut self.sides[toward as usize];
         side.frame.clear();
-        // The budget grows by whole frames, independently of the segmentation.
+        // The budget grows only by whole frames, so that it does not depend on the segmentation.
         let earned = (side.length as usize + 9) * RATIO;
         side.budget = side.budget.saturating_add(earned).min(16 * FIELDS);
         let (kind, flags, id) = (side.kind, side.flags, side.stream);
@@ -456,7 +456,7 @@ impl Connection {
                 return;
             }
         }
-        // A push promise is a request on behalf of the client: its response is on another stream.
+        // A push promise contains a request on behalf of the client. The response to it is on another stream.
         if promise {
             return;
         }
@@ -493,13 +493,13 @@ impl Connection {
                 }
             }
         }
-        // Trailers end a stream, too.
+        // Trailers also end a stream.
         if ends {
             self.stream_ends(store, toward, id, sink);
         }
     }
 
-    /// The stream with this number; a new one is allocated from the pool.
+    /// Returns the stream with this number. If it does not exist, it is allocated from the pool.
     fn stream<S>(&mut self, store: &mut ParserPools, toward: Toward, id: u32, sink: &mut S) -> Option<&mut Stream>
     where
         S: FnMut(Slot<'_>, MessageEvent),
@@ -508,7 +508,7 @@ impl Connection {
         let place = match self.streams.iter().position(|stream| stream.id == id) {
             Some(place) => place,
             None => {
-                // Evict a stream that has ended, otherwise the oldest.
+                // If the table is full, evict a stream that has ended, otherwise the oldest stream.
                 if self.streams.is_full() {
                     let over = self.streams.iter().position(|stream| stream.ended == [true; 2]);
                     if over.is_none() {
@@ -559,11 +559,11 @@ struct Head<'a> {
     authority: ArrayVec<u8, 512>,
     status: ArrayVec<u8, 8>,
     target: &'a mut Vec<u8>,
-    /// Other fields, as HTTP/1 lines.
+    /// The other header fields, as HTTP/1 lines.
     lines: &'a mut Vec<u8>,
     /// A field contains invalid bytes.
     odd: bool,
-    /// Some fields did not fit.
+    /// Some header fields did not fit.
     cut: bool,
 }
 

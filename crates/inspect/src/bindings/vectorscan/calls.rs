@@ -1,4 +1,4 @@
-//! !Records scans. A replay of the record measures the cost of the search alone.
+//! Records scans. A replay of the record measures the cost of the search alone.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! !Replays recorded scans and does nothing else.
+//! Replays recorded scans and does nothing else.
 
 use std::sync::Arc;
 
