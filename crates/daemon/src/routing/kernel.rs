@@ -184,7 +184,7 @@ async fn at(time: Option<Instant>) {
     }
 }
 
-/// Request the next dump. A change during a dump causes another one afterwards.
+/// Request the next dump. If a change occurs during a dump, the dump is repeated afterwards.
 async fn go_on(
     shared: &Shared,
     socket: &UnixDatagram,

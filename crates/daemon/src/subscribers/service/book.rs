@@ -1,4 +1,4 @@
-//! Store of leases with their sites, and of MACs that are in more than one site. Decisions are made by the service.
+//! Stores leases with their sites, and the MACs that are in more than one site. The service makes all decisions.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::Ipv4Addr;
@@ -10,7 +10,7 @@ use sluice_wire::Mac;
 use crate::subscribers::Site;
 use crate::subscribers::leases::Lease;
 
-/// Why a lease of a site is not mapped.
+/// Why a lease that belongs to a site is not mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The address is not in the site's network.
